@@ -72,7 +72,7 @@ def main(argv=None):
         return 0
     options.workdir.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + options.budget
-    cases = [case for case in CASES if case.name in options.cases]
+    cases = [case for name in options.cases for case in CASES if case.name == name]
     if options.export:
         problems = _at_once(options, [(case.name, _export, case, options, end) for case in cases])
     elif options.make:

@@ -61,6 +61,9 @@ def test_int8_of_a_trained_model_keeps_its_accuracy(zoo_model, tftrt, digits_dat
     assert made["verification"]["bounds"]["serving_default/probabilities"]["snr_db"] == 60
     accuracy = judged["accuracy"]
     assert accuracy["original"] > 0.98 and accuracy["converted"] >= accuracy["original"] - 0.005
+    # So is the file later, too, and by its own account.
+    again = tftrt("verify", zoo_model("digits_cnn"), target, f"--data={held_back}", f"--json={tmp_path / 'v.json'}")
+    assert again.returncode == 0 and json.loads((tmp_path / "v.json").read_text())["arithmetic"] == "INT8", again.stdout
     # The simulation that chose the method, and a run of the file that was written.
     assert set(said["comparison"]["worst_db"]) == {"entropy", "percentile 99.99", "mse", "max"} and said["method"] == said["comparison"]["taken"]
     model = onnx.load(target)

@@ -132,7 +132,7 @@ def test_the_coarsest_arithmetic_that_ran_decides_the_bounds(mode, precisions, c
     from tftrt_tools.accuracy import verify
 
     answers = types.SimpleNamespace(mode=mode, gpu={"name": "a GPU", "compute_capability": capability} if capability else None)
-    kind = types.SimpleNamespace(arithmetic=None)
-    original = types.SimpleNamespace(kind=kind, engines=[])
-    model = types.SimpleNamespace(kind=kind, engines=[types.SimpleNamespace(precision=one) for one in precisions])
+    kind = types.SimpleNamespace(arithmetic=lambda path: None)
+    original = types.SimpleNamespace(kind=kind, path="a", engines=[])
+    model = types.SimpleNamespace(kind=kind, path="b", engines=[types.SimpleNamespace(precision=one) for one in precisions])
     assert verify._arithmetic(answers, original, model) == wanted

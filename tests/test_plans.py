@@ -233,7 +233,7 @@ def test_commands_open_a_plan_as_other_models(plan):
     with opening.opened(plan) as (model,):
         assert model.inputs == {"serving_default": (InputSpec("x", "float32", (None, 4)),)}
         assert model.outputs == {"serving_default": (InputSpec("y", "int64", (None, 3)),)}
-        assert [(one.name, one.precision) for one in model.engines] == [("plan", "FP16")] and model.kind.arithmetic is None
+        assert [(one.name, one.precision) for one in model.engines] == [("plan", "FP16")] and model.kind.arithmetic(model.path) is None
         digest = model.digest()
     assert opening.keep(plan, passport.VERIFY, {"passed": True}) and opening.document(plan, passport.VERIFY)["passed"]
     with opening.opened(plan) as (model,):
@@ -412,8 +412,33 @@ def test_infinities_and_nan_in_one_of_two_models_depart(tmp_path, capsys, change
     np.savez(tmp_path / "x.npz", x=np.full((4, 4), 100, np.float32))
     words = ["--tensors=all", f"--data={tmp_path / 'x.npz'}"]
     assert cli.main(["verify", *files, *words]) == errors.EXIT_CHECK
-    assert "first departs: h" in capsys.readouterr().out
+    assert "first departs: h (Mul scale) with infinities or NaN of its own" in capsys.readouterr().out
     assert cli.main(["verify", files[0], files[0], *words]) == errors.EXIT_DONE, "the same infinities are no difference"
+
+
+def test_tensors_that_an_export_put_into_fp16_are_found(tmp_path, capsys):
+    source, half = chain(tmp_path / "one.onnx", second=1e-3), str(tmp_path / "half.onnx")
+    assert cli.main(["export", source, f"--output={half}", "--precision_mode=FP16", "--shapes=x:3x4"]) == 0
+    assert cli.main(["verify", source, half, "--tensors=all", f"--json={tmp_path / 'said.json'}"]) == 0
+    said = json.loads((tmp_path / "said.json").read_text())
+    # The bound is that of FP16, and what the export joined is not asked for.
+    assert said["arithmetic"] == "FP16" and {"a", "y"} <= {one["tensor"] for one in said["inners"]} and said["passed"]
+    assert 40 < min(one["snr_db"] for one in said["inners"] if one["snr_db"] != "inf") < 90, "it was rounded"
+    capsys.readouterr()
+
+
+def test_graphs_of_other_names_and_other_shapes(tmp_path, capsys):
+    one = chain(tmp_path / "one.onnx")
+    nodes = [helper.make_node("Mul", ["x", "c"], ["inside"]), helper.make_node("Add", ["inside", "c"], ["y"])]
+    ends = [onnx_files.values((name, "float32", ("batch", 4))) for name in "xy"]
+    other = onnx_files.write(tmp_path / "other.onnx", nodes, *ends, {"c": np.ones(4, np.float32)})
+    assert cli.main(["verify", one, other, "--tensors=all"]) == errors.EXIT_USAGE
+    assert "the graphs have no inner tensor of the same name" in capsys.readouterr().err
+    nodes = [helper.make_node("Concat", ["x", "x"], ["a"], axis=1), helper.make_node("ReduceSum", ["a"], ["s"], keepdims=1),
+             helper.make_node("Add", ["s", "c"], ["y"])]
+    wide = onnx_files.write(tmp_path / "wide.onnx", nodes, *ends, {"c": np.ones(4, np.float32)})
+    assert cli.main(["verify", one, wide, "--tensors=a", "--shapes=x:3x4"]) == errors.EXIT_CHECK
+    assert "first departs: a (Concat) with shape [3, 8] in place of [3, 4]" in capsys.readouterr().out
 
 
 def test_chosen_tensors_and_bounds(tmp_path, tftrt):

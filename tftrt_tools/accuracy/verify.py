@@ -393,7 +393,7 @@ def _run_converted(converted: Model, saved: Sequence[tuple[str, str]], folder: s
 def _arithmetic(answers: Run, first: Model, second: Model) -> str:
     if not answers.gpu or not second.engines:
         # Of two runtimes, take the arithmetic of the one that states it.
-        known = second.kind.arithmetic or first.kind.arithmetic
+        known = second.kind.arithmetic(second.path) or first.kind.arithmetic(first.path)
         return known.key if known else "rewrite"
     lowest = _lowest(second)
     return "TF32" if lowest == "FP32" and float(answers.gpu["compute_capability"] or 0) >= _TF32_SINCE else lowest

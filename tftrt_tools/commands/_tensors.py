@@ -44,7 +44,7 @@ def _print(done: Tensors, values: flags.FlagValues) -> None:
     console = _output.console(values.json)
     shown = done.departed or sorted(done.inners, key=lambda one: one.snr_db)
     title = "Tensors below the bound, in the order of the graph" if done.departed else "The tensors that are farthest"
-    rows = [(one.tensor, one.node, f"{one.snr_db:.1f}") for one in shown[:_ROWS]]
+    rows = [(one.tensor, one.node, one.problem or f"{one.snr_db:.1f}") for one in shown[:_ROWS]]
     console.print(_output.table(title, ["tensor", "node", ">SNR dB"], rows), markup=False)
     if len(done.departed) > _ROWS:
         console.print(f"  and {len(done.departed) - _ROWS} more; --json has them all", markup=False)

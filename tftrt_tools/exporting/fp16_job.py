@@ -11,6 +11,7 @@ from tftrt_tools.execution import npz
 from tftrt_tools.exporting.job import half, model_file, onnx_ranges
 from tftrt_tools.exporting.job.graph_facts import Facts, all_nodes, name_of
 from tftrt_tools.exporting.precision import Written, kept
+from tftrt_tools.models.onnx.kind import PRECISION
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     if not any(one.precision == "FP16" for one in made.nodes):
         raise errors.TftrtError("no node of it can be in FP16" + (f" ({made.nodes[0].name}: {made.nodes[0].reason})" if made.nodes else ""),
                                 "export it with another --precision_mode")
-    written = model_file.rewrite(made.model, request["output"], request["weights"], {"tftrt.precision": "FP16"})
+    written = model_file.rewrite(made.model, request["output"], request["weights"], {PRECISION: "FP16"})
     # It loads: the types fit, and there is a kernel for each node.
     onnx_ranges.Session(onnx.load(request["output"]))
     model_file.save(half.convert(model, names, largest, simulated=True).model, request["judged"])

@@ -22,6 +22,7 @@ from tftrt_tools.exporting.job.graph_facts import Facts, name_of
 from tftrt_tools.exporting.job.placement import Placement
 from tftrt_tools.exporting.precision import GIVEN, Written, kept
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.models.onnx.kind import PRECISION
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 # The last node with weights stays in FP32 if that takes away half of the noise, or more.
@@ -63,7 +64,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
                                 "give other calibration data, or the table of this model")
     progress.say("writing INT8 into the graph")
     made = qdq.with_rounding(model, found.placement, found.scales)
-    properties = {"tftrt.precision": "INT8", "tftrt.calibration_method": found.method}
+    properties = {PRECISION: "INT8", "tftrt.calibration_method": found.method}
     made = model_file.rewrite(made, request["output"], request["weights"], properties)
     record = found.record
     written = Written(precision="INT8", nodes=found.placement.nodes(), method=found.method, comparison=found.comparison,

@@ -138,9 +138,8 @@ class Kind(Protocol):
         """Whether signatures have names of their own. Otherwise a model has one signature, which is matched with another model's by the
         names and shapes of inputs and outputs."""
 
-    @property
-    def arithmetic(self) -> Arithmetic | None:
-        """The arithmetic of these models; None if their engines and the machine decide it."""
+    def arithmetic(self, path: str) -> Arithmetic | None:
+        """The arithmetic of a model; None if its engines and the machine decide it."""
 
     @property
     def unconverted(self) -> tuple[str, str] | None:

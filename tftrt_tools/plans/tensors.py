@@ -37,11 +37,18 @@ _MOST_CALLS = 2
 
 @dataclasses.dataclass(frozen=True)
 class Inner(records.Record):
-    """A tensor that both graphs have. node: "OP NAME" of what computes it in the second; snr_db: of all calls together."""
+    """A tensor that both graphs have. node: "OP NAME" of what computes it in the second; snr_db: of all calls together, -inf with a
+    problem; problem: why nothing could be measured, or ""."""
 
     tensor: str
     node: str
     snr_db: float
+    problem: str = ""
+
+    @property
+    def level(self) -> str:
+        """For people: the level, or the problem."""
+        return self.problem or f"{self.snr_db:.1f} dB"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,11 +88,11 @@ class Tensors(passport.Stamped):
         """For people: the first that departs, and the last before it."""
         if self.passed:
             least = min(self.inners, key=lambda one: one.snr_db)
-            return f"no tensor departs; the farthest is {least.tensor} ({least.node}) with {least.snr_db:.1f} dB"
+            return f"no tensor departs; the farthest is {least.tensor} ({least.node}) with {least.level}"
         first = self.departed[0]
         before = list(itertools.takewhile(lambda one: one is not first, self.inners))
-        behind = f"behind {before[-1].tensor} with {before[-1].snr_db:.1f} dB" if before else "the first that both have"
-        return f"first departs: {first.tensor} ({first.node}) with {first.snr_db:.1f} dB, {behind}"
+        behind = f"behind {before[-1].tensor} with {before[-1].level}" if before else "the first that both have"
+        return f"first departs: {first.tensor} ({first.node}) with {first.level}, {behind}"
 
 
 def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str], names: Sequence[str], asked: inputs.Asked,
@@ -101,11 +108,12 @@ def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str],
             raise errors.UsageError(f"--tensors compares graphs by the names of their tensors, and {given} has none",
                                     "give an ONNX file (`tftrt export`), and a plan directory or another ONNX file")
     with opening.opened(original, converted) as (first, second), scratch.folder("tensors") as folder:
+        written = _written(first, second, names, folder)
         arithmetic, bound = _bound(second, bounds)
-        chunks, computed = _chunks(first, second, names, folder)
+        chunks = written["chunks"]
         calls = _calls(second, asked, batch_size, folder)
         saved = run.save_calls(calls, folder + "/in")
-        levels: dict[str, float] = {}
+        inners: list[Inner] = []
         runtimes: dict[str, str] = {}
         for number, chunk in enumerate(chunks):
             progress.say("comparing tensors", number, len(chunks))
@@ -113,17 +121,19 @@ def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str],
             mine = run.run(run.Placed(chunk["first"], ONNX.runtime), saved, place / "first", "the original", log_file=log_file)
             theirs = run.run(_second(second, chunk["second"], place, log_file), saved, place / "second", "the converted model",
                              log_file=log_file)
-            levels |= _levels(mine, theirs, [one["tensor"] for one in chunk["tensors"]], len(calls))
+            inners += (_inner(mine, theirs, one, len(calls)) for one in chunk["tensors"])
             runtimes = {"original": mine.where.text(), "converted": theirs.where.text()}
-    found = (Inner(one["tensor"], one["node"], levels[one["tensor"]]) for chunk in chunks for one in chunk["tensors"])
     return Tensors(original=os.path.abspath(original), converted=os.path.abspath(converted), runtimes=runtimes, bound=bound,
-                   arithmetic=arithmetic, inners=tuple(found), computed=computed, calls=len(calls), chunks=len(chunks))
+                   arithmetic=arithmetic, inners=tuple(inners), computed=written["computed"], calls=len(calls), chunks=len(chunks))
 
 
 def _bound(second: Model, text: str) -> tuple[str, float]:
     """(arithmetic, its bound in dB, or that of --thresholds)."""
-    lowest = second.engines[0].precision if second.engines else "FP32"
-    arithmetic = "TF32" if second.engines and lowest == "FP32" else str(lowest)
+    if second.kind is ONNX:
+        arithmetic = ONNX.arithmetic(second.path).key
+    else:
+        lowest = str(second.engines[0].precision) if second.engines else "FP32"
+        arithmetic = "TF32" if second.engines and lowest == "FP32" else lowest
     given = thresholds.parse(text).get("", {}).get("snr_db")
     return arithmetic, thresholds.DEFAULTS[arithmetic]["snr_db"] if given is None else given
 
@@ -132,12 +142,12 @@ def _onnx(model: Model) -> str:
     return model.path if model.kind is ONNX else str(pathlib.Path(model.path) / document.ONNX)
 
 
-def _chunks(first: Model, second: Model, names: Sequence[str], folder: str) -> tuple[list[dict[str, typing.Any]], int]:
-    """What tensors_job.job answers: ([{"first", "second": files, "tensors"}], computed)."""
+def _written(first: Model, second: Model, names: Sequence[str], folder: str) -> dict[str, typing.Any]:
+    """What tensors_job.job answers."""
     request = {"files": [_onnx(first), _onnx(second)], "names": [] if list(names) == [ALL] else list(names), "folder": folder,
                "chunk": CHUNK}
-    answer = child.run("tftrt_tools.plans.tensors_job:job", request).result
-    return answer["chunks"], answer["computed"]
+    answer: dict[str, typing.Any] = child.run("tftrt_tools.plans.tensors_job:job", request).result
+    return answer
 
 
 def _calls(second: Model, asked: inputs.Asked, batch_size: int, folder: str) -> list[run.Call]:
@@ -162,25 +172,24 @@ def _second(second: Model, file: str, folder: pathlib.Path, log_file: str | None
     return plan_kind.at(str(target))
 
 
-def _same_special(one: npt.NDArray[typing.Any], other: npt.NDArray[typing.Any]) -> bool:
-    """Whether infinities and NaN are the same in both: the level leaves them out."""
-    import numpy as np
-
-    special = ~(np.isfinite(one) & np.isfinite(other))
-    return bool(np.array_equal(one[special], other[special], equal_nan=True))
-
-
-def _levels(mine: run.Run, theirs: run.Run, names: Sequence[str], calls: int) -> Mapping[str, float]:
-    """{tensor: dB}, over all calls."""
+def _inner(mine: run.Run, theirs: run.Run, told: Mapping[str, str], calls: int) -> Inner:
+    """A tensor over all calls. Args: told: of tensors_job.job."""
     from tftrt_tools.accuracy.metrics.elements import Elements
 
-    measured = {name: Elements() for name in names}
-    wrong: set[str] = set()
+    measured = Elements()
     for index in range(calls):
-        one, other = mine.answer(index), theirs.answer(index)
-        for name in names:
-            if one[name].shape != other[name].shape or not _same_special(one[name], other[name]):
-                wrong.add(name)
-            else:
-                measured[name].add(one[name], other[name])
-    return {name: -math.inf if name in wrong else float(measured[name].values()["snr_db"]) for name in names}
+        one, other = mine.answer(index)[told["first"]], theirs.answer(index)[told["second"]]
+        if problem := _incomparable(one, other):
+            return Inner(told["tensor"], told["node"], -math.inf, problem)
+        measured.add(one, other)
+    return Inner(told["tensor"], told["node"], float(measured.values()["snr_db"]))
+
+
+def _incomparable(one: npt.NDArray[typing.Any], other: npt.NDArray[typing.Any]) -> str:
+    """Why there is no level, or "": it leaves out infinities and NaN, so these have to be the same in both."""
+    import numpy as np
+
+    if one.shape != other.shape:
+        return f"shape {list(other.shape)} in place of {list(one.shape)}"
+    special = ~(np.isfinite(one) & np.isfinite(other))
+    return "" if np.array_equal(one[special], other[special], equal_nan=True) else "infinities or NaN of its own"

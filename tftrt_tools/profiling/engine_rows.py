@@ -20,7 +20,8 @@ def headline(engine: EngineProfile) -> list[str]:
     if engine.latency:
         how = "without copies" if engine.of_a_plan else "outside TensorFlow"
         lines.append(f"alone, {how}: {rows.ms(engine.latency.in_a_row)} ms on the GPU in a row, "
-                     f"{rows.ms(engine.latency.single)} ms awaited, {rows.ms(engine.latency.enqueue)} ms of the host to launch it")
+                     f"{rows.ms(engine.latency.single)} ms there one at a time, "
+                     f"{rows.ms(engine.latency.enqueue)} ms of the host to launch it")
     gap = f", {rows.ms(engine.gap_seconds)} ms between kernels" if engine.gap_seconds is not None else ""
     kernels = f", kernels {rows.ms(engine.kernel_seconds)} ms{gap}" if engine.kernel_seconds is not None else ""
     lines.append(f"{len(engine.layers)} layers, {rows.ms(engine.layer_seconds)} ms in sum{kernels}")

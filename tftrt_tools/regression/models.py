@@ -74,7 +74,7 @@ def arithmetic(native: Model, candidate: Model, gpus: bool | None) -> tuple[str,
     """Which bounds of `tftrt verify` hold for the candidate's answers, and why. Args: native, candidate: Models; gpus: whether the
     server has one, None if that is not known. Returns: (key of thresholds.DEFAULTS, reason)."""
     for model in (candidate, native) if not candidate.precision or gpus is False else ():
-        known = table.kind(model.path).arithmetic if model.path else None
+        known = table.kind(model.path).arithmetic(model.path) if model.path else None
         if known:
             return known.key, known.reason
     if gpus is False:

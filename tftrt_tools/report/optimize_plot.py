@@ -77,7 +77,7 @@ def _levels(found: Comparison, wanted: float) -> str:
     axes.axvline(wanted, color="black", linewidth=1.4)
     axes.set_yticks(range(len(found.methods)), found.methods)
     axes.invert_yaxis()
-    axes.set_xlim(0, _CEILING_DB * 1.15)
+    axes.set_xlim(0, max(_CEILING_DB, wanted) * 1.15)
     axes.set_xlabel("signal to noise of the worst output, dB (black line: what it has to keep)")
     drawing.bare(axes)
     return drawing.svg(figure)

@@ -61,7 +61,7 @@ def _mark(axes: Axes, done: Tensors, levels: Sequence[float]) -> None:
     what = "first departs" if done.departed else "farthest"
     axes.axvline(place, color=plots.RED if done.departed else plots.GREY, linewidth=1.2, linestyle=(0, (5, 3)), zorder=0)
     left = place < len(inners) / 2
-    text = f"{what}: {_short(one.tensor, _LONGEST_MARKED)}\n{_short(one.node, _LONGEST_MARKED)}, {one.snr_db:.1f} dB"
+    text = f"{what}: {_short(one.tensor, _LONGEST_MARKED)}\n{_short(one.node, _LONGEST_MARKED)}, {one.level}"
     axes.annotate(text, (place, 1), xycoords=axes.get_xaxis_transform(), xytext=(5 if left else -5, -2), textcoords="offset points",
                   ha="left" if left else "right", va="top", fontweight="bold", zorder=4,
                   bbox={"boxstyle": "square,pad=0.15", "facecolor": "white", "edgecolor": "none"})

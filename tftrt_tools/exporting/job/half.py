@@ -21,6 +21,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tftrt_tools.exporting.job.graph_facts import name_of
 from tftrt_tools.exporting.precision import NodePrecision
 
+# Behind a tensor's name, that of its copy in FP16.
+SUFFIX = "/fp16"
 LARGEST = float(np.finfo(np.float16).max)
 # Below that, FP16 has fewer digits the smaller a number is, and none below 2^-25.
 SMALLEST = float(np.finfo(np.float16).tiny)
@@ -180,11 +182,11 @@ class _Writer:
         if half not in versions:
             if half and name in holder.values:
                 array = holder.values[name].astype(np.float16)
-                versions[True] = f"{name}/fp16"
+                versions[True] = name + SUFFIX
                 holder.graph.initializer.append(numpy_helper.from_array(array.astype(np.float32) if self._simulated else array,
                                                                         versions[True]))
             elif half:
-                versions[True] = self._cast(holder, versions[False], f"{name}/fp16")
+                versions[True] = self._cast(holder, versions[False], name + SUFFIX)
             else:
                 versions[False] = name
                 kind, options = ("Identity", {}) if self._simulated else ("Cast", {"to": TensorProto.FLOAT})
@@ -194,12 +196,12 @@ class _Writer:
     def _rounded(self, scope: _Scope, node: onnx.NodeProto, index: int) -> str:
         """The name of an output in FP16."""
         name = node.output[index]
-        node.output[index] = f"{name}/fp16"
+        node.output[index] = name + SUFFIX
         if not self._simulated:
             return str(node.output[index])
         # The node is in the list already: its output gets another name there, and the rounded one has the name of FP16's.
         node.output[index] = f"{name}/fp32"
-        return self._cast(scope, node.output[index], f"{name}/fp16")
+        return self._cast(scope, node.output[index], name + SUFFIX)
 
     def _cast(self, scope: _Scope, given: str, name: str) -> str:
         """A Cast to FP16; simulated, one that goes back, too."""

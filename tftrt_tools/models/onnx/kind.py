@@ -20,6 +20,8 @@ from tftrt_tools.sources.source import Source
 
 _JOBS = "tftrt_tools.models.onnx.runner_job"
 _SUFFIX = ".onnx"
+# In the metadata of a file: the precision that `tftrt export` put into its graph.
+PRECISION = "tftrt.precision"
 
 
 class Onnx:
@@ -31,7 +33,12 @@ class Onnx:
     timed = f"{_JOBS}:make"
     named_signatures = False
     unconverted = ("TF-TRT converts TensorFlow models", kinds.WITH_ONNX)
-    arithmetic = Arithmetic("FP32", "float32 of ONNX Runtime on the CPU")
+
+    def arithmetic(self, path: str) -> Arithmetic:
+        """As model.Kind.arithmetic: the precision that an export put into the graph, or that of its weights."""
+        known = file.overview(path)
+        precision = known.facts.get(PRECISION) or ("FP16" if "float16" in known.weights else "")
+        return Arithmetic(precision, f"{precision} in the graph") if precision else Arithmetic("FP32", "float32 of ONNX Runtime on the CPU")
 
     def takes(self, path: str) -> bool:
         """Whether the name ends in .onnx."""

@@ -40,7 +40,9 @@ class Plan(directory.Directory):
     timed = f"{_JOBS}:make"
     named_signatures = False
     unconverted = ("it is built already", "give the model that it was made from")
-    arithmetic = None
+
+    def arithmetic(self, path: str) -> None:
+        """As model.Kind.arithmetic: engines and the machine decide it."""
 
     def takes(self, path: str) -> bool:
         """Whether it is a directory with a plan, or with what is said about one."""

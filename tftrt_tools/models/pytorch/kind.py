@@ -41,7 +41,10 @@ class PyTorch:
     timed = f"{_JOBS}:make"
     named_signatures = False
     unconverted = ("TF-TRT converts TensorFlow models", "`tftrt export` makes an ONNX file of it, which TensorRT builds")
-    arithmetic = Arithmetic("FP32", "float32 of PyTorch on the CPU")
+
+    def arithmetic(self, path: str) -> Arithmetic:
+        """As model.Kind.arithmetic."""
+        return Arithmetic("FP32", "float32 of PyTorch on the CPU")
 
     def takes(self, path: str) -> bool:
         """Whether the name ends in .pt2, or is module:function."""

@@ -31,8 +31,10 @@ class SavedModel(directory.Directory):
     # It runs the model as TensorFlow Serving does, because load on a model in process is compared with load on a server.
     timed = "tftrt_tools.bench.in_process_job:make"
     named_signatures = True
-    arithmetic = None
     unconverted = None
+
+    def arithmetic(self, path: str) -> None:
+        """As model.Kind.arithmetic: engines and the machine decide it."""
 
     def takes(self, path: str) -> bool:
         """Takes any path that no other kind takes: `check` says what is wrong with it."""
