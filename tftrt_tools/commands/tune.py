@@ -115,12 +115,13 @@ def define(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Tune. Returns: the exit code."""
     named = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
+    from tftrt_tools.tuning import given
+
+    given.check_kind(named, _backends(values))
     settings = _settings(values)
     options = _options(values, named)
     if values.plot and pathlib.Path(values.plot).suffix.lower() != ".svg":
         raise errors.UsageError(f"--plot={values.plot}: the plot is written as SVG", "name it FILE.svg")
-    from tftrt_tools.tuning import given
-
     model = given.model(named, options.backends)
     if values.output_saved_model_dir:
         from tftrt_tools.savedmodel import staging
@@ -202,10 +203,7 @@ def _options(values: flags.FlagValues, model: Source) -> Options:
     for name, what in (("data", "the rows to score"), ("accuracy", "the goal"), ("shapes", "the shapes whose speed counts")):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing: {what}", "`tftrt tune --help` shows examples")
-    precisions, backends = _precisions(values), tuple(dict.fromkeys(one.strip().lower() for one in values.backends if one.strip()))
-    wrong = [one for one in backends if one not in BACKENDS]
-    if wrong or not backends:
-        raise errors.UsageError(f"--backends: {wrong[0] if wrong else 'nothing'} is no backend", "known: " + ", ".join(BACKENDS))
+    precisions = _precisions(values)
     unknown = [one for one in precisions if one not in PRECISIONS]
     if unknown or not precisions:
         raise errors.UsageError(f"--precisions: {unknown[0] if unknown else 'nothing'} is no precision", "known: " + ", ".join(PRECISIONS))
@@ -222,12 +220,20 @@ def _options(values: flags.FlagValues, model: Source) -> Options:
         goal=goal.parse(values.accuracy, values.metric_direction), labels=values.labels, output=values.accuracy_output,
         work_dir=values.work_dir or "tune-" + pathlib.Path(model).absolute().name, batch_size=values.batch_size,
         objective_shape=values.objective_shape, precisions=cast("tuple[Precision, ...]", precisions),
-        backends=cast("tuple[Backend, ...]", backends),
+        backends=_backends(values),
         budget=Budget(values.max_trials, values.max_minutes, values.max_trial_minutes),
         calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
         methods=_methods(values)[1:] if calibration else (), percentile=values.calibration_percentile,
         cache=convert_command.read_cache(values), build_minutes=_building.minutes(values),
         retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings, **_judging_flags.read(values))
+
+
+def _backends(values: flags.FlagValues) -> tuple[Backend, ...]:
+    backends = tuple(dict.fromkeys(one.strip().lower() for one in values.backends if one.strip()))
+    wrong = [one for one in backends if one not in BACKENDS]
+    if wrong or not backends:
+        raise errors.UsageError(f"--backends: {wrong[0] if wrong else 'nothing'} is no backend", "known: " + ", ".join(BACKENDS))
+    return cast("tuple[Backend, ...]", backends)
 
 
 def _precisions(values: flags.FlagValues) -> tuple[str, ...]:

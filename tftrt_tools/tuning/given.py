@@ -6,14 +6,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import pathlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from tftrt_tools import child, errors
 from tftrt_tools.choices import Backend
 from tftrt_tools.exporting import sensitivity
 from tftrt_tools.models import opening, table
 from tftrt_tools.models.onnx import file as onnx_file
-from tftrt_tools.models.onnx.kind import ONNX
+from tftrt_tools.models.onnx.kind import ONNX, PRECISION
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan.kind import PLAN
 from tftrt_tools.models.pytorch.kind import PYTORCH
@@ -25,22 +25,29 @@ _ROUNDING = ("QuantizeLinear", "DequantizeLinear", "QLinear")
 _HALVES = ("float16", "bfloat16")
 
 
-def model(named: str | os.PathLike[str] | Source, backends: Collection[Backend]) -> Source:
-    """The model that is tuned, for the path that the user named: of a plan directory its ONNX file. Raises: UsageError, TftrtError."""
+def check_kind(named: str | os.PathLike[str] | Source, backends: Sequence[Backend]) -> None:
+    """Refuse a model of a kind that these backends do not take; nothing is opened. Raises: UsageError."""
     source = of(named)
     kind = table.kind(source.path)
     if kind is PYTORCH:
         raise errors.UsageError(f"{source} cannot be tuned as it is: it is a {kind.name}",
                                 "`tftrt export` makes an ONNX file of it, and `tftrt tune FILE --backends=tensorrt` takes that")
-    if kind is PLAN:
-        document.read(source.path)
-    if kind.unconverted and "tftrt" in backends:
+    if kind not in (PLAN, ONNX):
+        opening.check_converted(source)
+    elif "tftrt" in backends:
         what = "a plan directory" if kind is PLAN else "an ONNX file"
         raise errors.UsageError(f"--backends={','.join(backends)} cannot tune {source}: it is {what}, and TF-TRT takes TensorFlow models",
                                 "--backends=tensorrt searches among plans of TensorRT itself")
-    if kind in (PLAN, ONNX):
-        source = _onnx(source, kind is PLAN)
-    return opening.check(source)
+
+
+def model(named: str | os.PathLike[str] | Source, backends: Sequence[Backend]) -> Source:
+    """The model that is tuned, for the path that the user named: of a plan directory its ONNX file. Raises: UsageError, TftrtError."""
+    source = of(named)
+    check_kind(source, backends)
+    kind = table.kind(source.path)
+    if kind is PLAN:
+        document.read(source.path)
+    return opening.check(_onnx(source, kind is PLAN) if kind in (PLAN, ONNX) else source)
 
 
 def note(named: str | os.PathLike[str] | Source) -> str:
@@ -80,8 +87,9 @@ def _onnx(source: Source, of_plan: bool) -> Source:
     seen = onnx_file.overview(path)
     rounding = [op for op in seen.ops if op.startswith(_ROUNDING)]
     halves = [dtype for dtype in seen.weights if dtype in _HALVES]
-    if rounding or halves:
-        what = f"{rounding[0]} nodes" if rounding else f"{halves[0]} constants"
+    exported = seen.facts.get(PRECISION, "")
+    if rounding or halves or exported:
+        what = f"{rounding[0]} nodes" if rounding else f"{halves[0]} constants" if halves else exported
         raise errors.UsageError(f"{path} has a precision written in already ({what}), and tune writes each precision itself",
                                 f"tune what it was made from{_made_from(source.path)}")
     return Source(path=path)

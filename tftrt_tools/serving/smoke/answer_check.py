@@ -106,7 +106,8 @@ def opened(original: str | os.PathLike[str] | Source, served: Served, called: Se
         _check_inputs(source, served, matched)
         for line in matched.notes:
             progress.note(line)
-        yield Original(source=source, model=model, contents=matched.second, arithmetic=model.kind.arithmetic, names=matched.names)
+        yield Original(source=source, model=model, contents=matched.second, arithmetic=model.kind.arithmetic(model.path),
+                       names=matched.names)
 
 
 def _check_inputs(source: Source, served: Served, matched: names.Matched) -> None:
