@@ -1,11 +1,17 @@
 """What is told of TensorFlow's errors, and what an interrupt is."""
 
 import contextlib
+import os
+import resource
+import shutil
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
 
-from tftrt_tools import errors
+from tests.conftest import ROOT
+from tftrt_tools import errors, whole_file
 from tftrt_tools.savedmodel.job import loading
 
 
@@ -43,3 +49,74 @@ def test_an_error_of_tensorflow_itself():
         add.get_concrete_function(tf.TensorSpec([None]), tf.TensorSpec([None]))(tf.zeros([2]), tf.zeros([3]))
     assert "ncompatible shapes" in loading.first_line(caught.value) and "{{" not in loading.first_line(caught.value)
     assert loading.first_line(IndexError()) == "IndexError"
+
+
+# A file that becomes larger than it may: the system names none where a write fails.
+
+LARGE = b"x" * (1 << 18)
+
+
+@contextlib.contextmanager
+def no_larger_than(size):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def plain(path):
+    with open(path, "wb") as file:
+        file.write(LARGE)
+
+
+def by_closing(path):
+    with open(path, "wb", buffering=1 << 20) as file:
+        file.write(LARGE)
+
+
+def copied(path):
+    path.with_name("source").write_bytes(LARGE)
+    with no_larger_than(1 << 16), open(path.with_name("source"), "rb") as source, open(path, "wb") as target:
+        shutil.copyfileobj(source, target)
+
+
+def whole(path):
+    whole_file.write_bytes(path, LARGE)
+
+
+def with_another(path):
+    """Of two files that are written together, the one is named that did not fit."""
+    with whole_file.replacing(path.with_name("another")) as one, whole_file.replacing(path) as other:
+        one.write(b"small")
+        other.write(LARGE)
+
+
+@pytest.mark.parametrize("write", [plain, by_closing, copied, whole, with_another])
+def test_a_file_that_may_not_become_so_large_is_named_with_what_mends_it(write, tmp_path):
+    with pytest.raises(OSError) as caught, no_larger_than(1 << 20 if write is copied else 1 << 16):
+        write(tmp_path / "target")
+    told = errors.from_os_error(caught.value)
+    assert told.cause == f"{tmp_path / 'target'}: File too large" and "`ulimit -f`" in told.mend
+
+
+def test_a_file_that_is_only_read_is_not_named(tmp_path):
+    (tmp_path / "read").write_text("text")
+    with pytest.raises(OSError) as caught, open(tmp_path / "read"):
+        raise OSError(27, os.strerror(27))
+    assert errors.from_os_error(caught.value).cause == "File too large"
+
+
+@pytest.mark.parametrize(("command", "named"), [
+    (("export", "MODEL", "--output=model.onnx"), "model.onnx: File too large"),
+    (("export", "MODEL", "--output=model.onnx", "--external_data"), "model.onnx.data: File too large"),
+    (("publish", "MODEL", "--base_path=base", "--model_name=m"), "variables.data-00000-of-00001: File too large"),
+    (("convert", "--input_saved_model_dir=MODEL", "--output_saved_model_dir=made"), "a file of the model cannot be written in "),
+])
+def test_commands_say_which_file_may_not_become_so_large(command, named, zoo_model, tmp_path):
+    words = [part.replace("MODEL", str(zoo_model("digits_cnn"))) for part in command]
+    limited = ["bash", "-c", 'ulimit -f 100; exec "$@"', "bash", sys.executable, "-m", "tftrt_tools", *words]
+    done = subprocess.run(limited, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=240)
+    cause, mend = done.stderr.splitlines()
+    assert done.returncode == 1 and named in cause and "`ulimit -f`" in mend and not list(tmp_path.iterdir()), done.stderr

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import onnx
@@ -114,6 +115,40 @@ def test_weights_beside_the_file_are_found_by_its_readers(zoo_model, tftrt, tmp_
     (tmp_path / "m.onnx.data").unlink()
     done = tftrt("inspect", target)
     assert done.returncode == 1 and "has weights in m.onnx.data, which is not beside it" in done.stderr
+
+
+def test_the_weights_of_an_earlier_export_go_with_it(zoo_model, tftrt, tmp_path):
+    source, target, weights = zoo_model("digits_cnn"), tmp_path / "m.onnx", tmp_path / "m.onnx.data"
+
+    def exported(*flags):
+        done = tftrt("export", source, f"--output={target}", *flags)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "removed:" not in exported("--external_data") and "removed:" not in exported("--external_data")
+    # Another file of the folder needs them, or may need them.
+    shutil.copyfile(target, tmp_path / "other.onnx")
+    assert f"note: {weights} stays: other.onnx needs it" in exported() and weights.is_file()
+    assert "removed:" not in exported("--external_data")
+    (tmp_path / "other.onnx").write_bytes(b"\x08 damaged")
+    assert f"note: {weights} stays: other.onnx may need it, and cannot be read" in exported() and weights.is_file()
+    (tmp_path / "other.onnx").unlink()
+    # A file that m.onnx does not name is somebody else's.
+    assert "removed:" not in (printed := exported()) and "stays" not in printed and weights.is_file()
+    exported("--external_data")
+    assert f"removed: {weights}, the weights of the file that was there before" in exported()
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_weights_that_another_tool_wrote_are_not_removed(zoo_model, tftrt, tmp_path):
+    source, target, weights = zoo_model("digits_cnn"), tmp_path / "m.onnx", tmp_path / "m.onnx.data"
+    assert tftrt("export", source, f"--output={target}", "--external_data").returncode == 0
+    foreign = onnx.load(target, load_external_data=False)
+    del foreign.metadata_props[:]
+    target.write_bytes(foreign.SerializeToString())
+    done = tftrt("export", source, f"--output={target}", "--json=-")
+    assert done.returncode == 0 and weights.is_file()
+    assert json.loads(done.stdout)["stay"] == [f"{weights} stays, which held the weights of the file that was replaced: another tool wrote it"]
 
 
 def test_weights_that_are_too_many_for_one_file_go_beside_it(zoo_model, tmp_path, monkeypatch, capsys):

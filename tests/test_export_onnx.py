@@ -2,6 +2,10 @@
 them with INT8 written in."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -12,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests import onnx_files
 from tests.command_line import assert_clear
+from tests.conftest import ROOT
 from tests.gpu_commands import NO_GPU
 from tftrt_tools import errors
 from tftrt_tools.commands import convert as convert_command
@@ -254,6 +259,20 @@ def test_fp16_and_what_has_it_already(tftrt, tmp_path):
     assert_clear(done, 2, "half.onnx has a precision written in already: ")
     np.savez(tmp_path / "x.npz", x=np.ones((8, 4), np.float32))
     assert_clear(tftrt("sensitivity", tmp_path / "half.onnx", f"--data={tmp_path / 'x.npz'}"), 2, "half.onnx has a precision written in already: ")
+
+
+@pytest.mark.parametrize("words", [
+    ("export", "MODEL", "--output=m.onnx", "--precision_mode=FP16", "--data=DATA"),
+    ("export", "MODEL", "--output=m.onnx", "--precision_mode=INT8", "--calibration_data=DATA", "--thresholds=snr_db>=5;cosine>=0.5"),
+    ("sensitivity", "MODEL", "--data=DATA"), ("sensitivity", "MODEL", "--data=DATA", "--precision_mode=FP16")])
+def test_precisions_need_no_tensorflow(tmp_path, words):
+    np.savez(tmp_path / "data.npz", x=RNG.normal(size=(64, 64)).astype(np.float32))
+    known = {"MODEL": onnx_files.two_products(tmp_path / "given.onnx"), "DATA": str(tmp_path / "data.npz")}
+    words = [re.sub("MODEL|DATA", lambda found: known[found[0]], word) for word in words]
+    hidden = os.pathsep.join([str(ROOT / "tests/without_tensorflow"), str(ROOT)])
+    done = subprocess.run([sys.executable, "-m", "tftrt_tools", *words], capture_output=True, text=True, cwd=tmp_path,
+                          env={**os.environ, "PYTHONPATH": hidden}, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("make", "says"), [

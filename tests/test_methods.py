@@ -17,7 +17,8 @@ from tftrt_tools.accuracy import metrics
 from tftrt_tools.calibration import comparison, file, table
 from tftrt_tools.calibration.comparison import Compared, Comparison
 from tftrt_tools.calibration.file import Calibration
-from tftrt_tools.calibration.job import choosing, kept_back
+from tftrt_tools.calibration.job import kept_back
+from tftrt_tools.calibration.job.noise import Noise
 from tftrt_tools.calibration.methods import Method
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import convert as convert_command
@@ -56,7 +57,7 @@ def test_the_method_that_harms_the_worst_output_least_is_taken(signatures, taken
 
 def test_the_noise_is_that_of_verify():
     rng = np.random.default_rng(0)
-    noise, known = choosing.Noise(), metrics.Accumulator("s", "y")
+    noise, known = Noise(), metrics.Accumulator("s", "y")
     for _ in range(3):
         reference = rng.normal(size=(4, 5)).astype("float32")
         answer = reference + rng.normal(size=reference.shape).astype("float32") / 10
@@ -70,7 +71,7 @@ def test_the_noise_is_that_of_verify():
     ([1.0, math.nan], [1.1, math.nan], 20.0), ([0.0, 0.0], [0.0, 0.0], comparison.LIMIT_DB), ([0.0, 0.0], [0.0, 0.1], -comparison.LIMIT_DB),
     ([], [], comparison.LIMIT_DB), ([1.0, 2.0], [1.0], -comparison.LIMIT_DB)])
 def test_noise_of_what_is_no_number_or_of_another_shape(reference, answer, level):
-    noise = choosing.Noise()
+    noise = Noise()
     noise.add(np.float32(reference), np.float32(answer))
     assert noise.level == pytest.approx(level, abs=0.01)
 

@@ -142,10 +142,10 @@ def test_the_report_tells_of_each_what_its_kind_tells(matrix, graph, tmp_path):
 def test_tune_refuses_what_is_not_converted_before_anything_else(matrix, graph, capsys, flags, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for model, why in ((matrix, "cannot be converted (matrix): a matrix is no TensorFlow model"),
-                       (graph(), "m.onnx cannot be converted (ONNX file): TF-TRT converts TensorFlow models")):
+                       (graph(), "m.onnx: it is an ONNX file, and TF-TRT takes TensorFlow models")):
         assert cli.main(["tune", model, *flags]) == 2
         cause, mend = capsys.readouterr().err.splitlines()
-        assert why in cause and mend.strip().startswith(("give ", "`tftrt export` prepares it"))
+        assert why in cause and mend.strip().startswith(("give ", "--backends=tensorrt searches"))
     assert not (tmp_path / "none").exists()
 
 

@@ -1,4 +1,4 @@
-"""What ONNX Runtime refuses, and what is told of it (`models/onnx/refusals.py`)."""
+"""What ONNX Runtime refuses, and what is told of it (`models/onnx/refusals_job.py`)."""
 
 import pathlib
 import re

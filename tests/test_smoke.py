@@ -12,17 +12,19 @@ import sys
 import textwrap
 
 import numpy as np
+import onnx
 import pytest
 
+from tests import onnx_files
 from tests.command_line import assert_clear
 from tests.conformance import models as conformance
 from tests.conformance.launch import LocalServer
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run_tftrt
 from tests.trace_lines import HEAD
 from tftrt_tools import errors, progress
 from tftrt_tools.savedmodel import describe_job, passport
 from tftrt_tools.serving.publishing import publish
-from tftrt_tools.serving.smoke import gate, gpu_use, latency, measurement, server_process, smoke, steps
+from tftrt_tools.serving.smoke import answer_check, gate, gpu_use, latency, measurement, served_model, server_process, smoke, steps
 from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, CONTRADICTION, LIKELY, NO, NOTHING, YES
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
@@ -160,6 +162,52 @@ def test_answers_of_another_model_are_wrong(house):
     done = asked(house, "versions", original=str(original), shapes="x:5")
     assert not done.passed and "serving_default/y: snr_db" in done.problems[0]
     assert done.judged.comparisons[0].max_abs == pytest.approx(1)
+
+
+@pytest.fixture(scope="module")
+def exported(zoo_model, tmp_path_factory):
+    """The digits as an ONNX file."""
+    path = tmp_path_factory.mktemp("exported") / "digits.onnx"
+    done = run_tftrt("export", zoo_model("digits_cnn"), f"--output={path}")
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def test_an_onnx_file_can_be_the_original(house, exported, tftrt):
+    ran = tftrt("smoke", house.grpc_address, "--model_name=digits", f"--original={exported}", "--repeats=2", "--json=-")
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    assert said["passed"] and said["rightness_judged"] and said["original"] == str(exported)
+    assert said["arithmetic"] == "FP32" and 60 < said["comparisons"][0]["snr_db"] < 200
+    assert "TensorFlow's float32 there, float32 of ONNX Runtime on the CPU here" in ran.stderr
+
+
+def test_names_of_an_onnx_file_are_matched_and_its_wrong_answers_found(house, exported, tmp_path):
+    model = onnx.load(exported)
+    for node in model.graph.node:
+        node.input[:] = ["image:0" if name == "image" else name for name in node.input]
+    model.graph.input[0].name = "image:0"
+    onnx.save(model, tmp_path / "renamed.onnx")
+    assert asked(house, "digits", original=str(tmp_path / "renamed.onnx")).passed
+    weights = next(one for one in model.graph.initializer if one.data_type == onnx.TensorProto.FLOAT and len(one.dims) > 1)
+    weights.CopyFrom(onnx.numpy_helper.from_array(-onnx.numpy_helper.to_array(weights), weights.name))
+    onnx.save(model, tmp_path / "other.onnx")
+    done = asked(house, "digits", original=str(tmp_path / "other.onnx"))
+    assert not done.passed and "serving_default/probabilities: snr_db" in done.problems[0]
+
+
+def test_an_onnx_file_that_cannot_be_the_original_is_refused_in_a_line(house, exported, tftrt, tmp_path):
+    address, other = house.grpc_address, onnx_files.product(tmp_path / "product.onnx")
+    (tmp_path / "damaged.onnx").write_bytes(b"\x08 damaged")
+    for name, original, code, says in (
+            ("digits", other, 2, "product.onnx takes float32[?,4] where signature 'serving_default' of digits takes float32[?,8,8,1] as 'image'"),
+            ("digits", tmp_path / "none.onnx", 2, "no such file: "),
+            ("digits", tmp_path / "damaged.onnx", 1, "damaged.onnx")):
+        assert_clear(tftrt("smoke", address, f"--model_name={name}", f"--original={original}"), code, says)
+    served = served_model.Served("two", 1, {})
+    with pytest.raises(errors.UsageError, match="digits.onnx has one signature, and 2 are asked: a, b"), \
+            answer_check.opened(exported, served, ("a", "b"), None):
+        pass
 
 
 def test_data_is_cut_to_the_shapes_of_the_passport(house, tmp_path):

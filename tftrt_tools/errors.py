@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -19,6 +20,9 @@ _SEVERAL = re.compile(r"\d+ root error\(s\) found\.")  # the errors follow, numb
 _NUMBER = re.compile(r"^\(\d+\) ")
 _NODES = "[[{{"  # names of nodes follow
 _LONGEST = 300
+# The mend where a file would become larger than it may.
+TOO_LARGE = ("`ulimit -f` says how large a file may become here: raise that, or choose a file system that holds larger files; the target "
+             "was left as it was")
 
 # What the extra `tftrt` installs: {name of the package to import: what people call it}.
 EXTRA = {"tensorflow": "TensorFlow 2.14", "keras": "TensorFlow 2.14", "h5py": "TensorFlow 2.14",
@@ -130,6 +134,7 @@ def from_os_error(error: OSError) -> TftrtError:
     mends = {
         errno.ENOSPC: "free space on that disk; the target was left as it was",
         errno.EDQUOT: "free space under your quota; the target was left as it was",
+        errno.EFBIG: TOO_LARGE,
         errno.EACCES: "check the permissions of that path, or choose another",
         errno.EPERM: "check the permissions of that path, or choose another",
         errno.EROFS: "that file system is read-only: choose another",
@@ -137,9 +142,26 @@ def from_os_error(error: OSError) -> TftrtError:
         errno.EISDIR: "give the path of a file",
         errno.ENAMETOOLONG: "choose a shorter path",
     }
-    names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
+    names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name) or _written(error)
     reason = error.strerror or str(error)
     return TftrtError(f"{names}: {reason}" if names else reason, mends.get(error.errno or 0, ""))
+
+
+def _written(error: OSError) -> str:
+    """The file that was written to where an error without a name came from: the system names no file where a write fails. "" if none is
+    found."""
+    frames = []
+    trace = error.__traceback__
+    while trace:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    for frame in reversed(frames):
+        for value in frame.f_locals.values():
+            # What is closed is looked at, too: the last bytes are often written by closing.
+            name = getattr(value, "name", "") if isinstance(value, io.IOBase) else ""
+            if isinstance(name, str) and getattr(value, "mode", "r") not in ("r", "rb"):
+                return name
+    return ""
 
 
 @contextlib.contextmanager

@@ -97,8 +97,16 @@ def replacing(path: Path, grows_in: pathlib.Path | None = None) -> Iterator[Bina
         with open(target, "ab") if stream else _renamed(pathlib.Path(target), folder) as file:
             yield file
     except OSError as error:
+        if _names_another(error, pathlib.Path(target)):
+            raise
         # Name the path that the caller gave: the error may name the temporary file, or none.
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _names_another(error: OSError, target: pathlib.Path) -> bool:
+    """Whether an error inside the block is about another file, such as one that is written together with this one."""
+    name = error.filename
+    return isinstance(name, str) and pathlib.Path(name).name != target.name and not pathlib.Path(name).name.startswith(f".{target.name}.")
 
 
 @contextlib.contextmanager

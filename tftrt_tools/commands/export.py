@@ -165,6 +165,10 @@ def _print(done: Exported, values: flags.FlagValues) -> None:
         beside = f", with its weights in {one.weights}" if one.weights else ""
         in_precision = f", {done.precision}" if done.precision != "FP32" else ""
         console.print(f"written: {one.path}{beside} ({done.exporter}, opset {one.opset}{in_precision})", markup=False, soft_wrap=True)
+    for path in done.removed:
+        console.print(f"removed: {path}, the weights of the file that was there before", markup=False, soft_wrap=True)
+    for line in done.stay:
+        console.print(f"note: {line}", markup=False, soft_wrap=True)
     if done.table:
         console.print(f"ranges of all tensors: {done.table}", markup=False, soft_wrap=True)
     if not done.written:

@@ -152,6 +152,10 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
         find.find(values.calibration_data)
     if values.shapes:
         shape_grammar.parse(values.shapes)
+    if values.objective_shape:
+        from tftrt_tools.tuning import tune
+
+        tune.check_objective(values.objective_shape, values.shapes)
     if values.shapes and values["batch_sizes"].present:
         raise errors.UsageError("--shapes and --batch_sizes exclude each other", "give one of them")
     if not 0 < values.max_minutes < float("inf"):

@@ -5,10 +5,10 @@ the TF-TRT engines ran there, how sure that is, and what would settle it. ADDRES
 
 A Triton is asked as triton://HOST:PORT; it says what runs the model.
 
-With --original the answers are compared with the original model's, by the metrics and bounds of `tftrt verify`; without it only their
-form is checked. Shapes come from --shapes, else from the passport of the served version, else from the signature, with batch 1. On the
-server's own machine it finds the version's files, the server's environment and its GPU memory through the process; elsewhere --model_dir
-names the files.
+With --original the answers are compared with the original model's (a SavedModel, or an ONNX file in ONNX Runtime), by the metrics and
+bounds of `tftrt verify`; without it only their form is checked. Shapes come from --shapes, else from the passport of the served version,
+else from the signature, with batch 1. On the server's own machine it finds the version's files, the server's environment and its GPU
+memory through the process; elsewhere --model_dir names the files.
 
 Exit code 3: an answer is wrong, or a request was refused; with --require_engines also if the engines did not run, certainly or likely,
 in every call.
@@ -45,7 +45,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("model_name", None, "name of the model, as requests call it", **text)
     flags.DEFINE_integer("model_version", None, "version to ask for; by default the one that the server answers with", **text)
     flags.DEFINE_string("version_label", "", "label to ask for, instead of a version", **text)
-    flags.DEFINE_string("original", "", "the model before conversion: the answers are compared with its own", **text)
+    flags.DEFINE_string("original", "", "the model before conversion, or an ONNX file of it: the answers are compared with its own", **text)
     flags.DEFINE_string("model_dir", "", "directory of the served version, or the base path above it; on the server's machine it is found "
                         "without", **text)
     flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`; by default those of the passport, else batch 1", **text)

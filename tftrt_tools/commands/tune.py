@@ -1,13 +1,13 @@
 """usage: tftrt tune MODEL --data=FILE --accuracy=GOAL --shapes=SHAPES [--flags]
 
-Searches the fastest conversion of a SavedModel that keeps an accuracy goal, on this machine's GPU: precision, calibration method, INT8 or
+Searches the fastest conversion of a model that keeps an accuracy goal, on this machine's GPU: precision, calibration method, INT8 or
 FP16 with the most harmful nodes in a higher precision, minimum segment size, profile strategy. Each trial is built, watched for
 fallbacks, scored on all of --data against the original, and timed; at the end the best trials and the original are timed in turns in one
 process. INT8 needs --calibration_data (other rows than --data) or --calibration_table.
 
 --backends=tftrt,tensorrt also tries plans of TensorRT itself by the same rules: the model is exported with the precision written into the
 ONNX file, and built. A model that cannot be exported so is a trial that failed. The winner is of either kind; the commands that make it
-are printed.
+are printed. With --backends=tensorrt MODEL may be an ONNX file in FP32, or a plan directory: then the ONNX file that it holds is tuned.
 
 goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METRIC:percent-max-degradation=X. Metrics are those of
 `tftrt verify` (top1, auc, rmse, mean_iou, map and others are taken against --labels of their kind, else against the original), or
@@ -21,6 +21,8 @@ examples:
       --calibration_data=training/ --image_scale=1/255 --output_flagfile=resnet.flags
   tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3' \\
       --backends=tftrt,tensorrt --output_saved_model_dir=resnet_tuned
+  tftrt tune resnet.onnx --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3' \\
+      --backends=tensorrt --output_saved_model_dir=resnet_plan
   tftrt tune encoder --data=texts.npz --accuracy=snr_db:threshold=30 --shapes='ids:8x128;mask:8x128' --precisions=FP32,FP16
 """
 
@@ -78,7 +80,7 @@ def define(values: flags.FlagValues) -> None:
                          "ones for the rest", lower_bound=0, **text)
     flags.DEFINE_list("precisions", list(PRECISIONS), "precisions to try, in this order", **text)
     flags.DEFINE_list("backends", ["tftrt"], "who makes the engines that are tried: tftrt (SavedModels with TF-TRT's engines), tensorrt "
-                      "(plan directories), or both", **text)
+                      "(plan directories; alone it also takes an ONNX file or a plan directory as the model), or both", **text)
     flags.DEFINE_integer("max_trials", 12, "trials, at most", lower_bound=1, **text)
     flags.DEFINE_float("max_minutes", 60, "no trial begins after so many minutes of trials", lower_bound=0, **text)
     flags.DEFINE_float("max_trial_minutes", 0, "a trial that takes longer to build, score and time is ended and counts as failed; 0 for no "
@@ -112,20 +114,24 @@ def define(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Tune. Returns: the exit code."""
-    model = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
-    from tftrt_tools.models import opening
+    named = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
+    from tftrt_tools.tuning import given
 
-    opening.check_converted(model)
+    given.check_kind(named, _backends(values))
     settings = _settings(values)
-    options = _options(values, model)
+    options = _options(values, named)
+    if values.plot and pathlib.Path(values.plot).suffix.lower() != ".svg":
+        raise errors.UsageError(f"--plot={values.plot}: the plot is written as SVG", "name it FILE.svg")
+    model = given.model(named, options.backends)
     if values.output_saved_model_dir:
         from tftrt_tools.savedmodel import staging
 
-        staging.check_target(values.output_saved_model_dir, values.overwrite, [model])
-    if values.plot and pathlib.Path(values.plot).suffix.lower() != ".svg":
-        raise errors.UsageError(f"--plot={values.plot}: the plot is written as SVG", "name it FILE.svg")
+        staging.check_target(values.output_saved_model_dir, values.overwrite, [model, named])
     from tftrt_tools.tuning import tune
 
+    if said := given.note(named):
+        progress.note(said)
+        options = dataclasses.replace(options, notes=(said,))
     try:
         with progress.on_terminal():
             found = tune.tune(model, settings, options)
@@ -197,10 +203,7 @@ def _options(values: flags.FlagValues, model: Source) -> Options:
     for name, what in (("data", "the rows to score"), ("accuracy", "the goal"), ("shapes", "the shapes whose speed counts")):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing: {what}", "`tftrt tune --help` shows examples")
-    precisions, backends = _precisions(values), tuple(dict.fromkeys(one.strip().lower() for one in values.backends if one.strip()))
-    wrong = [one for one in backends if one not in BACKENDS]
-    if wrong or not backends:
-        raise errors.UsageError(f"--backends: {wrong[0] if wrong else 'nothing'} is no backend", "known: " + ", ".join(BACKENDS))
+    precisions = _precisions(values)
     unknown = [one for one in precisions if one not in PRECISIONS]
     if unknown or not precisions:
         raise errors.UsageError(f"--precisions: {unknown[0] if unknown else 'nothing'} is no precision", "known: " + ", ".join(PRECISIONS))
@@ -217,12 +220,20 @@ def _options(values: flags.FlagValues, model: Source) -> Options:
         goal=goal.parse(values.accuracy, values.metric_direction), labels=values.labels, output=values.accuracy_output,
         work_dir=values.work_dir or "tune-" + pathlib.Path(model).absolute().name, batch_size=values.batch_size,
         objective_shape=values.objective_shape, precisions=cast("tuple[Precision, ...]", precisions),
-        backends=cast("tuple[Backend, ...]", backends),
+        backends=_backends(values),
         budget=Budget(values.max_trials, values.max_minutes, values.max_trial_minutes),
         calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
         methods=_methods(values)[1:] if calibration else (), percentile=values.calibration_percentile,
         cache=convert_command.read_cache(values), build_minutes=_building.minutes(values),
         retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings, **_judging_flags.read(values))
+
+
+def _backends(values: flags.FlagValues) -> tuple[Backend, ...]:
+    backends = tuple(dict.fromkeys(one.strip().lower() for one in values.backends if one.strip()))
+    wrong = [one for one in backends if one not in BACKENDS]
+    if wrong or not backends:
+        raise errors.UsageError(f"--backends: {wrong[0] if wrong else 'nothing'} is no backend", "known: " + ", ".join(BACKENDS))
+    return cast("tuple[Backend, ...]", backends)
 
 
 def _precisions(values: flags.FlagValues) -> tuple[str, ...]:
@@ -280,8 +291,9 @@ def _export(model: Source, path: str, made: export.Options, values: flags.FlagVa
         names += ["calibration_table", *_calibration_flags.names()]
     elif image_flags(options.reading):
         names += [name for name in _calibration_flags.names() if name.startswith("image_")]
-    words = ["export", model.path, f"--output={path}", f"--target={made.target}", f"--signature_keys={made.signature_keys[0]}",
-             f"--precision_mode={asked.precision}", *_next.given(values, names)]
+    keys = [f"--signature_keys={one}" for one in made.signature_keys]
+    words = ["export", model.path, f"--output={path}", f"--target={made.target}", *keys, f"--precision_mode={asked.precision}",
+             *_next.given(values, names)]
     words += [f"--fp32_nodes={','.join(asked.fp32_nodes)}"] if asked.fp32_nodes else []
     if asked.precision == "INT8" and not asked.table:
         words += [f"--calibration_method={asked.method}", f"--calibration_percentile={asked.percentile:g}"]
@@ -301,7 +313,7 @@ def _print(done: Tuning, json_path: str | None) -> None:
     rows = [(one.number, one.text, *_latencies(one.measured.latencies, done.calls), _value(one.measured.accuracy),
              "yes" if one.kept else "failed" if one.measured.failure else "NO", f"{one.measured.build_seconds:.1f}",
              f"{one.measured.engine_bytes / 1e6:.1f}", "winner" if one == done.winner else "") for one in done.trials]
-    rows.append(("", "TensorFlow", *_latencies(done.native, done.calls), _value(done.original), "", "", "", ""))
+    rows.append(("", done.runtime, *_latencies(done.native, done.calls), _value(done.original), "", "", "", ""))
     columns = [">trial", "settings", *(f">{one}" for one in done.headings), f">{done.goal.metric}", "goal kept", ">build s", ">engines MB",
                ""]
     console.print(_output.table(f"Trials for {done.goal_text} ({done.data['rows']} rows), on {done.gpu}", columns, rows))

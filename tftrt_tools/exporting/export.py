@@ -14,7 +14,7 @@ from typing import Any
 from tftrt_tools import child, errors, progress, scratch, whole_file
 from tftrt_tools.accuracy import verify
 from tftrt_tools.execution import run
-from tftrt_tools.exporting import comparing, exporters, parser, precise, precision, rewriting
+from tftrt_tools.exporting import comparing, earlier, exporters, parser, precise, precision, rewriting
 from tftrt_tools.exporting.exporters import Exporter
 from tftrt_tools.exporting.onnx_graph import Node
 from tftrt_tools.exporting.result import Departure, Exported, File
@@ -31,7 +31,6 @@ from tftrt_tools.sources import kinds
 from tftrt_tools.sources.source import Source, of
 
 SUFFIX = ".onnx"
-_WEIGHTS = ".data"
 # Calls on which FP16's range is looked at.
 _MOST_CALLS = 8
 # With a fixed seed of hashes tf2onnx writes the same file each time.
@@ -113,8 +112,11 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
             table = options.precision.output_table
             tables = precise.calibration({one.file.signature: one.precise for one in made if one.precise}, done.source, digest).text() \
                 if table else ""
+            before = [found for one in done.files if not one.weights and (found := earlier.weights(one.path))[0]]
             _write(done.files, pathlib.Path(folder), {table: tables} if table else {})
-            done = dataclasses.replace(done, written=True, table=str(pathlib.Path(table).absolute()) if table else "")
+            removed, stay = earlier.cleared(before)
+            done = dataclasses.replace(done, written=True, table=str(pathlib.Path(table).absolute()) if table else "", removed=removed,
+                                       stay=stay)
     return done
 
 
@@ -158,7 +160,7 @@ def _check_onnx(source: Source, output: pathlib.Path, options: Options) -> None:
             raise errors.UsageError(f"--{flag} has no effect: {source} is an ONNX file, which has no signatures", "leave it out")
     opening.check(source)
     own = {os.path.realpath(path) for path in (source.path, *onnx_file.outside(source.path))}
-    for path in (output, output.with_name(output.name + _WEIGHTS)):
+    for path in (output, output.with_name(output.name + earlier.WEIGHTS)):
         if os.path.realpath(path) in own:
             raise errors.UsageError(f"--output={output} would write over {source}", "give the new file another name")
 
@@ -329,7 +331,7 @@ def _beside(work: _Work, place: pathlib.Path) -> pathlib.Path | None:
     saved = pathlib.Path(work.saved)
     beside = onnx_file.outside(work.saved) if table.kind(work.saved) is ONNX else ()
     size = sum(one.stat().st_size for one in (saved.glob("variables/*") if saved.is_dir() else (saved, *map(pathlib.Path, beside))))
-    return place.with_name(place.name + _WEIGHTS) if work.options.external_data or size > _MOST_INSIDE else None
+    return place.with_name(place.name + earlier.WEIGHTS) if work.options.external_data or size > _MOST_INSIDE else None
 
 
 def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, weights: str, rewrites: tuple[str, ...],

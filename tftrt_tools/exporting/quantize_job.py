@@ -11,7 +11,7 @@ import onnx
 from tftrt_tools import choices, errors, progress
 from tftrt_tools.calibration import comparison, methods
 from tftrt_tools.calibration.comparison import Comparison
-from tftrt_tools.calibration.job import data, toolkit
+from tftrt_tools.calibration.job import data, passing
 from tftrt_tools.calibration.methods import Method
 from tftrt_tools.calibration.record import DataRecord
 from tftrt_tools.calibration.table import LEVELS
@@ -96,7 +96,7 @@ def _measured(request: dict[str, Any], model: onnx.ModelProto, placed: Placement
     asked = request["method"]
     listed = candidates(asked, request["percentile"])
     collector = onnx_ranges.Collector(model, Facts(model).floats if request["all"] else placed.tensors)
-    judging = toolkit.passed(collector, batches, listed)
+    judging = passing.passed(collector, batches, listed)
     ranged = placed.with_scales({name for name, one in collector.histograms.items() if one.absmax}, "the calibration data has")
     compared = onnx_ranges.compared(request["signature"], model, ranged, collector.histograms, judging)
     decided = comparison.of([compared], "" if asked == methods.AUTO else listed[0].text)
@@ -105,7 +105,7 @@ def _measured(request: dict[str, Any], model: onnx.ModelProto, placed: Placement
         chosen = [dataclasses.replace(one, scales={method: one.scales[method]}) for one in judging]
         level = min(compared.levels[method.text].values())
         ranged = _without_harm(request["signature"], model, ranged, collector.histograms, chosen, level)
-    scales = onnx_ranges.scales_by_tensor(collector.histograms, toolkit.scales_of(collector.histograms, method))
+    scales = onnx_ranges.scales_by_tensor(collector.histograms, passing.scales_of(collector.histograms, method))
     return _Scaled(placement=ranged, scales=scales, method=method.text, comparison=decided, record=batches.record)
 
 
@@ -113,7 +113,7 @@ def _takes(specs: list[InputSpec], rows: int) -> bool:
     return all(not spec.shape or spec.shape[0] in (None, rows) for spec in specs)
 
 
-def _without_harm(signature: str, model: onnx.ModelProto, placed: Placement, histograms: Mapping[str, Any], judging: list[toolkit.Judging],
+def _without_harm(signature: str, model: onnx.ModelProto, placed: Placement, histograms: Mapping[str, Any], judging: list[passing.Judging],
                   level: float) -> Placement:
     """The Placement without the last nodes with weights, if INT8 loses much just there. Args: level: dB of the worst output with them."""
     names = placement.last(model, placed)

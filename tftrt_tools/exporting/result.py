@@ -112,6 +112,9 @@ class Exported(passport.Stamped):
     precision: Precision = "FP32"
     # The file with the ranges of all tensors, or "".
     table: str = ""
+    # Files with the weights of earlier exports, which were removed; and what is to know of those that were not.
+    removed: tuple[str, ...] = ()
+    stay: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -16,7 +16,7 @@ from onnx import TensorProto, shape_inference
 from tftrt_tools import errors, progress
 from tftrt_tools.accuracy import harm, metrics, studying_job
 from tftrt_tools.calibration import comparison, methods
-from tftrt_tools.calibration.job import toolkit
+from tftrt_tools.calibration.job import passing
 from tftrt_tools.execution import npz
 from tftrt_tools.exporting import quantize_job
 from tftrt_tools.exporting.job import foreign, half, onnx_ranges, opsets, placement, qdq, tables
@@ -190,10 +190,10 @@ def _scales(request: dict[str, Any], model: onnx.ModelProto, placed: Placement,
     collector = onnx_ranges.Collector(model, _ranged(model, placed))
     batches = quantize_job.opened(request, model) if request["data"] else calls
     asked = request["method"]
-    judging = toolkit.passed(collector, batches, listed if asked == methods.AUTO else ())
+    judging = passing.passed(collector, batches, listed if asked == methods.AUTO else ())
     positive = {name for name, one in collector.histograms.items() if one.absmax}
     found = {one.text: {name: scale for name, scale in onnx_ranges.scales_by_tensor(
-        collector.histograms, toolkit.scales_of(collector.histograms, one)).items() if name in positive} for one in listed}
+        collector.histograms, passing.scales_of(collector.histograms, one)).items() if name in positive} for one in listed}
     if asked != methods.AUTO:
         return found, quantize_job.candidates(asked, request["percentile"])[0].text
     compared = onnx_ranges.compared(request["signature"], model, placed.with_scales(positive, ""), collector.histograms, judging)

@@ -35,6 +35,11 @@ def check(_request: None) -> dict[str, str]:
     return here
 
 
+def seen(request: None) -> dict[str, str]:
+    """As `check`, with "tensorrt", its version."""
+    return {**check(request), "tensorrt": trt.__version__}
+
+
 def job(request: dict[str, Any]) -> dict[str, Any]:
     """Build.
 

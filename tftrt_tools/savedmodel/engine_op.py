@@ -8,6 +8,8 @@ from tftrt_tools import records
 from tftrt_tools.choices import Precision
 
 ENGINE_OP = "TRTEngineOp"
+# How the names of a native segment's inputs and outputs begin.
+INPUT, OUTPUT = "TensorRTInputPH_", "TensorRTOutputPH_"
 # Ops that hold or pass on values: neither TensorRT nor TensorFlow spends time in them.
 PASSIVE_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "Identity", "IdentityN", "NoOp", "_Arg", "_Retval",
                          "ReadVariableOp", "VarHandleOp", "StopGradient", "Snapshot"})

@@ -19,12 +19,10 @@ import numpy as np
 from tftrt_tools import errors, progress
 from tftrt_tools.accuracy import score
 from tftrt_tools.accuracy.goal import Goal
-from tftrt_tools.conversion import convert_job
 from tftrt_tools.conversion.signature_result import SignatureResult, coverage
 from tftrt_tools.execution import inputs, npz, run, run_job
 from tftrt_tools.execution.job import timing
 from tftrt_tools.execution.runner import Arrays, Load, Ready, Runner, Wanted
-from tftrt_tools.models.savedmodel import runner_job
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.tuning import final, turns_job
 from tftrt_tools.tuning.tried import NATIVE, Latency, Measured
@@ -64,7 +62,7 @@ def calibrate(request: Request) -> dict[str, Any]:
 
     Returns: {"tables": EngineTable dicts, "data": DataRecord dicts, "versions", "method", "comparison"}.
     """
-    answer = convert_job.job(request["convert"])
+    answer = _convert(request["convert"])
     return {name: answer[name] for name in ("tables", "data", "versions", "method", "comparison")}
 
 
@@ -79,7 +77,7 @@ def trial(request: Request) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix=".trial-", dir=request["folder"]) as folder:
         stage = pathlib.Path(folder) / "model"
         stage.mkdir()
-        made = convert_job.job({**request["convert"], "output": str(stage)})
+        made = _convert({**request["convert"], "output": str(stage)})
         results = [SignatureResult.from_dict(one) for one in made["signatures"]]
         facts = _facts(results)
         if not facts["engines"]:
@@ -117,7 +115,7 @@ def in_turns(request: Request) -> dict[str, Any]:
         for number, asked in request["converts"].items():
             place = pathlib.Path(folder) / number
             place.mkdir()
-            convert_job.job({**asked, "output": str(place)})
+            _convert({**asked, "output": str(place)})
             models[int(number)] = stack.enter_context(_converted(place, request))
         for number, path in request["plans"].items():
             models[int(number)] = stack.enter_context(_plan(path, request))
@@ -131,6 +129,13 @@ def in_turns(request: Request) -> dict[str, Any]:
                 calls[number]()
         progress.say("timing the best in turns")
         return final.final(one["call"], list(calls), turns_job.in_turns(list(calls.values()))).to_dict()
+
+
+def _convert(request: Mapping[str, Any]) -> Any:
+    """convert_job.job. Plans alone are measured without TensorFlow, which that imports."""
+    from tftrt_tools.conversion import convert_job
+
+    return convert_job.job(request)
 
 
 def _missing(results: Sequence[SignatureResult]) -> str:
@@ -152,6 +157,8 @@ def _plan(path: str, request: Request) -> AbstractContextManager[Runner]:
 
 def _converted(path: pathlib.Path, request: Request) -> AbstractContextManager[Runner]:
     """A conversion is a SavedModel, whatever the original is."""
+    from tftrt_tools.models.savedmodel import runner_job
+
     return runner_job.load(str(path), Wanted(label="the conversion", tags=tuple(request["tags"])))
 
 

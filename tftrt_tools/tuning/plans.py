@@ -12,6 +12,7 @@ from tftrt_tools.choices import Backend
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.exporting import export, precision, targets
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.models import table
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan import kind as plan_kind
 from tftrt_tools.plans import convert, shaping
@@ -67,12 +68,14 @@ class Plans:
     def options(self, settings: Settings) -> export.Options:
         """How the model is exported. The goal judges the precision, as it does with conversions."""
         name, int8 = next(iter(self.names)), settings.precision_mode == "INT8"
+        # Of an ONNX file there is nothing to choose.
+        keys = (name,) if table.kind(self.source.path).named_signatures else ()
         asked = precision.Asked(
             precision=settings.precision_mode, data=self.data if int8 and not self.table else None, table=self.table if int8 else "",
             method=settings.calibration_method, percentile=settings.calibration_percentile,
             # A comma in a name would end an expression of --fp32_nodes.
             fp32_nodes=tuple(filter(None, (settings.fp32_nodes.replace(",", "."),))))
-        return export.Options(target=targets.here(), signature_keys=(name,), precision=asked,
+        return export.Options(target=targets.here(), signature_keys=keys, precision=asked,
                               judge_precision=settings.precision_mode == "FP32", comparison=self.comparison, log_file=self.log_file)
 
     def export(self, settings: Settings) -> pathlib.Path:

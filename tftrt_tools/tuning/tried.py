@@ -24,8 +24,8 @@ NATIVE = 0
 
 @dataclasses.dataclass(frozen=True)
 class Latency(records.Record):
-    """The latency of one call at a time: of TensorFlow with the input on the GPU, of a plan with it in page-locked memory; the answer is
-    copied to the host. ms: median; mad_ms: median absolute deviation; calls: timed."""
+    """The latency of one call at a time: of TensorFlow with the input on the GPU, of a plan with it in page-locked memory, of ONNX Runtime
+    with it on the host; the answer is copied to the host. ms: median; mad_ms: median absolute deviation; calls: timed."""
 
     ms: float
     mad_ms: float
@@ -124,7 +124,7 @@ class Tuning:
     # Texts of the calls whose latency was measured, and the one that counts.
     calls: tuple[str, ...]
     objective: str
-    # {call: Latency} of the original in TensorFlow.
+    # {call: Latency} of the original.
     native: Mapping[str, Latency]
     trials: tuple[Trial, ...]
     # The trial to take; where none keeps the goal, the one nearest to it.
@@ -144,6 +144,8 @@ class Tuning:
     recipe: tuple[str, ...] = ()
     # The last comparison, in turns, of the winner, nearly as fast trials and the original; None if there was none.
     final: "Final | None" = None
+    # What runs the original.
+    runtime: str = "TensorFlow"
 
     @property
     def goal_text(self) -> str:
@@ -165,7 +167,7 @@ class Tuning:
         another trial]). It has the intervals if the trials were timed in turns."""
         assert self.winner is not None
         fp16, mine = self.first("FP16"), self.winner.measured.latencies[self.objective]
-        others = {"TensorFlow": (NATIVE, self.native[self.objective])}
+        others = {self.runtime: (NATIVE, self.native[self.objective])}
         beside = fp16.latency(self.objective) if fp16 and fp16 != self.winner else None
         if fp16 and beside:
             others["TF-TRT's FP16" if self.winner.is_plan else "FP16"] = (fp16.number, beside)
@@ -179,7 +181,7 @@ class Tuning:
         """Written by hand: the document names trials by their numbers."""
         return {"kind": "tuning", **passport.stamp(), "model": self.model, "goal": self.goal.to_dict(), "goal_text": self.goal_text,
                 "original": records.plain(self.original), "calls": list(self.calls), "objective": self.objective,
-                "native": {call: one.to_dict() for call, one in self.native.items()},
+                "native": {call: one.to_dict() for call, one in self.native.items()}, "native_runtime": self.runtime,
                 "trials": [one.to_dict() for one in self.trials], "winner": self.winner.number if self.winner else None,
                 "best": self.best.number if self.best else None, "ended": self.ended, "notes": list(self.notes), "gpu": self.gpu,
                 "tensorrt": self.tensorrt, "data": self.data, "warnings": list(self.warnings), "recipe": list(self.recipe),

@@ -38,6 +38,7 @@ from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.sources.source import Source, of
 from tftrt_tools.tuning import final as final_module
+from tftrt_tools.tuning import given as given_model
 from tftrt_tools.tuning import journal as journal_module
 from tftrt_tools.tuning import plan_ranking, ranking
 from tftrt_tools.tuning import plans as plans_module
@@ -87,6 +88,7 @@ class Options:
     log_file: str | None = None
     # Repeated in the result.
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     # Accept that the original's answers show nothing.
     allow_constant_outputs: bool = False
     # Texts of the flag.
@@ -128,18 +130,21 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
 
     Returns: Found. Raises: UsageError, TftrtError (without a GPU for one).
     """
-    source = opening.check(model, to_convert=True)
+    source = given_model.model(model, options.backends)
+    given_model.check_plans(settings.freeze, options.backends)
     shape_grammar.parse(settings.shapes)
+    check_objective(options.objective_shape, settings.shapes)
     table = calibration_file.read(options.calibration_table) if options.calibration_table else None
     find.find(options.data, "--data")
     with opening.opened(source, log_file=options.log_file) as (original,), scratch.folder("tune") as folder:
         specs, walked = _specs(original, settings)
         options = _of_walked(options, walked)
         maker = _maker(settings, options, specs, walked)
+        _objective(options.objective_shape, specs, _timed(maker.declared(), settings, specs))
         given = maker.given(folder)
         assert given is not None
         labels = label_reader.read(options.labels, given.rows, options.label_column, options.classes) if options.labels else None
-        gpu = _gpu()
+        gpu = _gpu() if original.kind.unconverted is None else given_model.gpu()
         journal = journal_module.Journal(options.work_dir)
         prepared = _prepare(original, settings, options, specs, maker, given, labels, journal.folder)
         names = {name: (name, *walked.twins[name]) for name in walked.names}
@@ -185,8 +190,8 @@ def _searched(source: Source, settings: Settings, options: Options, table: Calib
     warnings = (*options.warnings, *prepared.warnings, *shown, *_overlap(table, prepared.scoring["calls"]))
     done = Tuning(model=task.named, goal=options.goal, original=original, calls=tuple(one["call"] for one in prepared.timed),
                   objective=prepared.objective, native={call: Latency(**one) for call, one in native.items()}, trials=outcome.trials,
-                  winner=winner, best=outcome.best, ended=outcome.ended, notes=(*outcome.notes, *said), gpu=gpu["gpu"],
-                  tensorrt=gpu["tensorrt"], data=prepared.data, warnings=warnings, final=final)
+                  winner=winner, best=outcome.best, ended=outcome.ended, notes=(*options.notes, *outcome.notes, *said), gpu=gpu["gpu"],
+                  tensorrt=gpu["tensorrt"], data=prepared.data, warnings=warnings, final=final, runtime=prepared.runtime)
     return Found(done, calibration, task.plans)
 
 
@@ -296,6 +301,8 @@ class _Prepared:
     data: Mapping[str, Any]
     # Warnings, a line each.
     warnings: tuple[str, ...]
+    # What runs the model, for people.
+    runtime: str
 
 
 def _specs(model: Model, settings: Settings) -> tuple[dict[str, Sequence[InputSpec]], signatures.Once]:
@@ -323,12 +330,8 @@ def _of_walked(options: Options, walked: signatures.Once) -> Options:
 
 def _prepare(model: Model, settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]],
              maker: inputs.CallMaker, given: Any, labels: label_reader.Labels | None, folder: pathlib.Path) -> _Prepared:
-    calls, frozen = maker.declared(), frozen_inputs.values(settings.freeze, specs)
-    timed = tuple({"call": f"{name}({shape_grammar.call_text(call)})", "signature": name,
-                   "shapes": {key: list(shape) for key, shape in call.items()}, "specs": [spec.to_dict() for spec in specs[name]],
-                   "frozen": {key: value.item() for key, value in frozen.get(name, {}).items()}}
-                  for name, listed in calls.items() for call in listed)
-    timed = tuple({one["call"]: one for one in timed}.values())
+    calls = maker.declared()
+    timed = _timed(calls, settings, specs)
     scored, dropped = _scored_calls(maker, given, calls, shape_grammar.is_range(settings.shapes), options.batch_size)
     rows = sum(call.rows for call in scored)
     if labels is not None and len({call.signature for call in scored}) == 1:
@@ -338,7 +341,18 @@ def _prepare(model: Model, settings: Settings, options: Options, specs: Mapping[
     warnings = (*given.notes, *([f"{dropped} rows of the data were left out: no declared batch size fits them"] if dropped else []))
     return _Prepared(model=str(pathlib.Path(model.path).absolute()), jobs=model.runtime.jobs, digest=digest, calls=calls, timed=timed,
                      scoring=scoring, objective=_objective(options.objective_shape, specs, timed), warnings=warnings,
+                     runtime=given_model.runtime(model.runtime.package),
                      data={"source": options.data, "rows": rows, "dropped": dropped, "digest": data_digest})
+
+
+def _timed(calls: space_module.Calls, settings: Settings, specs: Mapping[str, Sequence[InputSpec]]) -> tuple[Mapping[str, Any], ...]:
+    """The calls that are timed, as measure_job.job takes them, each once. Args: calls: of --shapes."""
+    frozen = frozen_inputs.values(settings.freeze, specs)
+    timed = tuple({"call": f"{name}({shape_grammar.call_text(dict(call))})", "signature": name,
+                   "shapes": {key: list(shape) for key, shape in call.items()}, "specs": [spec.to_dict() for spec in specs[name]],
+                   "frozen": {key: value.item() for key, value in frozen.get(name, {}).items()}}
+                  for name, listed in calls.items() for call in listed)
+    return tuple({one["call"]: one for one in timed}.values())
 
 
 def _scored_calls(maker: inputs.CallMaker, given: Any, calls: space_module.Calls, ranged: bool, batch_size: int) -> tuple[list[Call], int]:
@@ -382,11 +396,35 @@ def _reference(model: Model, digest: str, scored: Sequence[Call], data_digest: s
             "labels": str(kept) if labels is not None else "", "calls": absolute}
 
 
+def check_objective(text: str, shapes: str) -> None:
+    """Check what can be seen of --objective_shape without the model. Args: shapes: text of --shapes, "" where that is not known. Raises:
+    UsageError."""
+    if not text:
+        return
+    _declared_objective(text)
+    known: dict[str, set[tuple[int, ...]]] = {}
+    for (_, name), listed in (shape_grammar.parse(shapes) if shapes else {}).items():
+        known.setdefault(name, set()).update(listed)
+    for (_, name), listed in shape_grammar.parse(text).items():
+        if name in known and not known[name] & set(listed):
+            raise errors.UsageError(f"--objective_shape={text} is not one of --shapes", f"declared: {shapes}")
+
+
+def _declared_objective(text: str, specs: Mapping[str, Sequence[InputSpec]] | None = None) -> list[str]:
+    """The calls of --objective_shape as texts; [] without specs, where its grammar alone is checked. Raises: UsageError, in its words."""
+    try:
+        parsed = shape_grammar.parse(text)
+        calls = shape_grammar.calls(parsed, specs) if specs else {}
+    except errors.UsageError as error:
+        raise errors.UsageError(error.cause.replace("--shapes", "--objective_shape", 1),
+                                error.mend.replace("--shapes", "--objective_shape")) from None
+    return [f"{name}({shape_grammar.call_text(call)})" for name, listed in calls.items() for call in listed]
+
+
 def _objective(text: str, specs: Mapping[str, Sequence[InputSpec]], timed: Sequence[Mapping[str, Any]]) -> str:
     if not text:
         return timed[-1]["call"]
-    wanted = [f"{name}({shape_grammar.call_text(call)})" for name, listed in
-              shape_grammar.calls(shape_grammar.parse(text), specs).items() for call in listed]
+    wanted = _declared_objective(text, specs)
     known = [one["call"] for one in timed]
     among = [one for one in wanted if one in known]
     if len(wanted) != 1 and len(among) != 1 or not among:

@@ -1,17 +1,17 @@
 """INT8 simulated with the tables of several calibration methods, to see which harms a signature's outputs least. No GPU, no TensorRT."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from tftrt_tools import errors, progress
-from tftrt_tools.calibration import comparison
 from tftrt_tools.calibration.comparison import Compared
 from tftrt_tools.calibration.job import kept_back, rounded
 from tftrt_tools.calibration.job.kept_back import Batch
+from tftrt_tools.calibration.job.noise import Noise, check_repeatable
 from tftrt_tools.calibration.job.toolkit import Ranges
 from tftrt_tools.calibration.methods import Method
 from tftrt_tools.calibration.table import Table
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tftrt_tools.calibration.job.rounded import Simulated
-
-# If two runs with nothing rounded differ by more, the model draws random numbers or keeps state.
-_LEAST_FIDELITY_DB = 40.0
-
 
 # Tables of each method, by engine.
 Tables = Mapping[Method, Mapping[str, Table]]
@@ -82,37 +78,3 @@ def _judge(simulated: Simulated, count: int, vectors: Mapping[str, npt.NDArray[A
         answers = simulated.answers(~off, vector, feed)
         for output, noise in noises[method].items():
             noise.add(plain[output], answers[output])
-
-
-def check_repeatable(outputs: Iterable[str], first: Batch, second: Batch) -> None:
-    """Raise TftrtError if a model's answers to one input differ. Args: outputs: those that are floats."""
-    for output in outputs:
-        noise = Noise()
-        noise.add(first[output], second[output])
-        if noise.level < _LEAST_FIDELITY_DB:
-            raise errors.TftrtError(f"it answers otherwise each time ({output}): it draws random numbers, or keeps state")
-
-
-class Noise:
-    """The noise of an output over several calls, in float64: sum (a - r)^2 / sum r^2 over the elements that are finite in r."""
-
-    def __init__(self) -> None:
-        self._error = self._signal = 0.0
-
-    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
-        """Add one call. NaN or infinity that the reference does not have, and an answer of another shape, are infinite noise."""
-        if reference.shape != answer.shape:
-            self._error = np.inf
-            return
-        finite = np.isfinite(reference)
-        reference, answer = reference[finite].astype(np.complex128), answer[finite].astype(np.complex128)
-        gap = float(np.sum(np.abs(answer - reference) ** 2))
-        self._error += gap if np.isfinite(gap) else np.inf
-        self._signal += float(np.sum(np.abs(reference) ** 2))
-
-    @property
-    def level(self) -> float:
-        """In dB, within comparison.LIMIT_DB."""
-        if not self._error:
-            return comparison.LIMIT_DB
-        return comparison.limited(self._error / self._signal if self._signal else np.inf)

@@ -2,33 +2,21 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tftrt_tools import progress
 from tftrt_tools.calibration.file import NO_RANGE, NOT_MEASURED
-from tftrt_tools.calibration.job import collect, pooling, scales, tensor_names
-from tftrt_tools.calibration.job.counted import Counted
+from tftrt_tools.calibration.job import collect, pooling, tensor_names
 from tftrt_tools.calibration.job.histogram import Histogram
-from tftrt_tools.calibration.job.kept_back import Batch, KeptBack
+from tftrt_tools.calibration.job.kept_back import Batch
+from tftrt_tools.calibration.job.passing import Judging, passed, scales_of
 from tftrt_tools.calibration.methods import Method
 from tftrt_tools.calibration.table import Table, header
 from tftrt_tools.savedmodel.job import graph, inline
 
 # What `Ranges.tables` gives for an engine: (table, ((tensor, reason), …) left out, {tensor: {"min", "max"}}).
 Made = tuple[Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Judging:
-    """The data that judges the methods. batches: of the calibration data; apart: whether the scales come only from other batches;
-    scales: {Method: {id of a Histogram: its scale, or None}}."""
-
-    batches: Sequence[Batch]
-    apart: bool
-    scales: Mapping[Method, Mapping[int, float | None]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,37 +75,6 @@ def measure(frozen: Any, graph_def: Any, engines: Iterable[str], batches: Iterab
                   judging=judging)
 
 
-def passed(collector: Counted, batches: Iterable[Batch], methods: Sequence[Method] = ()) -> tuple[Judging, ...]:
-    """Make the pass over the data. Args: as of `measure`. Returns: what judges the methods, () without methods."""
-    kept, total, count = KeptBack(), operator.length_hint(batches) or None, itertools.count(1)
-    for number, batch in enumerate(batches, 1):
-        for one in kept.sorted_out(number, batch) if methods else [batch]:
-            collector.add(one, next(count), total)
-            last = one
-    progress.say("computing scales")
-    judging = _judging(collector, kept, methods) if kept.batches else ()
-    for batch in kept.batches:
-        collector.add(batch, next(count), total)
-    if methods and not kept.batches:
-        judging = (Judging([last], False, _by_method(collector, methods)),)
-    return judging
-
-
-def _judging(collector: Counted, kept: KeptBack, methods: Sequence[Method]) -> tuple[Judging, ...]:
-    """Judgings on the kept batches, with scales of the batches counted so far; and the other way round if the other half was kept too."""
-    first = Judging(kept.batches, True, _by_method(collector, methods))
-    if not kept.others:
-        return (first,)
-    with collector.set_aside():
-        for number, batch in enumerate(kept.batches, 1):
-            collector.add(batch, number, len(kept.batches))
-        return first, Judging(kept.others, True, _by_method(collector, methods))
-
-
-def _by_method(collector: Counted, methods: Iterable[Method]) -> dict[Method, dict[int, float | None]]:
-    return {method: scales_of(collector.histograms, method) for method in methods}
-
-
 def names(graph_def: Any, engines: Iterable[str], dynamic: bool) -> dict[str, list[tensor_names.NamedTensor]]:
     """{engine: [tensor_names.NamedTensor]} for the declared shapes."""
     native = graph.native_segments(graph_def)
@@ -142,11 +99,6 @@ def by_tensor(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, Sequen
             if one.tensor and one.name in table.scales:
                 found.setdefault(inner[engine][one.tensor], table.scales[one.name])
     return found
-
-
-def scales_of(histograms: Mapping[str, Histogram], method: Method) -> dict[int, float | None]:
-    """{id of a histogram: its scale}: tensors may share a histogram."""
-    return {key: scales.scale(one, method.name, method.percentile) for key, one in {id(one): one for one in histograms.values()}.items()}
 
 
 def _table(named: Sequence[tensor_names.NamedTensor], inner: Mapping[str, str], histograms: Mapping[str, Histogram],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import shutil
@@ -45,4 +46,6 @@ def _save_error(error: BaseException, output: pathlib.Path) -> errors.TftrtError
     text = loading.first_line(error)
     if shutil.disk_usage(output.parent).free < 1 << 20 or "No space left" in str(error):
         return errors.TftrtError(f"no space left on the disk of {output.parent}", "free space there, or choose another output directory")
+    if (reason := os.strerror(errno.EFBIG)) in str(error):
+        return errors.TftrtError(f"a file of the model cannot be written in {output.parent}: {reason}", errors.TOO_LARGE)
     return errors.TftrtError(f"TensorFlow cannot save the model: {text}", "check the output directory; the log has more (--log_file)")

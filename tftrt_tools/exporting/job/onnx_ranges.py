@@ -13,11 +13,12 @@ from onnx import TensorProto
 
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration.comparison import Compared
-from tftrt_tools.calibration.job import choosing, kept_back
+from tftrt_tools.calibration.job import kept_back
 from tftrt_tools.calibration.job.counted import Counted
 from tftrt_tools.calibration.job.histogram import Histogram
 from tftrt_tools.calibration.job.kept_back import Batch
-from tftrt_tools.calibration.job.toolkit import Judging
+from tftrt_tools.calibration.job.noise import Noise, check_repeatable
+from tftrt_tools.calibration.job.passing import Judging
 from tftrt_tools.calibration.methods import Method
 from tftrt_tools.exporting.job import model_file, qdq
 from tftrt_tools.exporting.job.placement import Placement
@@ -140,15 +141,15 @@ def _levels(model: onnx.ModelProto, placement: Placement, histograms: Mapping[st
     simulated = Simulated(model, placement)
     if not simulated.floats:
         raise errors.TftrtError("it has no float output, and noise is measured on floats")
-    noises: dict[Method, dict[str, choosing.Noise]] = {
-        method: {output: choosing.Noise() for output in simulated.floats} for method in judging[0].scales}
+    noises: dict[Method, dict[str, Noise]] = {
+        method: {output: Noise() for output in simulated.floats} for method in judging[0].scales}
     total, done = sum(len(one.batches) for one in judging), 0
     for one, by_method in zip(judging, found, strict=True):
         for batch in one.batches:
             progress.say("simulating INT8", done, total)
             plain = simulated.plain(batch)
             if not done:
-                choosing.check_repeatable(simulated.floats, plain, simulated.plain(batch))
+                check_repeatable(simulated.floats, plain, simulated.plain(batch))
             for method, scales in by_method.items():
                 answers = simulated.rounded(batch, scales)
                 for output, noise in noises[method].items():

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import onnx
 
 from tftrt_tools.exporting.job.graph_facts import Facts
-from tftrt_tools.savedmodel.job import segment
+from tftrt_tools.savedmodel import engine_op
 
 
 def by_tensor(model: onnx.ModelProto, table: Mapping[str, float]) -> dict[str, float]:
@@ -20,7 +20,7 @@ def by_tensor(model: onnx.ModelProto, table: Mapping[str, float]) -> dict[str, f
     facts = Facts(model)
     known = {tensor: scale for tensor in facts.floats for key in (tensor, tensor.removesuffix(":0"))
              if (scale := table.get(key)) is not None}
-    places = [name for name in table if name.startswith(segment.INPUT)]
+    places = [name for name in table if name.startswith(engine_op.INPUT)]
     if len(places) == 1 and len(facts.inputs) == 1:
         known.setdefault(next(iter(facts.inputs)), table[places[0]])
     return {tensor: scale for tensor in facts.floats if (scale := known.get(tensor, known.get(facts.source(tensor)))) is not None}

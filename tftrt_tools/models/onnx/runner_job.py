@@ -13,7 +13,7 @@ import onnxruntime
 from tftrt_tools import errors
 from tftrt_tools.execution import load_job, run_job, runner
 from tftrt_tools.models.model import Contents, Signature
-from tftrt_tools.models.onnx import file, refusals
+from tftrt_tools.models.onnx import file, refusals_job
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import DEFAULT
 
@@ -97,7 +97,7 @@ def session(model: str | bytes, said: str = "", optimized: bool = True) -> Any:
     try:
         return _loaded(model, options)
     except Exception as error:  # ONNX Runtime's own errors have no base of their own
-        raise refusals.refused(model, f"ONNX Runtime {onnxruntime.__version__}", said or str(model), _line(error), str(error)) from None
+        raise refusals_job.refused(model, f"ONNX Runtime {onnxruntime.__version__}", said or str(model), _line(error), str(error)) from None
 
 
 def _loaded(model: str | bytes, options: Any) -> Any:

@@ -10,13 +10,14 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools import tf_private
+from tftrt_tools.savedmodel import engine_op
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2
 
     from tftrt_tools.savedmodel.engine_op import Shape
 
-INPUT, OUTPUT = "TensorRTInputPH_", "TensorRTOutputPH_"
+INPUT, OUTPUT = engine_op.INPUT, engine_op.OUTPUT
 
 
 def to_graph(function: function_pb2.FunctionDef) -> tuple[graph_pb2.GraphDef, dict[str, str]]:

@@ -1,21 +1,29 @@
 """Are the answers right? They must fit the signature, be finite, and be like the original's by the metrics and bounds of `tftrt verify`."""
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import errors
+from tftrt_tools import errors, progress
 from tftrt_tools.accuracy import judgement
 from tftrt_tools.execution import run
+from tftrt_tools.models import names, opening, table
+from tftrt_tools.models.model import Arithmetic, Contents, Model, Signature
 from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.savedmodel.describe import Description
 from tftrt_tools.savedmodel.engine_op import lowest_precision
 from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.serving.smoke import version_on_disk
 from tftrt_tools.serving.smoke.gpu_use import Use
-from tftrt_tools.serving.smoke.version_on_disk import Model
+from tftrt_tools.serving.smoke.served_model import Served
+from tftrt_tools.serving.smoke.steps import Steps
+from tftrt_tools.sources import opened as opened_source
+from tftrt_tools.sources.source import Source, of
 
 FORM_ONLY = "only their form was checked: without --original nobody can say whether they are right"
 
@@ -42,12 +50,16 @@ def form_problems(call: str, answer: Mapping[str, npt.NDArray[Any]], outputs: It
     return found
 
 
-def arithmetic(model: Model | None, ran: bool | None, use: Use | None, triton: bool = False) -> tuple[str, str]:
+def arithmetic(model: version_on_disk.Model | None, ran: bool | None, use: Use | None, triton: bool = False,
+               original: Arithmetic | None = None) -> tuple[str, str]:
     """The key of the bounds in thresholds.DEFAULTS, and why.
 
     Args: ran: whether the engines ran; None where that is not known. triton: whether a Triton answers, whose models have no files here.
+      original: of the original, as of Original.
     """
     if use is not None and use.uses is False and use.weight == "certain":
+        if original:
+            return original.key, f"the server has no GPU: TensorFlow's float32 there, {original.reason} here"
         return "rewrite", "the server has no GPU: TensorFlow's float32 on both sides"
     if model is None:
         return "FP16", "the model's precision is not known" + ("; --thresholds sets other bounds" if triton else " (--model_dir)")
@@ -57,15 +69,73 @@ def arithmetic(model: Model | None, ran: bool | None, use: Use | None, triton: b
     return ("TF32", "FP32 engines, which use TF32 on newer GPUs") if lowest == "FP32" else (lowest, f"{lowest} engines")
 
 
-def reference(original: Any, calls: Sequence[run.Call], folder: str, steps: Any) -> run.Run:
-    """The original's answers, from TensorFlow on the CPU. Raises: TftrtError."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Original:
+    """The model whose answers are the right ones."""
+
+    # As the user named it.
+    source: Source
+    model: run.Runnable
+    # By the served model's names, as far as they are known.
+    contents: Description | Contents
+    # What its runtime on the CPU computes with, if that is not TensorFlow's.
+    arithmetic: Arithmetic | None = None
+    # The process that runs it; None for one of its own.
+    started: run.Started | None = None
+    # {served signature: its names in the original}, where they differ.
+    names: Mapping[str, run.Names] = dataclasses.field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def opened(original: str | os.PathLike[str] | Source, served: Served, called: Sequence[str], steps: Steps) -> Iterator[Original]:
+    """The original, opened. Args: served: what is asked. called: names of its signatures that are. steps: run a SavedModel. Yields:
+    Original. Raises: UsageError, TftrtError."""
+    source = of(original)
+    if table.kind(source.path).named_signatures:
+        with opened_source.opened(source) as path:
+            yield Original(source=source, model=saved_model.at(path), contents=steps.describe(path), started=steps)
+        return
+    with opening.opened(source) as (model,):
+        if len(called) > 1:
+            raise errors.UsageError(f"--original={source} has one signature, and {len(called)} are asked: {', '.join(called)}",
+                                    f"--signature_keys={called[0]} names one")
+        try:
+            matched = names.match(_as_model(served), model, called)
+        except errors.UsageError as error:
+            raise errors.UsageError(f"--original={source}: {error.cause}", "give a file with the served model's names, as `tftrt export` "
+                                    "writes it") from None
+        _check_inputs(source, served, matched)
+        for line in matched.notes:
+            progress.note(line)
+        yield Original(source=source, model=model, contents=matched.second, arithmetic=model.kind.arithmetic(model.path),
+                       names=matched.names)
+
+
+def _check_inputs(source: Source, served: Served, matched: names.Matched) -> None:
+    """Refuse inputs that take no array that the served ones take. Raises: UsageError."""
+    for name in matched.names:
+        theirs = {spec.name: spec for spec in matched.second.inputs[name]}
+        for spec in served.signatures[name].inputs:
+            other = theirs.get(spec.name)
+            if other and not (spec.dtype == other.dtype and names.fits(spec, other)):
+                raise errors.UsageError(f"--original={source} takes {other.text()} where signature {name!r} of {served.name} takes "
+                                        f"{spec.text()} as {spec.name!r}", "give the model that is served")
+
+
+def _as_model(served: Served) -> Model:
+    """What is served, for names.match."""
+    contents = Contents(signatures={name: Signature(one.inputs, one.outputs) for name, one in served.signatures.items()})
+    return Model(kind=saved_model.SAVED_MODEL, source=Source(path=served.name), path="", contents=contents)
+
+
+def reference(original: Original, calls: Sequence[run.Call], folder: str) -> run.Run:
+    """The original's answers, on the CPU. Raises: TftrtError."""
     saved = run.save_calls(calls, f"{folder}/in")
-    return run.run(saved_model.at(original), saved, f"{folder}/original", "the original", exact=True, started=steps)
+    return run.run(original.model, saved, f"{folder}/original", "the original", exact=True, started=original.started, names=original.names)
 
 
-def check_original(original: Any, described: Description, calls: Iterable[run.Call]) -> None:
-    """Refuse an original that cannot be the original, or whose signatures differ. Args: described: its describe.Description. Raises:
-    UsageError."""
+def check_original(original: Any, described: Description | Contents, calls: Iterable[run.Call]) -> None:
+    """Refuse an original that cannot be the original, or whose signatures differ. Args: described: its contents. Raises: UsageError."""
     if described.engines:
         raise errors.UsageError(f"--original={original} is a converted model itself", "give the model that was converted")
     for call in calls:

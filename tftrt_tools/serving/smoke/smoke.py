@@ -12,6 +12,7 @@ from tftrt_tools.client import ServingError, Tls
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.calls import Takes
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.models import opening
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.serving.smoke import (
     answer_check,
@@ -32,7 +33,6 @@ from tftrt_tools.serving.smoke.plan import Group, Plan
 from tftrt_tools.serving.smoke.served_model import Served
 from tftrt_tools.serving.smoke.server_process import Process
 from tftrt_tools.serving.smoke.smoke_result import CallResult, Smoke
-from tftrt_tools.sources.opened import check, opened
 from tftrt_tools.wrapping import added
 
 _BURST_SECONDS = 1.5
@@ -92,7 +92,7 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
     """
     rules = judgement.Rules.of(options)
     if options.original:
-        check(options.original)
+        opening.check(options.original)
     with served_model.Asking(address, options.timeout, options.tls) as client, steps.worker() as worker, \
             scratch.folder("smoke") as folder, contextlib.ExitStack() as stack:
         progress.say("asking for the signatures")
@@ -107,9 +107,10 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
         if native:
             _check_native(native, planned)
         if options.original:
-            original = stack.enter_context(opened(options.original))
             every_call = [call for group in planned.groups for call in group.calls]
-            answer_check.check_original(options.original, worker.describe(original), every_call)
+            called = tuple(dict.fromkeys(call.signature for call in every_call))
+            original = stack.enter_context(answer_check.opened(options.original, served, called, worker))
+            answer_check.check_original(original.source, original.contents, every_call)
         seen = _Asked(client, served, native, server, model, options)
         try:
             measured = [seen.group(group) for group in planned.groups]
@@ -122,8 +123,8 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
         judged, kind = None, ("", "")
         if options.original:
             ran = {engine_evidence.YES: True, engine_evidence.NO: False}.get(verdict.answer) if verdict.certainty == CERTAIN else None
-            kind = answer_check.arithmetic(model, ran, use, triton=served.runs is not None)
-            judged = _judged(planned, measured, kind[0], rules, original, folder, worker)
+            kind = answer_check.arithmetic(model, ran, use, triton=served.runs is not None, original=original.arithmetic)
+            judged = _judged(planned, measured, kind[0], rules, original, folder)
     results = tuple(CallResult(signature=group.signature, shapes=group.calls[0].shapes, first_seconds=one.first,
                                p50_seconds=latency.p50(one.later), requests=one.sent, refused=one.refused,
                                engines=verdict.calls[group.text], native=ratios.get(group.text))
@@ -182,13 +183,13 @@ def _form(planned: Plan, measured: Sequence[measurement.Measured], served: Serve
             yield from answer_check.form_problems(call.text(), answer, served.signatures[call.signature].outputs, finite)
 
 
-def _judged(planned: Plan, measured: Sequence[measurement.Measured], kind: str, rules: judgement.Rules, original: Any, folder: str,
-            worker: steps.Steps) -> judgement.Judgement | None:
+def _judged(planned: Plan, measured: Sequence[measurement.Measured], kind: str, rules: judgement.Rules,
+            original: answer_check.Original, folder: str) -> judgement.Judgement | None:
     pairs = [(call, answer) for group, one in zip(planned.groups, measured, strict=True)
              for call, answer in zip(group.calls, one.answers, strict=not one.refused)]
     if not pairs:
         return None
-    reference = answer_check.reference(original, [call for call, _ in pairs], folder, worker)
+    reference = answer_check.reference(original, [call for call, _ in pairs], folder)
     progress.say("comparing")
     return answer_check.compare([(call, reference.answer(number), answer) for number, (call, answer) in enumerate(pairs)], kind,
                            planned.own_data, rules)

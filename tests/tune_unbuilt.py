@@ -1,0 +1,35 @@
+"""`tftrt tune` on a machine where no plan can be built: a plan is the exported file, and ONNX Runtime runs it. It needs no TensorFlow.
+
+    python -m tests.tune_unbuilt MODEL [--flags]
+"""
+
+import sys
+from unittest import mock
+
+from tftrt_tools import cli
+from tftrt_tools.tuning import given, tune
+from tftrt_tools.tuning.plans import Plans
+
+GPU = {"gpu": "none", "compute_capability": "", "driver": "", "tensorrt": "8.5.3"}
+
+
+class Unbuilt(Plans):
+    """Plans that are not built."""
+
+    def made(self, settings, minutes=None):
+        return self.export(settings).parent
+
+    def facts_of(self, plan):
+        return {"build_seconds": 1.0, "engine_bytes": 1, "engines": 1, "coverage": 1.0}
+
+
+def unbuilt(make=tune._plans):
+    """In place of tune._plans."""
+    return lambda *arguments: Unbuilt(**{**vars(make(*arguments)), "jobs": "tests.plan_runner"})
+
+
+if __name__ == "__main__":
+    with mock.patch.object(given, "gpu", lambda: GPU), mock.patch.object(tune, "_plans", unbuilt()):
+        code = cli.main(["tune", *sys.argv[1:]])
+    loaded = {"tensorflow", "tensorrt"} & set(sys.modules)
+    sys.exit(f"loaded: {loaded}" if loaded else code)
