@@ -55,7 +55,8 @@ def _measured(folder, graphs, options):
                               capture_output=True, errors="replace", check=False)
         ran = [line for line in server.log.read_text().splitlines() if line.startswith("tftrt: ")]
     if not done.stdout.startswith("{"):
-        return [{"problem": (done.stderr.strip().splitlines() or ["it said nothing"])[-1][:300]}]
+        said = [line for line in done.stderr.splitlines() if line.startswith("tftrt: error: ")] or done.stderr.strip().splitlines()[-1:]
+        return [{"problem": (said or ["it said nothing"])[0][:300]}]
     if options.model.is_dir() and not all("model.plan" in line for line in ran):
         return [{"problem": f"the server does not run the plan: {ran}"}]
     return [_row(one) for one in json.loads(done.stdout)["rows"]]

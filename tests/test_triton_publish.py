@@ -169,6 +169,16 @@ def test_what_no_triton_could_load_is_not_published(tmp_path):
     assert published(bf16, tmp_path).version == 1, "ONNX Runtime of the container may take it"
 
 
+@pytest.mark.parametrize(("profiles", "largest", "warmed"), [
+    ([(1, 1, 1), (32, 32, 32), (128, 128, 128)], 32, [1, 32]), ([(1, 8, 64)], 16, [8, 16]), ([(1, 8, 64)], None, [8, 64]),
+    ([(1, 64, 64)], 16, [16])])
+def test_no_warm_up_is_larger_than_tritons_largest_batch(tmp_path, profiles, largest, warmed):
+    """Triton refuses to load a model with one that is (seen with tritonserver 2.51.0)."""
+    plan = plan_directory(tmp_path / "plan", [tuple((size, 4) for size in one) for one in profiles])
+    published(plan, tmp_path, max_batch_size=largest)
+    assert [one.batch_size for one in written(tmp_path).model_warmup] == warmed
+
+
 def test_a_model_without_inputs_is_not_warmed_up(tmp_path):
     path = onnx_files.write(tmp_path / "m.onnx", [helper.make_node("Constant", [], ["y"], value_floats=[1.0, 2.0])], [],
                             onnx_files.values(("y", "float32", (2,))))

@@ -1,11 +1,13 @@
 """Which calls warm an instance of a model up, before Triton sends it requests."""
 
+from collections.abc import Mapping
+
 from tftrt_tools import errors
 from tftrt_tools.inputs import drawing
 from tftrt_tools.savedmodel import shapes
 from tftrt_tools.serving.triton.batching import Batching
 from tftrt_tools.serving.triton.config import Shapes
-from tftrt_tools.serving.triton.servable import Servable
+from tftrt_tools.serving.triton.servable import Range, Servable
 
 
 def plan(model: Servable, batching: Batching, wanted: str) -> tuple[list[Shapes], str]:
@@ -19,14 +21,25 @@ def plan(model: Servable, batching: Batching, wanted: str) -> tuple[list[Shapes]
     if wanted:
         return _given(model, batching, wanted), ""
     if model.profiles:
-        found = [{name: one[place] for name, one in profile.items()} for profile in model.profiles for place in (1, 2)]
-        return [one for number, one in enumerate(found) if one not in found[:number]], ""
+        found = [_within(profile, place, batching.largest) for profile in model.profiles for place in (1, 2)]
+        return [one for number, one in enumerate(found) if one and one not in found[:number]], ""
     try:
         sizes = sorted({1, batching.largest or 1})
         made = [drawing.shapes_of_batch(model.signature, model.inputs, size) for size in sizes]
     except errors.UsageError as error:
         return [], f"no warm-up: {error.cause}; --warmup_shapes names some"
     return [one for number, one in enumerate(made) if one not in made[:number]], ""
+
+
+def _within(profile: Mapping[str, Range], place: int, largest: int) -> Shapes:
+    """Shapes of a profile at opt (1) or max (2), with no larger batch than Triton's; {} for a profile of larger batches alone. Triton does not
+    load a model whose warm-up is larger. Args: largest: batch of Triton's, 0 where it knows none."""
+    found = {name: one[place] for name, one in profile.items()}
+    if not largest or all(shape[0] <= largest for shape in found.values()):
+        return found
+    if any(one[0][0] > largest for one in profile.values()):
+        return {}
+    return {name: (largest, *shape[1:]) for name, shape in found.items()}
 
 
 def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
