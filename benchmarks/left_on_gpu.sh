@@ -69,8 +69,8 @@ table() {  # table FROM TO: rows of the table of plans with engines that are bui
 wide_conv() {  # the same network with and without the rewrite of long kernels, built alone; then both by turns
   local end=$1 name batch rewrite
   for name in plain wide; do
-    rewrite=
-    if [ "$name" = wide ]; then rewrite=+wide_conv; fi
+    rewrite=+wide_conv
+    if [ "$name" = plain ]; then rewrite=-wide_conv; fi
     step "export-$name" "$end" "$python" -m tftrt_tools export "$models/musicnn" --output="$output/musicnn-$name.onnx" --data="$models/musicnn.rows.npz" \
       --rewrite="$rewrite"
     step "plan-$name" "$end" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$output/musicnn-$name.onnx" \

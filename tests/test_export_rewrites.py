@@ -356,8 +356,37 @@ def test_a_convolution_whose_kernel_is_computed_stays():
     assert registry.IN_GRAPH["wide_conv"](net.model(), "8.5") == 0
 
 
+PADDED = {"channels": [0, 0, 1, 1, 0, 0, 1, 1], "one side": [0, 0, 1, 0, 0, 0, 0, 0], "uneven": [0, 0, 2, 0, 0, 0, 1, 1]}
+
+
+def padded(pool="MaxPool", before="Relu", pads=PADDED["channels"], value=0.0, mode="constant", **attributes):
+    """x [batch, 3, 9, 10] through an op, a padding and a pooling with a window of 3 x 3."""
+    net = Net(shape=("batch", 3, 9, 10))
+    inner = "x" if before == "" else net("Clip", "x", net.c(-1 if before == "below" else 0), net.c(6)) if before in ("Clip", "below") else net("Relu", "x")
+    inner = net("Transpose", inner, perm=[0, 1, 3, 2]) if before == "turned" else inner
+    net(pool, net("Pad", inner, net.c(pads, np.int64), net.c(value), mode=mode), **{"kernel_shape": [3, 3], "strides": [2, 2]} | attributes)
+    return net.model()
+
+
+@pytest.mark.parametrize("pads", PADDED)
+@pytest.mark.parametrize(("pool", "before"), [("MaxPool", "Relu"), ("MaxPool", "Clip"), ("MaxPool", "turned"), ("AveragePool", "")])
+def test_zeros_before_a_pooling_become_its_own_padding(pool, before, pads):
+    model = padded(pool, before, PADDED[pads])
+    wanted = run(model)
+    assert registry.IN_GRAPH["pad_pool"](model, "8.5") == 1 and "Pad" not in ops(model)
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True), full_check=True)
+    assert np.array_equal(run(model), wanted) if pool == "MaxPool" else np.allclose(run(model), wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("changed", [
+    {"before": ""}, {"before": "below"}, {"value": 1.0}, {"mode": "reflect"}, {"pads": [0, 1, 1, 1, 0, 0, 1, 1]}, {"pads": [0, 0, -1, 1, 0, 0, 1, 1]},
+    {"pads": [0, 0, 3, 1, 0, 0, 1, 1]}, {"pool": "AveragePool", "kernel_shape": [1, 1]}, {"ceil_mode": 1}, {"auto_pad": "SAME_UPPER"}, {"dilations": [2, 2]}], ids=str)
+def test_other_paddings_before_a_pooling_stay(changed):
+    assert registry.IN_GRAPH["pad_pool"](padded(**changed), "8.5") == 0
+
+
 def test_a_rewrite_in_addition_is_made_and_named(tftrt, tmp_path):
-    words = ["export", onnx_files.wide(tmp_path / "m.onnx"), f"--output={tmp_path / 'wide.onnx'}", "--rewrite=+wide_conv"]
+    words = ["export", onnx_files.wide(tmp_path / "m.onnx"), f"--output={tmp_path / 'wide.onnx'}", "--target=10", "--rewrite=+wide_conv"]
     done = tftrt(*words)
     assert done.returncode == 0 and "rewritten: 1 node by wide_conv" in done.stdout and "PASSED" in done.stdout, done.stderr
     assert file.overview(str(tmp_path / "wide.onnx")).ops["Transpose"] == 2
@@ -382,15 +411,16 @@ def test_which_rewrites_are_made():
     all_of_8_5 = rewriting.chosen((), "8.5")
     assert "gelu" not in all_of_8_5 and "attention" not in all_of_8_5 and {"nms", "fold", "simplify"} <= set(all_of_8_5)
     assert rewriting.chosen(["-nms", "-fold"], "8.5") == tuple(one for one in all_of_8_5 if one not in ("nms", "fold"))
-    assert rewriting.chosen(["+wide_conv"], "8.5") == (*all_of_8_5, "wide_conv") and "wide_conv" not in all_of_8_5
-    assert "fold" not in rewriting.chosen(["+wide_conv", "-fold"], "8.5") and rewriting.chosen(["wide_conv"], "8.5") == ("wide_conv",)
+    all_of_10 = rewriting.chosen((), "10")
+    assert rewriting.chosen(["+wide_conv"], "10") == (*all_of_10, "wide_conv") and "wide_conv" in all_of_8_5 and "wide_conv" not in all_of_10
+    assert "fold" not in rewriting.chosen(["+wide_conv", "-fold"], "10") and rewriting.chosen(["wide_conv"], "8.5") == ("wide_conv",)
     assert rewriting.chosen(["simplify", "nms"], "8.5") == ("nms", "simplify") and rewriting.chosen(["none"], "8.5") == ()
     assert "nms" not in rewriting.chosen((), "onnxruntime") and "gelu" in rewriting.chosen((), "11")
     assert "gelu" not in rewriting.chosen((), "11", opset=18)
 
 
 @pytest.mark.parametrize(("flags", "said", "mend"), [
-    (["--rewrite=gelo"], "--rewrite: no rewrite 'gelo'", "there are: nms, einsum, layer_norm, gelu, attention, fold, dead_ends, simplify, wide_conv; or none"),
+    (["--rewrite=gelo"], "--rewrite: no rewrite 'gelo'", "there are: nms, einsum, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, wide_conv; or none"),
     (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"), (["--rewrite=none,fold"], "mixes", "none"),
     (["--rewrite=gelu"], "TensorRT 8.5 does not take what it writes", "another --target"),
     (["--rewrite=+gelu"], "TensorRT 8.5 does not take what it writes", "another --target"), (["--rewrite=+wide"], "no rewrite 'wide'", "wide_conv"),

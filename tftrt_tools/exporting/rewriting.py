@@ -43,8 +43,9 @@ REWRITES: Mapping[str, Rewrite] = {
     "fold": Rewrite(title="what only constants decide, computed beforehand"),
     "dead_ends": Rewrite(title="nodes that do nothing, left out"),
     "simplify": Rewrite(title="neighbours that are one op, and equal nodes, merged"),
-    # Not by itself: it is not known yet what it gives on a GPU.
-    "wide_conv": Rewrite(title="a convolution of few channels with a long kernel: its long dimension becomes channels", default=(),
+    "pad_pool": Rewrite(title="zeros around the input of a pooling: the pooling's own padding"),
+    # By itself where it was measured.
+    "wide_conv": Rewrite(title="a convolution of few channels with a long kernel: its long dimension becomes channels", default=("8.5",),
                          grows=True),
 }
 

@@ -32,8 +32,8 @@ def plan(model: Servable, batching: Batching, wanted: str) -> tuple[list[Shapes]
 
 
 def _within(profile: Mapping[str, Range], place: int, largest: int) -> Shapes:
-    """Shapes of a profile at opt (1) or max (2), with no larger batch than Triton's; {} for a profile of larger batches alone. Triton does not
-    load a model whose warm-up is larger. Args: largest: batch of Triton's, 0 where it knows none."""
+    """Shapes of a profile at opt (1) or max (2), with no larger batch than Triton's; {} for a profile of larger batches alone. Triton does
+    not load a model whose warm-up is larger. Args: largest: batch of Triton's, 0 where it knows none."""
     found = {name: one[place] for name, one in profile.items()}
     if not largest or all(shape[0] <= largest for shape in found.values()):
         return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import onnx
 
-from tftrt_tools.exporting.job.rewrites import attention, gelu, layer_norm, slim, wide_conv
+from tftrt_tools.exporting.job.rewrites import attention, gelu, layer_norm, pad_pool, slim, wide_conv
 
 # {name: it changes a model in place, for a target, and returns how many nodes it changed}.
 IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
@@ -16,5 +16,6 @@ IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
     "fold": slim.rewrite("constant_folding"),
     "dead_ends": slim.rewrite("dead_node_elimination"),
     "simplify": slim.rewrite("graph_fusion", "subexpression_elimination", "weight_tying"),
+    "pad_pool": pad_pool.rewrite,
     "wide_conv": wide_conv.rewrite,
 }
