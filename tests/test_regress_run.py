@@ -376,6 +376,19 @@ def test_in_process_the_traces_of_the_timed_calls_are_those_of_the_first():
     assert both.engines(calls[:2]).answer == "no"
 
 
+def test_nobody_has_to_look_for_engines_in_a_plan(tmp_path):
+    """In process TensorRT alone runs it; in a Triton without a GPU its ONNX file may answer."""
+    folder = tmp_path / "plan"
+    folder.mkdir()
+    (folder / "plan.json").write_text("{}")
+    candidate = models.Model(path=str(folder), name="b", engine_ops=1)
+    both = in_process.InProcess(regress.Options(native="a", candidate="b"), ("a", "b"), Matched(signatures=(), second=Contents(signatures={}), names={}),
+                                "/tmp", True)
+    assert regress._about_engines(candidate, both, False) == []
+    saved = dataclasses.replace(candidate, path="a_saved_model")
+    assert "nobody looked whether the candidate's engines ran" in regress._about_engines(saved, both, False)[0]
+
+
 def test_a_last_look_may_be_a_short_one():
     assert regress.Options(native="a", candidate="b", rounds=50, max_rounds=90).looks == 2 and regress.Options(native="a", candidate="b", rounds=30, max_rounds=31).looks == 2
 

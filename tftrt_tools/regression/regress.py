@@ -14,7 +14,8 @@ from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import judgement, labels, thresholds
 from tftrt_tools.bench import subject
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.models import names, opening
+from tftrt_tools.models import names, opening, table
+from tftrt_tools.models.plan.kind import PLAN
 from tftrt_tools.regression import answers, comparison, in_process, models, on_server, pair, pairing, rounds
 from tftrt_tools.regression import goals as goal_rules
 from tftrt_tools.regression import verdict as verdicts
@@ -386,7 +387,8 @@ def _about_engines(candidate: models.Model, both: on_server.OnServer | in_proces
     """Remarks on what is really measured, a line each."""
     if candidate.engine_ops is None and both.gpus is None:
         return ["whether the candidate has engines is not known: --candidate_dir tells which model it is"] if not watched else []
-    if not candidate.engine_ops:
+    # In process, nothing but TensorRT runs a plan.
+    if not candidate.engine_ops or isinstance(both, in_process.InProcess) and table.kind(candidate.path) is PLAN:
         return []
     if both.gpus is False and not both.replaces_engine_ops:
         return ["there is no GPU here, and such a server has no kernel for the candidate's engine ops: it refuses what reaches one; "
