@@ -38,47 +38,39 @@ alone() {  # what builds have left behind on this GPU ends, and so does MPS
 tests() { "$python" -m pytest -n 0 -m gpu -q -p no:cacheprovider "$@"; }
 export -f tests; export python
 
-checks() {  # checks FROM TO: tests that have not come to their end, and settings of a build, alone on the GPU
-  local end=$2
-  # On both GPUs, while the other lane does not need its own.
-  step test-triton "$end" env CUDA_VISIBLE_DEVICES="$both" bash -c "tests tests/test_gpu_triton.py"
-  step test-profile "$end" bash -c "tests tests/test_gpu_profile.py"
-  step settings "$end" "$python" -m benchmarks.build_settings --workdir="$output/settings" --timed --settings "none: the defaults" "none, once more" \
-    CUDA_MODULE_LOADING={LAZY,EAGER} TF_TRT_SPARSE_MODE=0 TF_TRT_ENABLE_LAYOUT_OPTIMIZER=0 TF_TRT_FIXED_ALGORITHM_ID=0 NVIDIA_TF32_OVERRIDE=0 \
-    "verbose log (--layers)"
-}
-
-table() {  # table FROM TO: rows of the table of plans with engines that are built alone, and with the runner as it is now
-  local make=$(($1 + ($2 - $1) * 11 / 20)) end=$2 name
-  local all=("$python" -m benchmarks.plans --models_dir="$models" --workdir="$plans" --precisions=FP16)
-  for name in resnet50 mobilenet_v2 fer; do all+=("--int8=$name=$qdq/$name/qdq.onnx"); done
-  # An export takes no GPU: what the tests build then is not timed.
-  step test-int8-as $make bash -c "tests tests/test_gpu_plan_rewrites.py -k 'int8_is_written or auto'" &
-  step export $make "${all[@]}" fer bert_encoder resnet50 mobilenet_v2 --export --jobs 4 --budget "$(left $make)"
-  wait
-  step make $make "${all[@]}" fer bert_encoder resnet50 mobilenet_v2 --make --once --jobs 1 --budget "$(left $make)"
+encoder() {  # encoder FROM TO: the row that the table has not, built and measured alone
+  local end=$2 all=("$python" -m benchmarks.plans --workdir="$output/plans-encoder" --precisions=FP16 bert_encoder)
+  step export-encoder "$end" "${all[@]}" --export --budget "$(left "$end")"
+  step make-encoder "$end" "${all[@]}" --make --once --budget "$(left "$end")"
   alone
-  step measure "$end" "${all[@]}" fer bert_encoder resnet50 mobilenet_v2 --resume --seconds 0.4 --budget "$(left "$end")"
-  step plan-callers "$end" "$python" -m benchmarks.plan_callers "$plans/fer-plan-fp16" --json="$output/plan_callers.json"
-  step triton-plan "$end" "$python" -m benchmarks.triton_plan "$plans/resnet50-plan-fp16" --json="$output/triton_plan.json"
-  # Streams fed by CUDA graphs.
-  step profile-plan "$end" "$python" -m tftrt_tools profile "$plans/resnet50-plan-fp16" --shapes=image:1x224x224x3,32x224x224x3 \
-    --json="$output/profile-plan.json" --html="$output/profile-plan.html"
+  step measure-encoder "$end" "${all[@]}" --resume --seconds 0.4 --budget "$(left "$end")"
 }
 
-wide_conv() {  # the same network with and without the rewrite of long kernels, built alone; then both by turns
-  local end=$1 name batch rewrite
-  for name in plain wide; do
-    rewrite=+wide_conv
-    if [ "$name" = plain ]; then rewrite=-wide_conv; fi
-    step "export-$name" "$end" "$python" -m tftrt_tools export "$models/musicnn" --output="$output/musicnn-$name.onnx" --data="$models/musicnn.rows.npz" \
-      --rewrite="$rewrite"
-    step "plan-$name" "$end" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$output/musicnn-$name.onnx" \
-      --output_saved_model_dir="$output/musicnn-$name" --precision_mode=FP16 --shapes=spectrogram:1x187x96,32x187x96
+table() {  # table FROM TO: rows of the table of plans with engines that are built alone; a plan in Triton under load
+  local make=$(($1 + ($2 - $1) / 2)) end=$2 name
+  local all=("$python" -m benchmarks.plans --models_dir="$models" --workdir="$plans" --precisions=FP16 "--without=TF-TRT FP16,TensorFlow")
+  for name in resnet50 mobilenet_v2; do all+=("--int8=$name=$qdq/$name/qdq.onnx"); done
+  step export "$make" "${all[@]}" resnet50 mobilenet_v2 --export --jobs 2 --budget "$(left "$make")"
+  step make "$make" "${all[@]}" resnet50 mobilenet_v2 --make --once --jobs 1 --budget "$(left "$make")"
+  alone
+  step measure "$end" "${all[@]}" resnet50 mobilenet_v2 --resume --seconds 0.4 --budget "$(left "$end")"
+  step triton-plan "$end" "$python" -m benchmarks.triton_plan "$plans/resnet50-plan-fp16" --json="$output/triton_plan.json"
+  pair pad_pool "$end" "$plans/zoo/resnet50" "$plans/resnet50.rows.npz" image 224x224x3 FP16
+}
+
+pair() {  # pair REWRITE END MODEL ROWS INPUT SHAPE PRECISION [FLAG…]: plans with and without a rewrite, each built alone; then both by turns
+  local rewrite=$1 end=$2 model=$3 rows=$4 input=$5 shape=$6 precision=$7 sign name batch
+  for sign in - +; do
+    name=$rewrite-$precision$sign
+    step "export-$name" "$end" "$python" -m tftrt_tools export "$model" --output="$output/$name.onnx" --data="$rows" --data_rows=2 --allow_constant_outputs \
+      --rewrite="$sign$rewrite" "${@:8}"
+    step "plan-$name" "$end" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$output/$name.onnx" \
+      --output_saved_model_dir="$output/$name" --precision_mode="$precision" --shapes="$input:1x$shape,32x$shape"
   done
   for batch in 1 32; do
-    step "wide-conv-$batch" "$end" "$python" -m tftrt_tools regress --in_process --native="$output/musicnn-plain" --candidate="$output/musicnn-wide" --allow_worse \
-      --data="$models/musicnn.rows.npz" --batch_size="$batch" --rounds=12 --max_rounds=12 --json="$output/wide-conv-$batch.json"
+    step "$rewrite-$precision-$batch" "$end" "$python" -m tftrt_tools regress --in_process --native="$output/$rewrite-$precision-" \
+      --candidate="$output/$rewrite-$precision+" --allow_worse --data="$rows" --batch_size="$batch" --rounds=12 --max_rounds=12 \
+      --json="$output/$rewrite-$precision-$batch.json"
   done
 }
 
@@ -101,7 +93,12 @@ rest() {  # rest END: whatever is left, for the lane that is free
   while one=$(next) && [ -n "$one" ] && [ $((end - SECONDS)) -ge 15 ]; do
     case $one in
       qdq-*) step "$one" "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$output/$one" --models "${one#qdq-}" --ways implicit,qdq,chosen;;
-      second) step second "$end" "$python" -m benchmarks.plans --models_dir="$models" --workdir="$plans" --precisions=FP16 resnet50 mobilenet_v2 fer --make --jobs 1 \
+      wide-fp32) pair wide_conv "$end" "$models/musicnn" "$models/musicnn.rows.npz" spectrogram 187x96 FP32;;
+      wide-int8) pair wide_conv "$end" "$models/musicnn" "$models/musicnn.rows.npz" spectrogram 187x96 INT8 --precision_mode=INT8 \
+        --calibration_data="$models/musicnn.calibration.npz";;
+      settings) step settings "$end" "$python" -m benchmarks.build_settings --workdir="$output/settings" --timed --settings "none: the defaults" \
+        TF_TRT_SPARSE_MODE=0 TF_TRT_ENABLE_LAYOUT_OPTIMIZER=0 TF_TRT_FIXED_ALGORITHM_ID=0 NVIDIA_TF32_OVERRIDE=0 "verbose log (--layers)";;
+      second) step second "$end" "$python" -m benchmarks.plans --models_dir="$models" --workdir="$plans" --precisions=FP16 "--without=TF-TRT FP16,TensorFlow" resnet50 mobilenet_v2 --make --jobs 1 \
         --budget "$(left "$end")";;
       test-rewrites) step test-rewrites "$end" bash -c "tests tests/test_gpu_plan_rewrites.py -k 'not int8_is_written and not auto'";;
       *) "$one" "$end";;
@@ -112,7 +109,6 @@ rest() {  # rest END: whatever is left, for the lane that is free
 lane() {  # lane NUMBER FUNCTION FROM TO
   export LANE=$1 TMPDIR=$output/tmp$1
   mkdir -p "$TMPDIR"
-  both=$(nvidia-smi -L | sed "s/.*UUID: \(.*\))/\1/" | paste -sd,)
   CUDA_VISIBLE_DEVICES=$(nvidia-smi -L | sed -n "$((LANE + 1))s/.*UUID: \(.*\))/\1/p")
   if [ -n "$CUDA_VISIBLE_DEVICES" ]; then export CUDA_VISIBLE_DEVICES; else unset CUDA_VISIBLE_DEVICES; fi
   "$2" "$3" "$4"
@@ -123,13 +119,13 @@ import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
-printf '%s\n' qdq-fer qdq-resnet50 wide_conv files qdq-keras3 second test-rewrites > "$output/todo"
+printf '%s\n' qdq-fer wide-fp32 settings test-rewrites wide-int8 files qdq-resnet50 second qdq-keras3 > "$output/todo"
 if [ "$(nvidia-smi -L | wc -l)" -gt 1 ]; then
-  lane 0 checks 0 "$seconds" &
+  lane 0 encoder 0 "$seconds" &
   lane 1 table 0 "$seconds" &
   wait
 else
-  (lane 0 checks 0 $((seconds / 2)))
+  (lane 0 encoder 0 $((seconds / 2)))
   (lane 1 table $((seconds / 2)) "$seconds")
 fi
 echo "$SECONDS s: all ended" >> "$output/logs/steps.txt"
