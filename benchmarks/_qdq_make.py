@@ -9,9 +9,11 @@ import numpy as np
 
 from benchmarks import _models, _shared_weights
 
-SAMPLES = ("resnet50", "mobilenet_v2", "digits_cnn")
+SAMPLES = ("resnet50", "mobilenet_v2", "digits_cnn", "bert_encoder")
+# Of sample models without data of their own: how large their inputs are.
+_SIZES = {"resnet50": {"size": 224}, "mobilenet_v2": {"size": 224}, "bert_encoder": {"length": 128}}
 TRAINED = ("fer", "keras3", "mtcnn_rnet", "mtcnn_onet", "deepcut", "dilated_unet", "musicnn", "stft_tagger", "tcn")
-_CALIBRATION_ROWS, _SCORED_ROWS, _SIZE = 64, 32, 224
+_CALIBRATION_ROWS, _SCORED_ROWS = 64, 32
 _CALIBRATION_SEED, _SCORING_SEED = 1, 2
 # Bounds that nothing misses: the scores are the result here.
 _OPEN = "snr_db>=-200,cosine>=-1,top1>=0"
@@ -56,9 +58,10 @@ def _sample(name, work):
         np.save(labels, truth)
         return Case(name, source, calibration, rows, labels)
     for path, seed, count in ((calibration, _CALIBRATION_SEED, _CALIBRATION_ROWS), (rows, _SCORING_SEED, _SCORED_ROWS)):
-        drawn = saved_models.sample_inputs(name, np.random.default_rng(seed), count, size=_SIZE)["serving_default"]
-        np.savez(path, **{key: in_8_bits(array)[1] for key, array in drawn.items()})
-    return Case(name, source, calibration, rows, labels, pictures=True)
+        drawn = saved_models.sample_inputs(name, np.random.default_rng(seed), count, **_SIZES[name])["serving_default"]
+        pictures = all(array.dtype == np.float32 for array in drawn.values())
+        np.savez(path, **{key: in_8_bits(array)[1] if pictures else array for key, array in drawn.items()})
+    return Case(name, source, calibration, rows, labels, pictures=pictures)
 
 
 def in_8_bits(pictures):

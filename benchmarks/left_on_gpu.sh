@@ -5,7 +5,7 @@
 #   benchmarks/left_on_gpu.sh OUTPUT MODELS_DIR QDQ_DIR [ONNX_DIR]
 #
 # MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote, of fer and musicnn at least. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of
-# fer, keras3, resnet50 and mobilenet_v2. ONNX_DIR: where `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by
+# fer, keras3, resnet50, mobilenet_v2 and bert_encoder. ONNX_DIR: where `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by
 # default .venv/bin/python. SECONDS_LEFT: of all, by default 1500. TFTRT_TEST_TRITON: the tritonserver of `make triton`, where it is not in build/triton. Each
 # lane has steps of its own, and then takes what is left for whichever is free. Steps that ended: OUTPUT/logs/steps.txt.
 set -uo pipefail
@@ -39,7 +39,7 @@ tests() { "$python" -m pytest -n 0 -m gpu -q -p no:cacheprovider "$@"; }
 export -f tests; export python
 
 encoder() {  # encoder FROM TO: the row that the table has not, built and measured alone
-  local end=$2 all=("$python" -m benchmarks.plans --workdir="$output/plans-encoder" --precisions=FP16 bert_encoder)
+  local end=$2 all=("$python" -m benchmarks.plans --workdir="$output/plans-encoder" --precisions=FP16 "--int8=bert_encoder=$qdq/bert_encoder/qdq.onnx" bert_encoder)
   step export-encoder "$end" "${all[@]}" --export --budget "$(left "$end")"
   step make-encoder "$end" "${all[@]}" --make --once --budget "$(left "$end")"
   alone
