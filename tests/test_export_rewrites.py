@@ -378,6 +378,12 @@ def test_zeros_before_a_pooling_become_its_own_padding(pool, before, pads):
     assert np.array_equal(run(model), wanted) if pool == "MaxPool" else np.allclose(run(model), wanted, rtol=1e-6, atol=1e-7)
 
 
+def test_a_pooling_without_padding_by_its_name_pads_then():
+    model = padded(auto_pad="VALID")
+    wanted = run(model)
+    assert registry.IN_GRAPH["pad_pool"](model, "8.5") == 1 and np.array_equal(run(model), wanted)
+
+
 @pytest.mark.parametrize("changed", [
     {"before": ""}, {"before": "below"}, {"value": 1.0}, {"mode": "reflect"}, {"pads": [0, 1, 1, 1, 0, 0, 1, 1]}, {"pads": [0, 0, -1, 1, 0, 0, 1, 1]},
     {"pads": [0, 0, 3, 1, 0, 0, 1, 1]}, {"pool": "AveragePool", "kernel_shape": [1, 1]}, {"ceil_mode": 1}, {"auto_pad": "SAME_UPPER"}, {"dilations": [2, 2]}], ids=str)

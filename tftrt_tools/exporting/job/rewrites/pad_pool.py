@@ -32,7 +32,7 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
         pads = _pads(facts, node) if node.op_type in _POOLS else None
         if pads:
             writer = editing.Writer(node)
-            given = {one.name: helper.get_attribute_value(one) for one in node.attribute} | {"pads": pads}
+            given = {one.name: helper.get_attribute_value(one) for one in node.attribute if one.name != "auto_pad"} | {"pads": pads}
             more: dict[str, Any] = {"count_include_pad": 1} if node.op_type == "AveragePool" else {}
             writer.node(node.op_type, [facts.producers[node.input[0]].input[0]], "pooled", last=True, **given | more)
             written.append((node, writer))
