@@ -119,7 +119,7 @@ import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
-printf '%s\n' qdq-fer wide-fp32 settings test-rewrites wide-int8 files qdq-resnet50 second qdq-keras3 > "$output/todo"
+printf '%s\n' qdq-fer qdq-keras3 wide-fp32 settings test-rewrites wide-int8 files qdq-resnet50 second > "$output/todo"
 if [ "$(nvidia-smi -L | wc -l)" -gt 1 ]; then
   lane 0 encoder 0 "$seconds" &
   lane 1 table 0 "$seconds" &
