@@ -50,6 +50,26 @@ def test_a_shape_without_an_engine_is_the_first_finding():
     assert first.command[0] == "build" and "4x8x8x1" in first.command[2] and "32x8x8x1" in first.command[2]
 
 
+def stored(name):
+    """The Profile that an H100 recorded, as `tftrt profile --json` wrote it."""
+    return Profile.from_dict(json.loads(gzip.decompress((ROOT / f"tests/data/profiles/{name}.json.gz").read_bytes())))
+
+
+def test_a_plan_is_told_what_a_cuda_graph_saves_and_nothing_of_tensorflow():
+    found = stored("resnet50_plan_fp16")
+    done = diagnose.diagnose(found, "resnet_plan", "resnet", least_share=0)
+    by_call = {one.call: one for one in done.findings if one.cause == "launches"}
+    one, many = by_call["serving_default(image 1x224x224x3)"], by_call["serving_default(image 32x224x224x3)"]
+    # Whole calls gained 0.045 ms each on that GPU: a ceiling has to be above.
+    assert one.basis == many.basis == "ceiling" and 0.045 * MS < one.worth < 0.06 * MS and 0.045 * MS < many.worth < 0.14 * MS
+    assert "TFTRT_PLAN_CUDA_GRAPH=1" in one.mend and "69 kernels" in one.title
+    pictures = [one for one in done.findings if one.cause == "inputs"]
+    assert pictures and all(one.command == () and "tftrt wrap" in one.mend for one in pictures), "no plan can be wrapped"
+    assert not any("manifest" in line for line in done.unknown)
+    # TensorFlow captures no engine.
+    assert not any(one.cause == "launches" for one in diagnose.diagnose(recorded("resnet50_fp16"), "a", "b", least_share=0).findings)
+
+
 def test_float_pictures_are_the_first_finding_of_a_large_batch():
     done = diagnose.diagnose(recorded("resnet50_fp16"), "resnet_fp16", "resnet")
     assert done.findings[0].cause == "inputs" and "32x224x224x3" in done.findings[0].call
@@ -60,13 +80,13 @@ def test_float_pictures_are_the_first_finding_of_a_large_batch():
 
 def test_what_a_range_can_give_is_above_what_its_mend_gave_there():
     """72 layers whose kernels were chosen for 8192 rows, called with one; the model that was built for one row was 1.15 to 1.34 ms faster."""
-    stored = Profile.from_dict(json.loads(gzip.decompress((ROOT / "tests/data/profiles/range_fp16.json.gz").read_bytes())))
-    done = diagnose.diagnose(stored, "converted", "original")
+    kept = stored("range_fp16")
+    done = diagnose.diagnose(kept, "converted", "original")
     first = done.findings[0]
     assert first.cause == "range" and "features 1x64" in first.call and first.basis == "ceiling"
     assert 1.34 * MS < first.worth < 1.75 * MS and "take 1.75 ms" in first.rule
     # Of 370 layers 296 launch no kernel.
-    assert all(profile_range.least(engine) <= engine.layer_seconds for engine in stored.engines)
+    assert all(profile_range.least(engine) <= engine.layer_seconds for engine in kept.engines)
 
 
 def test_a_diagnosis_is_read_back_as_it_was_written():

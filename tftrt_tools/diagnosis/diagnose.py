@@ -11,6 +11,7 @@ from tftrt_tools.diagnosis.causes import (
     coverage,
     fallback,
     inputs,
+    launches,
     machine,
     many_engines,
     overhead,
@@ -24,8 +25,8 @@ from tftrt_tools.profiling.profile import Profile
 # A finding that is worth less of its call is left out.
 LEAST_SHARE = 0.05
 _LOOKS: tuple[Callable[[Case], Said], ...] = (
-    fallback.look, coverage.look, many_engines.look, profile_range.look, precision.look, reformat.look, overhead.look, inputs.look,
-    machine.look, ceilings.look)
+    fallback.look, coverage.look, many_engines.look, profile_range.look, precision.look, reformat.look, overhead.look, launches.look,
+    inputs.look, machine.look, ceilings.look)
 
 
 def diagnose(profile: Profile, model: str, original: str, least_share: float = LEAST_SHARE) -> Diagnosis:
@@ -56,7 +57,7 @@ def _unknown(profile: Profile, found: list[Case]) -> list[str]:
         said.append("the profile was made without a GPU: nothing here speaks of engines")
     if profile.original is None:
         said.append("the original was not profiled: how fast it is, and why, is not known")
-    if not profile.signatures:
+    if not profile.signatures and not any(case.of_a_plan for case in found):
         said.append("the model has no manifest of a conversion: which ops stay outside of engines, and why, is not known")
     if profile.on_gpu and any(case.engines and not case.engine_profiles for case in found):
         said.append("the inside of the engines was not profiled: layers, formats and what bounds them are not known")
