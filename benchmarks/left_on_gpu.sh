@@ -100,6 +100,7 @@ rest() {  # rest END: whatever is left, for the lane that is free
         TF_TRT_SPARSE_MODE=0 TF_TRT_ENABLE_LAYOUT_OPTIMIZER=0 TF_TRT_FIXED_ALGORITHM_ID=0 NVIDIA_TF32_OVERRIDE=0 "verbose log (--layers)";;
       second) step second "$end" "$python" -m benchmarks.plans --models_dir="$models" --workdir="$plans" --precisions=FP16 "--without=TF-TRT FP16,TensorFlow" resnet50 mobilenet_v2 --make --jobs 1 \
         --budget "$(left "$end")";;
+      test-diagnosed) step test-diagnosed "$end" bash -c "tests tests/test_gpu_plan_profile.py";;
       test-rewrites) step test-rewrites "$end" bash -c "tests tests/test_gpu_plan_rewrites.py -k 'not int8_is_written and not auto'";;
       *) "$one" "$end";;
     esac
@@ -119,7 +120,7 @@ import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
-printf '%s\n' qdq-fer qdq-keras3 wide-fp32 settings test-rewrites wide-int8 files qdq-resnet50 second > "$output/todo"
+printf '%s\n' qdq-fer test-diagnosed qdq-keras3 wide-fp32 settings test-rewrites wide-int8 files qdq-resnet50 second > "$output/todo"
 if [ "$(nvidia-smi -L | wc -l)" -gt 1 ]; then
   lane 0 encoder 0 "$seconds" &
   lane 1 table 0 "$seconds" &

@@ -12,6 +12,8 @@ from tests.command_line import assert_clear
 from tests.conformance.launch import LocalServer
 from tests.conftest import ROOT
 from tests.diagnosed import MS, call, op, profile, run, several, trace
+from tests.gpu_commands import NO_GPU
+from tests.test_triton_publish import plan_directory
 from tftrt_tools import errors
 from tftrt_tools.bench import breakdown
 from tftrt_tools.bench.gpu_watch import Use
@@ -22,6 +24,7 @@ from tftrt_tools.diagnosis.causes import profile_range
 from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Looked
 from tftrt_tools.inputs import calls
 from tftrt_tools.profiling import layers, measure
+from tftrt_tools.profiling import stored as stored_profiles
 from tftrt_tools.profiling.profile import Profile
 from tftrt_tools.tuning import repeats
 
@@ -68,6 +71,17 @@ def test_a_plan_is_told_what_a_cuda_graph_saves_and_nothing_of_tensorflow():
     assert not any("manifest" in line for line in done.unknown)
     # TensorFlow captures no engine.
     assert not any(one.cause == "launches" for one in diagnose.diagnose(recorded("resnet50_fp16"), "a", "b", least_share=0).findings)
+
+
+def test_the_kept_profile_of_a_plan_is_diagnosed_without_a_gpu(tmp_path, zoo_model, tftrt):
+    plan = plan_directory(tmp_path / "plan")
+    done = tftrt("diagnose", zoo_model("digits_cnn"), plan, env=NO_GPU)
+    assert_clear(done, 1, "carries no profile")
+    assert f"run `tftrt profile {plan}` on" in done.stderr, "a plan is profiled by itself"
+    stored_profiles.keep(plan, stored("resnet50_plan_fp16"))
+    done = tftrt("diagnose", zoo_model("digits_cnn"), plan, env=NO_GPU)
+    assert done.returncode == 0 and "TFTRT_PLAN_CUDA_GRAPH=1" in done.stdout and "[launches]" in done.stdout, done.stderr
+    assert_clear(tftrt("diagnose", plan, plan, env=NO_GPU), 2, "it is built already")
 
 
 def test_float_pictures_are_the_first_finding_of_a_large_batch():

@@ -116,3 +116,13 @@ def test_a_plan_is_compared_with_another_layer_by_layer(found, zoo_model, folder
     assert len(both.calls) == 3 and len(both.engines) == 3 and not both.engines[0].only_one
     shown = run_tftrt("profile", folder / "digits", folder / "fp32")
     assert shown.returncode == 0 and "nodes" in shown.stdout, shown.stderr
+
+
+def test_a_plan_is_diagnosed(plan, zoo_model, folder):
+    """The last one: what it measures takes the place of the kept profile."""
+    done = run_tftrt("diagnose", zoo_model("digits_cnn"), plan, CALLED, "--least_percent=0", f"--json={folder / 'd.json'}", timeout=370)
+    assert done.returncode == 0, done.stderr
+    said = json.loads((folder / "d.json").read_text())
+    launches = [one for one in said["findings"] if one["cause"] == "launches"]
+    report(test="plan, diagnosed", model="digits_cnn", findings=[(one["cause"], one["worth"]) for one in said["findings"]], passed=bool(launches))
+    assert launches and all(0 < one["worth"] < 1e-3 for one in launches), done.stdout

@@ -1,10 +1,12 @@
 """usage: tftrt diagnose ORIGINAL CONVERTED [--flags]
 
-Why is the converted model not faster? Lists what costs a call its milliseconds, the most first: each finding with its evidence, what its
-mend can give at most, and the command that mends it. What lies in how the model is called costs the original as much, and comes last.
+Why is the converted model, a SavedModel or a plan directory, not faster? Lists what costs a call its milliseconds, the most first: each
+finding with its evidence, what its mend can give at most, and the command that mends it. What lies in how the model is called costs the
+original as much, and comes last.
 
-It profiles both models on this machine's GPU, at --shapes, or at the shapes that engines were built for. Where there is no GPU it reads
-the profile that is kept with CONVERTED; --profile=FILE reads one of `tftrt profile --json`. Then it says what it cannot know.
+It profiles both models (or a plan alone) on this machine's GPU, at --shapes, or at the shapes that engines were built for. Where there is
+no GPU it reads the profile that is kept with CONVERTED; --profile=FILE reads one of `tftrt profile --json`. Then it says what it cannot
+know.
 
 --server=HOST:PORT with --model_name and --rest asks a server that serves CONVERTED, too: what its clients pay beside the model's own work,
 by `tftrt bench --breakdown`.
@@ -72,10 +74,13 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.server and not (values.rest and values.model_name):
         raise errors.UsageError("--server needs --rest and --model_name", "give its REST port, for the counters, and the model's name")
     from tftrt_tools.diagnosis import diagnose, finding
-    from tftrt_tools.models import opening
+    from tftrt_tools.models import opening, table
+    from tftrt_tools.models.plan.kind import PLAN
 
     for model in (original, converted):
-        opening.check_converted(opening.check(_source_flags.read(values, model)))
+        source = opening.check(_source_flags.read(values, model))
+        if model is original or table.kind(source.path) is not PLAN:
+            opening.check_converted(source)
     profile = _profile(values, original, converted)
     done = diagnose.diagnose(profile, converted, original, values.least_percent / 100)
     if values["try"].value:
@@ -105,12 +110,16 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
     from tftrt_tools.commands import profile as profile_command
     from tftrt_tools.inputs import calls as inputs
     from tftrt_tools.models import table
+    from tftrt_tools.models.plan.kind import PLAN
     from tftrt_tools.profiling import measure, plan, stored
 
+    # A plan is called without TensorFlow, and not in turns with a model that needs it.
+    alone = table.kind(converted) is PLAN
     if not (values.profile or values.stored) and profile_command.gpu_here():
         options = measure.Options(
-            model=_source_flags.read(values, converted), original=_source_flags.read(values, original),
-            signature_keys=tuple(filter(None, values.signature_keys)), log_file=values.log_file, parts=plan.OF_A_CALL,
+            model=_source_flags.read(values, converted), original=None if alone else _source_flags.read(values, original),
+            signature_keys=tuple(filter(None, values.signature_keys)), log_file=values.log_file,
+            parts=plan.OF_A_PLANS_CALL if alone else plan.OF_A_CALL,
             asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed))
         with scratch.folder("diagnosis") as folder, progress.on_terminal():
             found = measure.measure(options, folder).profile
@@ -119,7 +128,7 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
     kept = stored.read(values.profile or converted)
     if kept is None:
         raise errors.TftrtError(f"{converted} carries no profile, and there is no GPU here to measure one",
-                                f"run `tftrt profile {converted} --original={original}` on a machine with a GPU")
+                                f"run `tftrt profile {converted}{'' if alone else f' --original={original}'}` on a machine with a GPU")
     said, measured = list(kept.said), kept.profile.model
     if values.profile and table.kind(converted).digest(converted) != measured.digest:
         _check_same_inputs(measured, original, converted)

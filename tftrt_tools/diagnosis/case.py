@@ -63,11 +63,6 @@ class Case:
         ran = {run.name for run in self.call.engines if run.gpu_seconds}
         return frozenset(ran | {name for name in self.call.later.engine if name != "?"})
 
-    @functools.cached_property
-    def of_a_plan(self) -> bool:
-        """Whether the converted model is a plan of TensorRT itself, without TensorFlow around it."""
-        return any(engine.of_a_plan for engine in self.profile.engines)
-
     @property
     def missed(self) -> bool:
         """Whether some engine op fell back or was built in the call, other than those that the build left native."""

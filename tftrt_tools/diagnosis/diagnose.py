@@ -57,7 +57,7 @@ def _unknown(profile: Profile, found: list[Case]) -> list[str]:
         said.append("the profile was made without a GPU: nothing here speaks of engines")
     if profile.original is None:
         said.append("the original was not profiled: how fast it is, and why, is not known")
-    if not profile.signatures and not any(case.of_a_plan for case in found):
+    if not profile.signatures and not profile.of_a_plan:
         said.append("the model has no manifest of a conversion: which ops stay outside of engines, and why, is not known")
     if profile.on_gpu and any(case.engines and not case.engine_profiles for case in found):
         said.append("the inside of the engines was not profiled: layers, formats and what bounds them are not known")

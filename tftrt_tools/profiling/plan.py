@@ -24,6 +24,8 @@ PARTS = {"told": "sizes and names of the engines", "timed": "each layer", "trace
 OF_A_PLAN = {"inspected": "what the inspector tells of each layer"}
 # Those that say where a call's time goes.
 OF_A_CALL = ("told", "timed", "traced")
+# And of a plan, whose calls can be CUDA graphs.
+OF_A_PLANS_CALL = (*OF_A_CALL, "graph")
 _JOB, _GRAPHS = "tftrt_tools.profiling.job.plan_job:record", "tftrt_tools.profiling.job.plan_graph:describe"
 _ONNX_GRAPHS = "tftrt_tools.profiling.job.plan_onnx:describe"
 # Seconds of a part, to begin with and for each engine and profile; it takes a few. A part that hangs is killed, and the others count.

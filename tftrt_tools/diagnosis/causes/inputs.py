@@ -32,8 +32,8 @@ def look(case: Case) -> Said:
         rule=f"{measured}; bytes instead of floats save {_SAVED:.0%} of what depends on the size ({milliseconds(moving)})",
         evidence=(f"the GPU is idle for {milliseconds(case.host('input'))} of it",),
         mend="take pixels as bytes and normalise inside of the model (give the scale that your client applies now)"
-             + ("; `tftrt wrap` does that with the SavedModel, and the plan is built of the result" if case.of_a_plan else ""),
-        command=() if case.of_a_plan else
+             + ("; `tftrt wrap` does that with the SavedModel, and the plan is built of the result" if case.profile.of_a_plan else ""),
+        command=() if case.profile.of_a_plan else
                 ("wrap", case.model, "--forms=uint8", "--image_scale=1/255", f"--signature_keys={case.call.signature}",
                  f"--output_saved_model_dir={beside(case, 'uint8')}"))
 

@@ -8,7 +8,7 @@ from tftrt_tools.diagnosis.finding import Finding
 
 def look(case: Case) -> Said:
     """One finding, where the profile measured a graph of the plan that takes less. TensorFlow captures none of its engines."""
-    if not case.of_a_plan:
+    if not case.profile.of_a_plan:
         return
     for engine in case.engine_profiles:
         graph, idle = engine.cuda_graph, case.call.idle_seconds

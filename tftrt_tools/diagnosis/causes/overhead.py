@@ -63,7 +63,7 @@ def _calling(case: Case, host: float) -> Finding:
         rule=f"{milliseconds(host)} of {milliseconds(case.seconds)} are the host's, whatever the rows, and the GPU is idle meanwhile",
         evidence=(f"Python and eager calls {milliseconds(case.host('call'))}, the executor {milliseconds(case.host('graph'))}, launching "
                   f"engines {milliseconds(case.host('engine'))}, reading the answer {milliseconds(case.host('output'))}", *_gaps(case)),
-        mend="several callers hide it" if case.of_a_plan else "several callers hide it; TensorFlow Serving calls without Python")
+        mend="several callers hide it" if case.profile.of_a_plan else "several callers hide it; TensorFlow Serving calls without Python")
 
 
 def _one_caller(case: Case) -> Said:
