@@ -179,6 +179,27 @@ def test_no_warm_up_is_larger_than_tritons_largest_batch(tmp_path, profiles, lar
     assert [one.batch_size for one in written(tmp_path).model_warmup] == warmed
 
 
+def test_a_configuration_of_more_profiles_than_the_plan_has_is_refused(tmp_path):
+    """No instance can be made of a profile that the plan has not."""
+    two = plan_directory(tmp_path / "two", (((1, 4),) * 3, ((2, 4), (8, 4), (32, 4))))
+    one = plan_directory(tmp_path / "one", (((1, 4), (8, 4), (32, 4)),))
+    published(two, tmp_path)
+    assert list(written(tmp_path).instance_group[0].profile) == ["0", "1"]
+    with pytest.raises(errors.UsageError, match="does not fit it: the list of profiles is 0, 1 there, and 0 here"):
+        published(one, tmp_path)
+    assert published(one, tmp_path, replace_config=True).version == 2
+    # The other way round an instance serves some of the profiles.
+    assert published(two, tmp_path).version == 3
+
+
+def test_a_queue_that_is_not_there_is_told(tmp_path):
+    source = onnx_file(tmp_path / "net.onnx")
+    done = published(source, tmp_path, settings=config.Settings(queue_delay=100))
+    assert any(note.startswith("--triton_queue_delay_us has no effect") for note in done.notes)
+    done = published(source, tmp_path / "joined", settings=config.Settings(queue_delay=100), max_batch_size=8)
+    assert not any("queue_delay" in note for note in done.notes)
+
+
 def test_a_model_without_inputs_is_not_warmed_up(tmp_path):
     path = onnx_files.write(tmp_path / "m.onnx", [helper.make_node("Constant", [], ["y"], value_floats=[1.0, 2.0])], [],
                             onnx_files.values(("y", "float32", (2,))))

@@ -90,8 +90,20 @@ def _compared(there: Any, made: Any) -> Iterator[tuple[str, str, str]]:
     yield "max_batch_size", str(there.max_batch_size), str(made.max_batch_size if not 0 < there.max_batch_size <= made.max_batch_size
                                                            else there.max_batch_size)
     yield "the signature", _signature(there), _signature(made)
+    # Fewer profiles are the user's choice; of one that the plan has not, no instance can be made.
+    mine = _profiles(made) or {"0"}
+    yield "the list of profiles", _joined(_profiles(there)), _joined(_profiles(there) & mine)
     for kind in ("input", "output"):
         yield f"the list of {kind}s", _listed(getattr(there, kind)), _listed(getattr(made, kind))
+
+
+def _profiles(config: Any) -> set[str]:
+    """The profiles of a plan that instances are made for; empty where none is named."""
+    return {profile for group in config.instance_group for profile in group.profile}
+
+
+def _joined(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "empty"
 
 
 def _signature(config: Any) -> str:

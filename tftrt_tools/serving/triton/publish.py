@@ -110,7 +110,7 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
     calls, unwarmed = warming.plan(read, sizes, options.warmup_shapes) if options.warm_up else ([], "no warm-up: --nowarmup")
     made = config.make(model_name, read, backend, sizes, options.settings, calls)
     kept = config.kept(base / config.FILE, made, options.replace_config)
-    notes = (*_evidence_notes(read, evidence), *flown.notes, *filter(None, (sizes.why, unwarmed)),
+    notes = (*_evidence_notes(read, evidence), *flown.notes, *filter(None, (sizes.why, _queue_note(sizes, options), unwarmed)),
              *([] if kept is None else [_kept_note(base / config.FILE, kept, made, options)]))
     served = made if kept is None else kept
     done = Publication(
@@ -199,6 +199,12 @@ def _evidence_notes(read: Servable, judged: verification_check.Evidence) -> list
             return [f"an ONNX file carries no evidence; `tftrt verify ORIGINAL {read.path}` compares them"]
         return ["this is no TF-TRT model: it was published without evidence"]
     return [] if judged.valid else [f"NOT VERIFIED: {judged.problem}"]
+
+
+def _queue_note(sizes: batching.Batching, options: Options) -> str:
+    if sizes.joined or options.settings.queue_delay is None:
+        return ""
+    return "--triton_queue_delay_us has no effect: Triton does not join requests to this model"
 
 
 def _kept_note(path: pathlib.Path, kept: Any, made: Any, options: Options) -> str:
