@@ -338,6 +338,10 @@ def test_the_long_side_of_a_kernel_becomes_channels(kind, bias):
     convolution, = (node for node in model.graph.node if node.op_type == "Conv")
     held = {one.name: list(one.dims) for one in model.graph.initializer}[convolution.input[1]]
     assert held[1] == given[0] * max(given[1:]) and held[3] == 1
+    # --fp32_nodes still means the convolution.
+    assert convolution.name == "n0" and len({node.name for node in model.graph.node}) == len(model.graph.node)
+    empty, = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": np.zeros((0, *given), np.float32)})
+    assert empty.shape == (0, *wanted.shape[1:])
 
 
 @pytest.mark.parametrize(("given", "kernel", "attributes"), [
