@@ -105,7 +105,8 @@ def _written(facts: Facts, node: onnx.NodeProto, found: _Found) -> editing.Write
     turned = found.kernel
     if found.folded == _WIDTH:
         turned, x = turned.transpose(0, 1, 3, 2), writer.node("Transpose", [x], "turned", perm=[0, 1, 3, 2])
-    x = writer.node("Reshape", [x, writer.constant("as_channels", [0, channels * axis.size, max(other.size, 0) or -1, 1], np.int64)], "folded")
+    channelled = writer.constant("as_channels", [0, channels * axis.size, max(other.size, 0) or -1, 1], np.int64)
+    x = writer.node("Reshape", [x, channelled], "folded")
     inputs = [x, writer.constant("kernel", dense(turned, axis))]
     bias = facts.constant(_bias(node))
     if bias is not None:
