@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent import futures
 
 import grpc
@@ -336,6 +337,27 @@ def test_a_server_that_is_only_overloaded_is_not_gone(proxy, bench, code):
     proxy.answer = lambda number, answer: (code, "too much") if 60 < number <= 96 else answer
     ended, found = bench(proxy.address, "--model_name=digits", "--scenario=offline", "--concurrency=2", "--min_queries=80", "--expected=none")
     assert ended == 0 and found["complete"] and found["rows"][0]["errors"][0]["count"] == 36
+
+
+def test_a_server_that_is_still_busy_after_the_load_is_not_gone(proxy, bench, capsys):
+    """Requests wait behind those that nobody waits for any more; the state of the model is told at once."""
+    proxy.answer = lambda number, answer: (grpc.StatusCode.DEADLINE_EXCEEDED, "too much") if number > 60 else answer
+    ended, found = bench(proxy.address, "--model_name=digits", "--scenario=offline", "--concurrency=2", "--min_queries=80", "--expected=none")
+    assert ended == 0 and found["complete"] and "it has too much to do, or the model hangs" in "".join(capsys.readouterr())
+
+
+def test_a_server_that_refuses_for_a_moment_after_the_load_is_not_gone(proxy, bench):
+    refused = []
+
+    def busy(number, answer):
+        if number <= 60 or refused and time.monotonic() > refused[0] + 0.4:
+            return answer
+        refused.append(time.monotonic())
+        return grpc.StatusCode.RESOURCE_EXHAUSTED, "too much"
+
+    proxy.answer = busy
+    ended, found = bench(proxy.address, "--model_name=digits", "--scenario=offline", "--concurrency=2", "--min_queries=80", "--expected=none")
+    assert ended == 0 and found["complete"] and found["rows"][0]["errors"]
 
 
 def test_a_concurrency_that_is_not_reached_is_told(proxy, bench):

@@ -108,6 +108,13 @@ def test_a_file_that_is_only_read_is_not_named(tmp_path):
     assert errors.from_os_error(caught.value).cause == "File too large"
 
 
+def test_a_file_that_is_open_beside_a_connection_that_fails_is_not_named(tmp_path):
+    with pytest.raises(OSError) as caught, open(tmp_path / "log", "w") as log:
+        print("connecting", file=log)
+        raise ConnectionResetError(104, os.strerror(104))
+    assert errors.from_os_error(caught.value).cause == "Connection reset by peer"
+
+
 @pytest.mark.parametrize(("command", "named"), [
     (("export", "MODEL", "--output=model.onnx"), "model.onnx: File too large"),
     (("export", "MODEL", "--output=model.onnx", "--external_data"), "model.onnx.data: File too large"),

@@ -1,7 +1,9 @@
 """`tftrt export`: ONNX files of sample models and of small models with a trap each, bad input, interrupts, refused ops."""
 
+import errno
 import importlib.util
 import json
+import os
 import pathlib
 import shutil
 
@@ -11,9 +13,9 @@ import pytest
 import tensorflow as tf
 from onnx import numpy_helper
 
-from tests import command_here, onnx_sources, plan_recordings
+from tests import command_here, onnx_files, onnx_sources, plan_recordings
 from tftrt_tools import child, cli, errors, progress, tf_private
-from tftrt_tools.exporting import export, operators, parser
+from tftrt_tools.exporting import earlier, export, operators, parser
 from tftrt_tools.exporting.onnx_graph import Node, Value
 from tftrt_tools.exporting.targets import TARGETS
 from tftrt_tools.models.onnx import file
@@ -138,6 +140,35 @@ def test_the_weights_of_an_earlier_export_go_with_it(zoo_model, tftrt, tmp_path)
     exported("--external_data")
     assert f"removed: {weights}, the weights of the file that was there before" in exported()
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+@pytest.mark.parametrize("needed", ["a copy with another ending", "a link", "another export", "another name of it", "what may not be removed", ""])
+def test_weights_that_something_else_needs_or_wrote_are_never_removed(needed, tmp_path, monkeypatch):
+    path, weights = tmp_path / "m.onnx", tmp_path / "m.onnx.data"
+    onnx_files.product(path, outside=True, properties={"tftrt.tool": "1"})
+    monkeypatch.chdir(tmp_path)
+    before = earlier.weights("m.onnx")
+    whole = path.read_bytes()
+    onnx_files.product(path, properties={"tftrt.tool": "2"})
+    if needed == "a copy with another ending":
+        (tmp_path / "m.onnx.old").write_bytes(whole)
+    elif needed == "another name of it":
+        (tmp_path / "n.onnx").write_bytes(whole.replace(b"m.onnx.data", b"M.ONNX.data"))
+        (tmp_path / "M.ONNX.data").symlink_to("m.onnx.data")
+    elif needed == "a link":
+        (tmp_path / "l.onnx").write_bytes(whole)
+        (tmp_path / "real").mkdir()
+        shutil.move(tmp_path / "l.onnx", tmp_path / "real" / "l.onnx")
+        (tmp_path / "l.onnx").symlink_to("real/l.onnx")
+    elif needed == "another export":
+        (tmp_path / "new").write_bytes(weights.read_bytes())
+        (tmp_path / "new").replace(weights)
+    elif needed:
+        monkeypatch.setattr(os, "unlink", lambda path: (_ for _ in ()).throw(PermissionError(errno.EPERM, "Operation not permitted", path)))
+    removed, stay = earlier.cleared([before])
+    monkeypatch.undo()
+    assert weights.is_file() == bool(needed) and removed == (() if needed else ("m.onnx.data",))
+    assert len(stay) == (needed not in ("", "another export"))
 
 
 def test_weights_that_another_tool_wrote_are_not_removed(zoo_model, tftrt, tmp_path):

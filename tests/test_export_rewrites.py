@@ -338,6 +338,10 @@ def test_the_long_side_of_a_kernel_becomes_channels(kind, bias):
     convolution, = (node for node in model.graph.node if node.op_type == "Conv")
     held = {one.name: list(one.dims) for one in model.graph.initializer}[convolution.input[1]]
     assert held[1] == given[0] * max(given[1:]) and held[3] == 1
+    # --fp32_nodes still means the convolution.
+    assert convolution.name == "n0" and len({node.name for node in model.graph.node}) == len(model.graph.node)
+    empty, = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": np.zeros((0, *given), np.float32)})
+    assert empty.shape == (0, *wanted.shape[1:])
 
 
 @pytest.mark.parametrize(("given", "kernel", "attributes"), [
@@ -359,10 +363,11 @@ def test_a_convolution_whose_kernel_is_computed_stays():
 PADDED = {"channels": [0, 0, 1, 1, 0, 0, 1, 1], "one side": [0, 0, 1, 0, 0, 0, 0, 0], "uneven": [0, 0, 2, 0, 0, 0, 1, 1]}
 
 
-def padded(pool="MaxPool", before="Relu", pads=PADDED["channels"], value=0.0, mode="constant", **attributes):
+def padded(pool="MaxPool", before="Relu", pads=PADDED["channels"], value=0.0, mode="constant", opset=18, **attributes):
     """x [batch, 3, 9, 10] through an op, a padding and a pooling with a window of 3 x 3."""
-    net = Net(shape=("batch", 3, 9, 10))
-    inner = "x" if before == "" else net("Clip", "x", net.c(-1 if before == "below" else 0), net.c(6)) if before in ("Clip", "below") else net("Relu", "x")
+    net = Net(shape=("batch", 3, 9, 10), opset=opset)
+    limits = [net.c(-1 if before == "below" else 0), net.c(6)] if before in ("Clip", "below") else []
+    inner = net("Clip" if limits else "Relu" if before == "turned" else before, "x", *limits) if before else "x"
     inner = net("Transpose", inner, perm=[0, 1, 3, 2]) if before == "turned" else inner
     net(pool, net("Pad", inner, net.c(pads, np.int64), net.c(value), mode=mode), **{"kernel_shape": [3, 3], "strides": [2, 2]} | attributes)
     return net.model()
@@ -378,14 +383,19 @@ def test_zeros_before_a_pooling_become_its_own_padding(pool, before, pads):
     assert np.array_equal(run(model), wanted) if pool == "MaxPool" else np.allclose(run(model), wanted, rtol=1e-6, atol=1e-7)
 
 
-def test_a_pooling_without_padding_by_its_name_pads_then():
-    model = padded(auto_pad="VALID")
+@pytest.mark.parametrize("given", [
+    {"auto_pad": "VALID"}, {"pool": "AveragePool", "auto_pad": "VALID"}, {"pool": "AveragePool", "before": "", "opset": 19},
+    {"pool": "AveragePool", "before": "", "opset": 19, "pads": PADDED["one side"], "made": 0},
+    {"pool": "AveragePool", "before": "", "opset": 22, "pads": [0, 0, 2, 0, 0, 0, 2, 0], "made": 0}], ids=str)
+def test_a_pooling_that_pads_gives_what_the_padding_before_it_gave(given):
+    model = padded(**{name: value for name, value in given.items() if name != "made"})
     wanted = run(model)
-    assert registry.IN_GRAPH["pad_pool"](model, "8.5") == 1 and np.array_equal(run(model), wanted)
+    assert registry.IN_GRAPH["pad_pool"](model, "10") == given.get("made", 1)
+    assert np.allclose(run(model), wanted, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("changed", [
-    {"before": ""}, {"before": "below"}, {"value": 1.0}, {"mode": "reflect"}, {"pads": [0, 1, 1, 1, 0, 0, 1, 1]}, {"pads": [0, 0, -1, 1, 0, 0, 1, 1]},
+    {"before": "Sqrt"}, {"before": "Abs"}, {"before": ""}, {"before": "below"}, {"value": 1.0}, {"mode": "reflect"}, {"pads": [0, 1, 1, 1, 0, 0, 1, 1]}, {"pads": [0, 0, -1, 1, 0, 0, 1, 1]},
     {"pads": [0, 0, 3, 1, 0, 0, 1, 1]}, {"pool": "AveragePool", "kernel_shape": [1, 1]}, {"ceil_mode": 1}, {"auto_pad": "SAME_UPPER"}, {"dilations": [2, 2]}], ids=str)
 def test_other_paddings_before_a_pooling_stay(changed):
     assert registry.IN_GRAPH["pad_pool"](padded(**changed), "8.5") == 0

@@ -8,13 +8,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests import onnx_files
 from tftrt_tools import cli, errors
-from tftrt_tools.accuracy import verify
+from tftrt_tools.accuracy import thresholds, verify
 from tftrt_tools.execution import load_job, run_job
 from tftrt_tools.execution.run import Runtime
 from tftrt_tools.execution.runner import Where
 from tftrt_tools.models import names, opening, table
 from tftrt_tools.models.model import Arithmetic, Contents, Overview, Signature
+from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.savedmodel import files
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -229,3 +231,9 @@ def test_onnx_files_that_cannot_be_loaded_are_told_in_a_line(tmp_path, graph, mo
     with pytest.raises(errors.TftrtError, match="not installed") as caught:
         opening.check(graph())
     assert "pip install onnxruntime" in caught.value.mend
+
+
+@pytest.mark.parametrize(("written", "key"), [("FP16", "FP16"), ("INT8", "INT8"), ("", "FP32"), ("FP8", "FP32"), ("fp16", "FP32")])
+def test_the_arithmetic_of_an_onnx_file_is_one_that_has_bounds(written, key, tmp_path):
+    file = onnx_files.product(tmp_path / "m.onnx", properties={"tftrt.precision": written})
+    assert ONNX.arithmetic(file).key == key and key in thresholds.DEFAULTS

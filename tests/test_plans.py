@@ -1,6 +1,7 @@
 """Plans as far as they go without a GPU: profiles, plan.json, the guard, flags, and what is refused before a build."""
 
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -21,7 +22,7 @@ from tftrt_tools.models.plan.document import PlanFile, Plugin, Tensor
 from tftrt_tools.models.plan.job import guard
 from tftrt_tools.models.plan.kind import PLAN
 from tftrt_tools.models.plan.profiles import Profile, Range
-from tftrt_tools.plans import settings, shaping
+from tftrt_tools.plans import settings, shaping, tensors_job
 from tftrt_tools.plans.job import differences, network
 from tftrt_tools.plans.result import Built
 from tftrt_tools.plans.tensors import Inner, Tensors
@@ -443,6 +444,20 @@ def test_graphs_of_other_names_and_other_shapes(tmp_path, capsys):
     wide = onnx_files.write(tmp_path / "wide.onnx", nodes, *ends, {"c": np.ones(4, np.float32)})
     assert cli.main(["verify", one, wide, "--tensors=a", "--shapes=x:3x4"]) == errors.EXIT_CHECK
     assert "first departs: a (Concat) with shape [3, 8] in place of [3, 4]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("mine", "theirs", "asked", "shared"), [
+    (["a", "b"], ["a/fp16", "b"], [], [("a", "a", "a/fp16"), ("b", "b", "b")]), (["a/fp16", "b"], ["a", "b"], [], [("a", "a/fp16", "a"), ("b", "b", "b")]),
+    (["a/fp16", "b"], ["a/fp16/fp16", "b"], [], [("a/fp16", "a/fp16", "a/fp16/fp16"), ("b", "b", "b")]),
+    (["a/fp16", "b"], ["a/fp16", "b"], ["a/fp16"], [("a/fp16", "a/fp16", "a/fp16")]), (["a", "b"], ["a/fp16", "b"], ["a/fp16"], [("a", "a", "a/fp16")]),
+    (["a", "b"], ["a", "a/fp16", "b"], [], [("a", "a", "a"), ("b", "b", "b")])], ids=str)
+def test_tensors_of_two_graphs_are_matched_by_names_that_may_end_as_those_in_fp16(mine, theirs, asked, shared, tmp_path):
+    for path, names in ((tmp_path / "m.onnx", mine), (tmp_path / "t.onnx", theirs)):
+        nodes = [helper.make_node("Relu", [before], [name]) for before, name in itertools.pairwise(["x", *names, "y"])]
+        onnx_files.write(path, nodes, *(onnx_files.values((name, "float32", (2,))) for name in "xy"))
+    request = {"files": [str(tmp_path / "m.onnx"), str(tmp_path / "t.onnx")], "names": asked, "folder": str(tmp_path), "chunk": 9}
+    found, = tensors_job.job(request)["chunks"]
+    assert [(one["tensor"], one["first"], one["second"]) for one in found["tensors"] if one["tensor"] != "y"] == shared
 
 
 def test_chosen_tensors_and_bounds(tmp_path, tftrt):

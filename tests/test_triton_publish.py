@@ -215,7 +215,7 @@ def test_integers_are_warmed_up_with_zeros_and_open_shapes_not_at_all(tmp_path):
     assert done.warm_up == 0 and "--warmup_shapes names some" in done.notes[-1]
     done = published(source, tmp_path / "named", max_batch_size=4, warmup_shapes="x:2x7,4x9")
     assert [(one.batch_size, list(one.inputs[0].value.dims)) for one in written(tmp_path / "named").model_warmup] == [(2, [7]), (4, [9])]
-    for text, told in (("x:8x7", "a batch of 8 is larger"), ("z:1x7", "no input 'z'"), ("x:1", "does not take 1")):
+    for text, told in (("x:8x7", "a batch of 8 is larger"), ("z:1x7", "no input 'z'"), ("x:1", "does not take 1"), ("x:", "^--warmup_shapes: ''")):
         with pytest.raises(errors.UsageError, match=told):
             published(source, tmp_path / "named", max_batch_size=4, warmup_shapes=text)
 

@@ -142,7 +142,10 @@ def from_os_error(error: OSError) -> TftrtError:
         errno.EISDIR: "give the path of a file",
         errno.ENAMETOOLONG: "choose a shorter path",
     }
-    names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name) or _written(error)
+    names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
+    # What went wrong with a connection says nothing of a file that happens to be open.
+    if not names and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        names = _written(error)
     reason = error.strerror or str(error)
     return TftrtError(f"{names}: {reason}" if names else reason, mends.get(error.errno or 0, ""))
 

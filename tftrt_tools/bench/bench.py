@@ -153,8 +153,14 @@ class _Run:
     def _gone(self, opened: Sequence[Target]) -> str:
         """"" or a message that the server, or its model, was gone in the last row; after any other row the next row finds that out."""
         server = next((one for one in opened if isinstance(one, targets.Server)), None)
-        why = server.silence() if server and self._measure.silent_seconds else ""
-        return why and f"the server answered no more for the last {self._measure.silent_seconds:.1f} s: {why}"
+        if not server or not self._measure.silent_seconds:
+            return ""
+        why, there = server.silence()
+        text = why and f"the server answered no more for the last {self._measure.silent_seconds:.1f} s: {why}"
+        if text and there:
+            self._view.note(f"note: {text}; it still tells its model's state: it has too much to do, or the model hangs")
+            return ""
+        return text
 
     def _of_target(self, target: Target, load: Workload, originals: Mapping[int, answers.Answer] | None,
                    total: int | None) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,8 +23,8 @@ from tftrt_tools.serving.smoke import server_process
 
 # An expected answer that equals no answer, so that every answer is handed over and kept.
 _UNKNOWN = b"\0"
-# A server that fails now and then is not gone.
-_ATTEMPTS = 3
+# A server that fails now and then, or for a moment after too much load, is not gone.
+_ATTEMPTS, _PAUSE_S = 3, 0.5
 _EMPTY_CALLS = load_plan.Plan(seconds=0.5, warm_up=load_plan.WarmUpRule(window_s=0.1, at_most_s=1.0), check_every=0)
 # Takes the first answers, {index: answer}; gives the Judge of later answers, or None.
 JudgeOf = Callable[[Mapping[int, Answer]], Judge | None]
@@ -118,19 +119,29 @@ class Server:
             raise errors.TftrtError(f"{self._target.address} does not answer {path}", f"is it a {self._protocol.server}?")
         return float(records.service_ns.mean()) / 1e9
 
-    def silence(self) -> str:
-        """Why a request that was answered before is answered no more, without any load beside it; "" where it is."""
+    def silence(self) -> tuple[str, bool]:
+        """(why a request that was answered before is answered no more, without any load beside it, "" where it is; whether the server is
+        there none the less: it is still busy with what it was sent, or the model hangs)."""
         why = ""
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                time.sleep(_PAUSE_S)
             try:
                 self._client.predict_bytes(self._answered)
             except ServingError as error:
                 why = error.cause
                 if error.code == "DEADLINE_EXCEEDED":
-                    break
+                    return why, self._is_there()
             else:
-                return ""
-        return why
+                return "", True
+        return why, False
+
+    def _is_there(self) -> bool:
+        try:
+            self._client.status(self._options.model_name)
+        except errors.TftrtError:
+            return False
+        return True
 
     def run(self, sent: Sent, plan: load_plan.Plan, on_progress: OnProgress) -> Records:
         """run_record.Records of a load_plan.Plan. Raises: TftrtError."""

@@ -112,7 +112,7 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
             table = options.precision.output_table
             tables = precise.calibration({one.file.signature: one.precise for one in made if one.precise}, done.source, digest).text() \
                 if table else ""
-            before = [found for one in done.files if not one.weights and (found := earlier.weights(one.path))[0]]
+            before = [found for one in done.files if not one.weights and (found := earlier.weights(one.path))]
             _write(done.files, pathlib.Path(folder), {table: tables} if table else {})
             removed, stay = earlier.cleared(before)
             done = dataclasses.replace(done, written=True, table=str(pathlib.Path(table).absolute()) if table else "", removed=removed,

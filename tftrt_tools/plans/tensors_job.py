@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import onnx
@@ -26,24 +26,35 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     """
     models = [onnx.load(path) for path in request["files"]]
     first, second = map(_computed, models)
-    shared = [name for name in second if name in first]
-    missing = [name for name in request["names"] if name not in shared]
+    shared = list(_shared(first, second))
+    known = {name for pair in shared for name in (pair.first, pair.second)}
+    missing = [name for name in request["names"] if name not in known]
     if missing:
-        raise errors.UsageError(f"--tensors: {missing[0]!r} is no tensor of floats that both graphs compute",
-                                "such are " + ", ".join(shared[:_MOST_TOLD]) + (", …" if len(shared) > _MOST_TOLD else ""))
-    if not request["names"] and not _inner(shared, models[1]) and _inner(second, models[1]):
+        raise errors.UsageError(f"--tensors: {missing[0]!r} is no tensor of floats that both graphs compute", "such are "
+                                + ", ".join(pair.name for pair in shared[:_MOST_TOLD]) + (", …" if len(shared) > _MOST_TOLD else ""))
+    if not request["names"] and not _inner((pair.second for pair in shared), models[1]) and _inner(second, models[1]):
         raise errors.UsageError("--tensors: the graphs have no inner tensor of the same name", "compare a file with what was made from it")
-    names = [name for name in shared if not request["names"] or name in request["names"]]
+    pairs = [pair for pair in shared if not request["names"] or {pair.first, pair.second} & set(request["names"])]
     chunks = []
-    for start in range(0, len(names), request["chunk"]):
-        mine = names[start:start + request["chunk"]]
+    for start in range(0, len(pairs), request["chunk"]):
+        mine = pairs[start:start + request["chunk"]]
         paths = [str(pathlib.Path(request["folder"]) / f"{side}-{start}.onnx") for side in ("first", "second")]
-        for model, computed, path in zip(models, (first, second), paths, strict=True):
-            _write(model, [computed[name].value for name in mine], path)
-        told = [{"tensor": name, "node": second[name].node, "first": first[name].value.name, "second": second[name].value.name}
-                for name in mine]
+        _write(models[0], [first[pair.first].value for pair in mine], paths[0])
+        _write(models[1], [second[pair.second].value for pair in mine], paths[1])
+        told = [{"tensor": pair.name, "node": second[pair.second].node, "first": pair.first, "second": pair.second} for pair in mine]
         chunks.append({"first": paths[0], "second": paths[1], "tensors": told})
     return {"chunks": chunks, "computed": len(second)}
+
+
+class _Pair(NamedTuple):
+    # The names of one tensor in the two graphs.
+    first: str
+    second: str
+
+    @property
+    def name(self) -> str:
+        """Without what an export in FP16 puts behind it."""
+        return min(self, key=len)
 
 
 class _Tensor(NamedTuple):
@@ -53,15 +64,24 @@ class _Tensor(NamedTuple):
 
 
 def _computed(model: onnx.ModelProto) -> dict[str, _Tensor]:
-    """{name of a tensor of floats: it}, in the graph's order; without constants. What an export in FP16 calls NAME/fp16 is NAME here."""
+    """{name of a tensor of floats: it}, in the graph's order; without constants."""
     inferred = shape_inference.infer_shapes(model).graph
     types = {one.name: one for one in (*inferred.value_info, *inferred.output)}
-    found = {name: _Tensor(f"{node.op_type} {node.name}".strip(), types[name]) for node in model.graph.node if node.op_type != "Constant"
-             for name in node.output if name in types and types[name].type.tensor_type.elem_type in _FLOATS}
-    taken = {*found, *(one.name for one in model.graph.input)}
-    plain = {name: name.removesuffix(half.SUFFIX) for name in found}
-    # A Cast of NAME is no other tensor: NAME is there itself.
-    return {name if plain[name] in taken else plain[name]: one for name, one in found.items()}
+    return {name: _Tensor(f"{node.op_type} {node.name}".strip(), types[name]) for node in model.graph.node if node.op_type != "Constant"
+            for name in node.output if name in types and types[name].type.tensor_type.elem_type in _FLOATS}
+
+
+def _shared(first: Collection[str], second: Collection[str]) -> Iterator[_Pair]:
+    """The tensors that both graphs compute, in the order of the second: of the same name, or of one that a graph in FP16 calls NAME/fp16
+    and has no NAME beside; where it has both, one is a Cast of the other."""
+    for name in second:
+        plain, half_name = name.removesuffix(half.SUFFIX), name + half.SUFFIX
+        if plain != name and plain in first and plain not in second:
+            yield _Pair(plain, name)
+        elif name in first:
+            yield _Pair(name, name)
+        elif half_name in first and half_name not in second:
+            yield _Pair(half_name, name)
 
 
 def _inner(names: Iterable[str], model: onnx.ModelProto) -> bool:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tftrt_tools import child, errors
+from tftrt_tools.choices import PRECISIONS
 from tftrt_tools.execution.run import Runtime
 from tftrt_tools.models.model import Arithmetic, Contents, Overview
 from tftrt_tools.models.onnx import file
@@ -37,7 +38,10 @@ class Onnx:
     def arithmetic(self, path: str) -> Arithmetic:
         """As model.Kind.arithmetic: the precision that an export put into the graph, or that of its weights."""
         known = file.overview(path)
-        precision = known.facts.get(PRECISION) or ("FP16" if "float16" in known.weights else "")
+        # Another tool, or a later version of this one, may have written another word.
+        precision = known.facts.get(PRECISION, "")
+        if precision not in PRECISIONS:
+            precision = "FP16" if "float16" in known.weights else ""
         return Arithmetic(precision, f"{precision} in the graph") if precision else Arithmetic("FP32", "float32 of ONNX Runtime on the CPU")
 
     def takes(self, path: str) -> bool:

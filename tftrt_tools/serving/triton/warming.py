@@ -44,7 +44,11 @@ def _within(profile: Mapping[str, Range], place: int, largest: int) -> Shapes:
 
 def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
     listed: dict[str, list[tuple[int, ...]]] = {}
-    for (signature, name), given in shapes.parse(wanted).items():
+    try:
+        parsed = shapes.parse(wanted)
+    except errors.UsageError as error:
+        raise errors.UsageError(*(text.replace("--shapes", "--warmup_shapes") for text in (error.cause, error.mend))) from None
+    for (signature, name), given in parsed.items():
         if signature not in ("", model.signature) or name not in {spec.name for spec in model.inputs}:
             raise errors.UsageError(f"--warmup_shapes: no input {name!r}", "inputs: " + ", ".join(spec.name for spec in model.inputs))
         listed[name] = given

@@ -26,10 +26,15 @@ class Writer:
         self.constants.append(numpy_helper.from_array(np.asarray(values, dtype), tensor))
         return tensor
 
-    def node(self, op: str, inputs: Sequence[str], name: str, last: bool = False, **attributes: object) -> str:
-        """A node's output. Args: name: what it computes, in a word; last: it gives the tensor that the replaced node gave."""
+    def node(self, op: str, inputs: Sequence[str], name: str, last: bool = False, named: bool | None = None, **attributes: object) -> str:
+        """A node's output.
+
+        Args: name: what it computes, in a word. last: it gives the tensor that the replaced node gave. named: it has the replaced node's
+          name, by which people choose its precision; by default the last one has it.
+        """
         output = self._place.output[0] if last else f"{self._place.output[0]}/{name}"
-        self.nodes.append(helper.make_node(op, inputs, [output], name=name_of(self._place) if last else f"{name_of(self._place)}/{name}",
+        mine = last if named is None else named
+        self.nodes.append(helper.make_node(op, inputs, [output], name=name_of(self._place) if mine else f"{name_of(self._place)}/{name}",
                                            **attributes))
         return str(output)
 

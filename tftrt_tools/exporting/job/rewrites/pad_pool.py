@@ -17,7 +17,10 @@ from tftrt_tools.exporting.job.graph_facts import Facts
 from tftrt_tools.exporting.job.rewrites import editing
 
 _POOLS = ("MaxPool", "AveragePool")
-_NEVER_BELOW_ZERO = frozenset({"Relu", "Sigmoid", "Softmax", "Softplus", "HardSigmoid", "Abs", "Exp", "Sqrt"})
+# Without Abs and Sqrt: the least integer has no absolute value, and the root of a number below zero is none.
+_NEVER_BELOW_ZERO = frozenset({"Relu", "Sigmoid", "Softmax", "Softplus", "HardSigmoid", "Exp"})
+# Since that opset ONNX Runtime (1.23.2) divides an average at the edges by a wrong count, where the pads differ.
+_MISCOUNTED = 19
 # The least value of a Clip is its second input.
 _CLIP, _LEAST = "Clip", 1
 _PADS, _VALUE, _AXES = 1, 2, 3
@@ -28,10 +31,12 @@ _FRONT = 2
 def rewrite(model: onnx.ModelProto, target: str) -> int:
     """Write them in place. Returns: how many."""
     facts, written = Facts(model), []
+    opset = next((one.version for one in model.opset_import if not one.domain), 0)
     for node in model.graph.node:
         pads = _pads(facts, node) if node.op_type in _POOLS else None
-        if pads:
+        if pads and (node.op_type == "MaxPool" or opset < _MISCOUNTED or len(set(pads)) == 1):
             writer = editing.Writer(node)
+            # The pads need auto_pad to be NOTSET, which it is where none is given.
             given = {one.name: helper.get_attribute_value(one) for one in node.attribute if one.name != "auto_pad"} | {"pads": pads}
             more: dict[str, Any] = {"count_include_pad": 1} if node.op_type == "AveragePool" else {}
             writer.node(node.op_type, [facts.producers[node.input[0]].input[0]], "pooled", last=True, **given | more)

@@ -105,18 +105,20 @@ def _written(facts: Facts, node: onnx.NodeProto, found: _Found) -> editing.Write
     turned = found.kernel
     if found.folded == _WIDTH:
         turned, x = turned.transpose(0, 1, 3, 2), writer.node("Transpose", [x], "turned", perm=[0, 1, 3, 2])
-    x = writer.node("Reshape", [x, writer.constant("as_channels", [0, channels * axis.size, -1, 1], np.int64)], "folded")
+    channelled = writer.constant("as_channels", [0, channels * axis.size, max(other.size, 0) or -1, 1], np.int64)
+    x = writer.node("Reshape", [x, channelled], "folded")
     inputs = [x, writer.constant("kernel", dense(turned, axis))]
     bias = facts.constant(_bias(node))
     if bias is not None:
         inputs.append(writer.constant("bias", np.repeat(bias, axis.places)))
-    y = writer.node("Conv", inputs, "conv", kernel_shape=[other.kernel, 1], strides=[other.stride, 1], dilations=[other.dilation, 1],
-                    pads=[other.before, 0, other.after, 0])
-    places = writer.constant("as_places", [0, outputs, axis.places, -1], np.int64)
+    y = writer.node("Conv", inputs, "conv", named=True, kernel_shape=[other.kernel, 1], strides=[other.stride, 1],
+                    dilations=[other.dilation, 1], pads=[other.before, 0, other.after, 0])
+    places = writer.constant("as_places", [0, outputs, axis.places, other.places if other.size > 0 else -1], np.int64)
     if found.folded == _HEIGHT:
-        writer.node("Reshape", [y, places], "unfolded", last=True)
+        writer.node("Reshape", [y, places], "unfolded", last=True, named=False)
     else:
-        writer.node("Transpose", [writer.node("Reshape", [y, places], "unfolded")], "turned_back", last=True, perm=[0, 1, 3, 2])
+        y = writer.node("Reshape", [y, places], "unfolded")
+        writer.node("Transpose", [y], "turned_back", last=True, named=False, perm=[0, 1, 3, 2])
     return writer
 
 
