@@ -344,6 +344,18 @@ def test_the_long_side_of_a_kernel_becomes_channels(kind, bias):
     assert empty.shape == (0, *wanted.shape[1:])
 
 
+def test_what_a_rewrite_writes_has_no_name_that_is_there_already():
+    net = Net(shape=("batch", 1, 5, 20))
+    net("Relu", net("Conv", "x", net.c(np.random.default_rng(1).standard_normal((4, 1, 3, 20)))))
+    net.constants[0].name = net.nodes[0].input[1] = "t0/kernel"
+    net.nodes[1].name, net.nodes[1].output[0] = "n0/turned", "t0/folded"
+    model = net.model()
+    wanted = run(model)
+    assert registry.IN_GRAPH["wide_conv"](model, "8.5") == 1 and np.allclose(run(model), wanted, rtol=1e-4, atol=1e-5)
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True), full_check=True)
+    assert len({node.name for node in model.graph.node}) == len(model.graph.node)
+
+
 @pytest.mark.parametrize(("given", "kernel", "attributes"), [
     ((8, 5, 20), (4, 8, 3, 20), {}), ((2, 5, 20), (4, 1, 3, 20), {"group": 2}), ((1, 5, 20), (4, 1, 3, 15), {}), ((1, 5, 80), (4, 1, 3, 20), {}),
     ((1, 5, "width"), (4, 1, 3, 20), {}), ((1, 5, 20), (4, 1, 3, 20), {"auto_pad": "SAME_UPPER"}),
