@@ -6,6 +6,7 @@ import json
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 from onnx import TensorProto, helper, numpy_helper
 
 from tests import onnx_files
@@ -237,3 +238,12 @@ def test_onnx_files_that_cannot_be_loaded_are_told_in_a_line(tmp_path, graph, mo
 def test_the_arithmetic_of_an_onnx_file_is_one_that_has_bounds(written, key, tmp_path):
     file = onnx_files.product(tmp_path / "m.onnx", properties={"tftrt.precision": written})
     assert ONNX.arithmetic(file).key == key and key in thresholds.DEFAULTS
+
+
+@pytest.mark.parametrize(("halves", "key"), [(3, "FP32"), (40, "FP16")])
+def test_the_weights_of_an_onnx_file_tell_its_arithmetic_if_most_are_of_it(halves, key, tmp_path):
+    nodes = [helper.make_node("Cast", ["half"], ["whole"], to=1), helper.make_node("Add", ["x", "w"], ["a"]), helper.make_node("ReduceSum", ["whole"], ["s"]),
+             helper.make_node("Add", ["a", "s"], ["y"])]
+    ends = [onnx_files.values((name, "float32", ("batch", 4))) for name in "xy"]
+    file = onnx_files.write(tmp_path / "m.onnx", nodes, *ends, {"half": np.ones(halves, np.float16), "w": np.ones((5, 4), np.float32)})
+    assert ONNX.arithmetic(file).key == key

@@ -41,7 +41,8 @@ class Onnx:
         # Another tool, or a later version of this one, may have written another word.
         precision = known.facts.get(PRECISION, "")
         if precision not in PRECISIONS:
-            precision = "FP16" if "float16" in known.weights else ""
+            # One constant in FP16 is no FP16 model.
+            precision = "FP16" if known.weights.get("float16", 0) > known.weights.get("float32", 0) else ""
         return Arithmetic(precision, f"{precision} in the graph") if precision else Arithmetic("FP32", "float32 of ONNX Runtime on the CPU")
 
     def takes(self, path: str) -> bool:
