@@ -6,7 +6,6 @@ import json
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 from onnx import TensorProto, helper, numpy_helper
 
 from tests import onnx_files
