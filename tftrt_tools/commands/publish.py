@@ -87,7 +87,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         return _triton_flags.run(values, model.path, _command(values, model))
     kind = table.kind(model.path)
     if kind in (ONNX, PLAN):
-        raise errors.UsageError(f"TensorFlow Serving serves SavedModels, and {model} is of another kind: {kind.forms[0]}",
+        raise errors.UsageError(f"TensorFlow Serving serves SavedModels, and {model} is {kind.forms[0]}",
                                 "--server=triton publishes it for a Triton, into a model repository")
     from tftrt_tools.serving.publishing import publish, target_preflight
     from tftrt_tools.serving.warmup import allowed_batch_sizes, warmup_requests

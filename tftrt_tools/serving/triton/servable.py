@@ -53,8 +53,8 @@ def read(path: str | os.PathLike[str], signature: str = "") -> Servable:
     plan = files.is_plan(folder)
     if plan or ONNX.takes(named):
         if signature:
-            raise errors.UsageError(f"--signature_keys has no effect: {path} is {'a plan directory' if plan else 'an ONNX file'}, which has "
-                                    "no signatures", "leave it out")
+            what = "a plan directory" if plan else "an ONNX file"
+            raise errors.UsageError(f"--signature_keys has no effect: {path} is {what}, which has no signatures", "leave it out")
         return _plan(named, folder) if plan else _onnx(named)
     if folder.is_file() and folder.suffix == ".plan":
         raise errors.UsageError(f"{path} is a plan alone, and nothing says for which TensorRT, GPU and shapes it is",
