@@ -68,6 +68,12 @@ def test_an_int8_table_stays_with_its_engine(converted, tftrt, tmp_path):
     assert tftrt("table", "diff", model, tmp_path / "out", "--check").returncode == 0
 
 
+def test_an_onnx_file_is_told_the_command_that_builds_it(tftrt):
+    done = tftrt("build", "m.onnx", "--shapes=image:1x8x8x1")
+    assert_clear(done, 2, "m.onnx is an ONNX file")
+    assert "tftrt convert --backend=tensorrt --input_saved_model_dir=m.onnx" in done.stderr
+
+
 @pytest.mark.parametrize(("flags", "code", "says"), [
     ([], 2, "--shapes is missing"),
     (["--strip", "--shapes=image:1x8x8x1"], 2, "exclude each other"),

@@ -101,6 +101,13 @@ def test_nan_is_no_number_for_any_flag(argv, capsys):
     assert "=nan is no number" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("argv", "told"), [(("promote", "x:1", "--version=two"), "--version=two is no whole number"),
+                                            (("regress", "--min_effect=much"), "--min_effect=much is no number")])
+def test_words_are_no_numbers(argv, told, capsys):
+    assert cli.main(list(argv)) == 2
+    assert f"error: {told}\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("error, told", [
     (KeyboardInterrupt(), "tftrt: error: interrupted\n  nothing was written; run the command again\n"),
     (errors.Interrupted("ended by SIGTERM", "go on"), "tftrt: error: ended by SIGTERM\n  go on\n")])

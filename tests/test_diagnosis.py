@@ -13,7 +13,7 @@ from tests.conformance.launch import LocalServer
 from tests.conftest import ROOT
 from tests.diagnosed import MS, call, op, profile, run, several, trace
 from tests.gpu_commands import NO_GPU
-from tests.test_triton_publish import plan_directory
+from tests.test_triton_publish import onnx_file, plan_directory
 from tftrt_tools import errors
 from tftrt_tools.bench import breakdown
 from tftrt_tools.bench.gpu_watch import Use
@@ -82,6 +82,8 @@ def test_the_kept_profile_of_a_plan_is_diagnosed_without_a_gpu(tmp_path, zoo_mod
     done = tftrt("diagnose", zoo_model("digits_cnn"), plan, env=NO_GPU)
     assert done.returncode == 0 and "TFTRT_PLAN_CUDA_GRAPH=1" in done.stdout and "[launches]" in done.stdout, done.stderr
     assert_clear(tftrt("diagnose", plan, plan, env=NO_GPU), 2, "it is built already")
+    done = tftrt("diagnose", onnx_file(tmp_path / "m.onnx"), plan, env=NO_GPU)
+    assert done.returncode == 0 and "[launches]" in done.stdout, "a plan may be built from any file"
 
 
 def test_float_pictures_are_the_first_finding_of_a_large_batch():
@@ -456,9 +458,12 @@ def test_a_profile_of_a_model_with_other_inputs_is_refused(tftrt, zoo_model, tmp
 @pytest.mark.parametrize(("words", "says"), [
     (["{model}"], "1 given"), (["{model}", "nowhere"], "no such"), (["{model}", "{model}", "--try", "--stored"], "measure nothing"),
     (["{model}", "{model}", "--trials_dir=x"], "--try"), (["{model}", "{model}"], "carries no profile"),
-    (["{model}", "{model}", "--profile=nowhere.json"], "no such file")])
-def test_bad_input_is_one_line_with_the_mend(words, says, tftrt, zoo_model):
-    done = tftrt("diagnose", *(word.format(model=zoo_model("digits_cnn")) for word in words))
+    (["{model}", "{model}", "--profile=nowhere.json"], "no such file"),
+    (["{file}", "{model}"], "m.onnx is an ONNX file (.onnx)"), (["{model}", "{file}"], "m.onnx is an ONNX file (.onnx)"),
+    (["{model}", "{model}", "--server=triton://h:1", "--rest=h:2", "--model_name=m"], "is a Triton, which has not the counters")])
+def test_bad_input_is_one_line_with_the_mend(words, says, tftrt, zoo_model, tmp_path):
+    file = onnx_file(tmp_path / "m.onnx")
+    done = tftrt("diagnose", *(word.format(model=zoo_model("digits_cnn"), file=file) for word in words))
     assert done.returncode in (errors.EXIT_FAILED, errors.EXIT_USAGE) and says in done.stderr and "Traceback" not in done.stderr
 
 

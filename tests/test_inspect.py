@@ -258,7 +258,7 @@ def test_json_on_stdout_is_nothing_but_json(zoo_model):
     (lambda path: path / "none", 2, "no such file or directory"),
     (lambda path: path, 2, "holds no saved_model.pb"),
     (lambda path: _file(path / "model.keras", b"x"), 1, "not a Keras model file"),
-    (lambda path: _file(path / "model.txt", b"x"), 2, "is a file"),
+    (lambda path: _file(path / "model.txt", b"x"), 2, "model.txt is a file of no kind taken here"),
     (lambda path: _file(path / "m" / "saved_model.pb", b"\x08\x01\x12\xff").parent, 1, "truncated or damaged"),
 ])
 def test_bad_input_is_one_line_of_cause_and_one_of_mend(make, code, words, tmp_path):

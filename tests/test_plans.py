@@ -296,7 +296,7 @@ def test_overwrite_replaces_plan_directories(plan, tmp_path, tftrt):
 
 
 @pytest.mark.parametrize(("flags", "says"), [
-    (("--backend=tensorrt", "--minimum_segment_size=5"), "--minimum_segment_size has no effect with --backend=tensorrt"),
+    (("--backend=tensorrt", "--minimum_segment_size=5"), "--minimum_segment_size has no effect with --backend=tensorrt: it is for TF-TRT"),
     (("--backend=tensorrt", "--calibration_data=x.npz"), "--calibration_data has no effect"),
     (("--backend=tensorrt", "--use_dynamic_shape"), "--use_dynamic_shape has no effect"),
     (("--plugins=x.so",), "--plugins is for plans"), (("--refit",), "--refit is for plans"), (("--notf32",), "--tf32 is for plans"),

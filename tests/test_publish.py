@@ -145,8 +145,12 @@ def test_what_can_never_work_is_refused_at_once(name, base, options, words, veri
     ([], "usage: tftrt publish MODEL"), (["m"], "--model_name is missing"), (["m", "--model_name=m"], "--base_path is missing"),
     (["nowhere", "--model_name=m", "--base_path=b"], "no such file"), (["m", "--model_name=m", "--base_path=b", "--version=x"], "version"),
     (["m", "--model_name=m", "--base_path=b", "--nowarmup", "--warmup_shapes=x:1"], "exclude each other"),
-    (["m", "--model_name=m", "--base_path=b", "--batching_parameters_file=nowhere"], "nowhere")])
+    (["m", "--model_name=m", "--base_path=b", "--batching_parameters_file=nowhere"], "nowhere"),
+    (["m.onnx", "--model_name=m", "--base_path=b"], "--server=triton publishes it"),
+    (["plan", "--model_name=m", "--base_path=b"], "a plan directory\n  --server=triton publishes it")])
 def test_wrong_usage_is_one_clear_line(arguments, says, tftrt, tmp_path):
+    (tmp_path / "plan").mkdir()
+    (tmp_path / "plan" / files.PLAN_DOCUMENT).write_text("{}")
     assert_clear(tftrt("publish", *arguments, cwd=tmp_path), 2, says)
     assert not (tmp_path / "b").exists()
 

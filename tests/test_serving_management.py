@@ -486,6 +486,14 @@ def test_an_address_that_is_none(address):
     assert caught.value.mend == "write HOST:PORT, such as localhost:8500; a Triton is asked as triton://HOST:8001"
 
 
+def test_a_triton_has_no_labels_to_move(tmp_path):
+    for move in (lambda: promotion.promote("triton://h:1", tmp_path / "none", "m", "stable", 1),
+                 lambda: promotion.rollback("triton://h:1", tmp_path / "none", "m")):
+        with pytest.raises(errors.UsageError, match="no labels to move") as caught:
+            move()
+        assert "tftrt publish --server=triton" in caught.value.mend
+
+
 def test_the_port_may_be_left_out():
     assert target("localhost", TENSORFLOW_SERVING) == "localhost:8500" and target("unix:/tmp/x", TENSORFLOW_SERVING) == "unix:/tmp/x"
 

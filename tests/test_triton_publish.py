@@ -317,7 +317,7 @@ def test_another_gpu_is_refused_and_an_unknown_one_noted(tmp_path):
     (("--triton_backend=tensorrt",), 2, "does not run an ONNX file"), (("--triton_tensorrt=10.0",), 2, "without --triton_release"),
     (("--triton_preferred_batch_sizes=a",), 2, "are no numbers"), (("--model_name=a b",), 2, "Triton cannot name that"),
     (("--base_path=s3://bucket/x",), 2, "no local directory"), (("--version=0",), 2, "a version is a number from 1"),
-    (("--signature_keys=a,b",), 2, "names several signatures")])
+    (("--signature_keys=a,b",), 2, "names several signatures"), (("--signature_keys=a",), 2, "--signature_keys has no effect")])
 def test_flags_that_do_not_fit_are_one_clear_line(tmp_path, tftrt, flags, code, told):
     source = onnx_file(tmp_path / "m.onnx")
     assert_clear(tftrt("publish", source, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}", *flags), code, told)
@@ -334,10 +334,11 @@ def test_files_that_are_no_whole_model_are_told(tmp_path):
     (tmp_path / "cut.onnx").write_bytes(onnx_file(tmp_path / "m.onnx").read_bytes()[:40])
     plan = plan_directory(tmp_path / "plan")
     (plan / "model.plan").write_bytes(b"pl")
+    (tmp_path / "text").write_text("no model")
     lost = plan_directory(tmp_path / "lost")
     (lost / "plan.json").unlink()
     for path, told in (("alone.plan", "a plan alone"), ("cut.onnx", "truncated or damaged"), ("plan", "truncated or another one"),
-                       ("lost", "no plan.json"), ("none.onnx", "no such file")):
+                       ("lost", "no plan.json"), ("none.onnx", "no such file"), ("text", "a file of no kind taken here"), ("nowhere", "nowhere is not there")):
         with pytest.raises(errors.TftrtError, match=told):
             published(tmp_path / path, tmp_path)
     assert not (tmp_path / "repository").exists()

@@ -185,7 +185,7 @@ def test_bad_data_is_one_clear_line(tftrt, zoo_model, converted, bad_data, file,
 
 @pytest.mark.parametrize(("flags", "says"), [
     (("--shapes=image:1x9x9x1",), "refuses"), (("--thresholds=snr>=3",), "--thresholds"), (("--signature_keys=none",), "no signature"),
-    (("--thresholds=serving_default/nothing:snr_db>=3",), "no output"), (("--ranges=image:3:1",), "--ranges"), (("--ranges=imag:0:1",), "no input 'imag'"), (("--labels=x.npy",), "--labels needs --data"),
+    (("--thresholds=serving_default/nothing:snr_db>=3",), "no output"), (("--ranges=image:3:1",), "LOW has to be below HIGH"), (("--ranges=image:3",), "of the form INPUT:LOW:HIGH"), (("--ranges=imag:0:1",), "no input 'imag'"), (("--labels=x.npy",), "--labels needs --data"),
     (("--thresholds=serving_default/probabilities:mismatches<=0",), "does not apply")])
 def test_bad_flags_are_one_clear_line(tftrt, zoo_model, converted, flags, says):
     done = tftrt("verify", zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16"), *flags, "--nowrite")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         hint = f"--{meant} names inputs here; " if meant in values else ""
         raise errors.UsageError(" ".join(str(error).split()), f"{hint}`tftrt {name} --help` lists the flags") from None
     except flags.Error as error:
-        raise errors.UsageError(" ".join(str(error).split()), f"`tftrt {name} --help` lists the flags") from None
+        raise errors.UsageError(_refused(" ".join(str(error).split())), f"`tftrt {name} --help` lists the flags") from None
     for flag in values:
         if isinstance(values[flag].value, float) and math.isnan(values[flag].value):
             raise errors.UsageError(f"--{flag}=nan is no number", f"`tftrt {name} --help` says what it takes")
@@ -52,6 +53,12 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
     outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
     whole_file.check_places(path for path in outputs if path and path != "-")
     return values, positional
+
+
+def _refused(said: str) -> str:
+    """What absl says of a value, without Python's words for a text that is no number."""
+    found = re.match(r"flag (--\w+=.*): (invalid literal for int|could not convert string to float)", said)
+    return f"{found[1]} is no {'whole ' if found[2].endswith('int') else ''}number" if found else said
 
 
 def help_text(name: str, command: ModuleType, values: flags.FlagValues) -> str:

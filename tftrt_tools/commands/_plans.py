@@ -64,7 +64,7 @@ def check_flags(values: flags.FlagValues) -> None:
         return
     wrong = [name for name in given if name not in (*_OWN, *_BOTH, *_WRITTEN)]
     if wrong:
-        raise errors.UsageError(f"--{wrong[0]} has no effect with --backend=tensorrt: TF-TRT takes it", "leave it out")
+        raise errors.UsageError(f"--{wrong[0]} has no effect with --backend=tensorrt: it is for TF-TRT", "leave it out")
     idle = [name for name in given if name in _WRITTEN]
     if idle and not calibrates(values):
         raise errors.UsageError(f"--{idle[0]} has no effect with --backend=tensorrt where nothing is calibrated",
@@ -111,7 +111,7 @@ def build(values: flags.FlagValues, plan: str, cache: dict[str, Any] | None) -> 
     given = [values[name].name for name in values if values[name].present]
     wrong = [name for name in given if name not in _REBUILT]
     if wrong:
-        raise errors.UsageError(f"--{wrong[0]} has no effect: {plan} is a plan directory, and TF-TRT takes it", "leave it out")
+        raise errors.UsageError(f"--{wrong[0]} has no effect: {plan} is a plan directory, and it is for TF-TRT", "leave it out")
     from tftrt_tools.plans import build as building
 
     options = building.Options(shapes=values.shapes, max_workspace_size_bytes=values.max_workspace_size_bytes)

@@ -31,6 +31,7 @@ from absl import flags
 
 from tftrt_tools import errors, progress
 from tftrt_tools.commands import _building, _flags, _next, _output, _plans, _source_flags, convert
+from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.savedmodel import files
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -73,6 +74,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     model = _flags.one_argument("build", positional, "MODEL")
     if files.is_plan(model):
         return _plans.build(values, model, convert.read_cache(values))
+    if ONNX.takes(model):
+        raise errors.UsageError(f"build takes what `tftrt convert` made, and {model} is an ONNX file",
+                                f"`tftrt convert --backend=tensorrt --input_saved_model_dir={model}` builds a plan of it")
     if bool(values.shapes) == values.strip:
         raise errors.UsageError("--shapes and --strip exclude each other" if values.strip else "--shapes is missing",
                                 "give --shapes to build engines, or --strip to take them away")

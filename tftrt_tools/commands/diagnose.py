@@ -73,14 +73,13 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _check_causes(values)
     if values.server and not (values.rest and values.model_name):
         raise errors.UsageError("--server needs --rest and --model_name", "give its REST port, for the counters, and the model's name")
+    from tftrt_tools.client import protocols
     from tftrt_tools.diagnosis import diagnose, finding
-    from tftrt_tools.models import opening, table
-    from tftrt_tools.models.plan.kind import PLAN
 
-    for model in (original, converted):
-        source = opening.check(_source_flags.read(values, model))
-        if model is original or table.kind(source.path) is not PLAN:
-            opening.check_converted(source)
+    if values.server and protocols.of(values.server) is protocols.TRITON:
+        raise errors.UsageError(f"--server={values.server} is a Triton, which has not the counters that are read here",
+                                f"`tftrt bench {values.server}` shows what it counts: its queue, and the model")
+    _check_models(values, original, converted)
     profile = _profile(values, original, converted)
     done = diagnose.diagnose(profile, converted, original, values.least_percent / 100)
     if values["try"].value:
@@ -90,6 +89,21 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _print(_output.console(values.json), done)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE
+
+
+def _check_models(values: flags.FlagValues, original: str, converted: str) -> None:
+    """Refuse, before any work, what is no conversion and its original. Of a plan alone the original may be of any framework."""
+    from tftrt_tools.models import opening, table
+    from tftrt_tools.models.plan.kind import PLAN
+
+    sources = [opening.check(_source_flags.read(values, model)) for model in (original, converted)]
+    first, second = (table.kind(source.path) for source in sources)
+    if first is PLAN:
+        opening.check_converted(sources[0])
+    for source, kind in zip(sources, (first, second), strict=True):
+        if second is not PLAN and kind.unconverted:
+            raise errors.UsageError(f"diagnose explains what TF-TRT converted, or a plan directory, and {source} is {kind.forms[0]}",
+                                    "give a TensorFlow model and its conversion, or as CONVERTED a plan directory")
 
 
 def _check_causes(values: flags.FlagValues) -> None:

@@ -35,7 +35,7 @@ from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion.plan import Plan, grouped
 from tftrt_tools.conversion.settings import MAX_WORKSPACE_BYTES
-from tftrt_tools.models import table
+from tftrt_tools.models import opening, table
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
 from tftrt_tools.savedmodel.inspection import Inspection, bytes_text
@@ -74,8 +74,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     kind = table.kind(model)
     if kind.unconverted:
         return _overview_of(model, kind, values)
-    settings = convert_command.read_settings(values)
-    with progress.on_terminal(), opened(_source_flags.read(values, model), values.log_file) as folder:
+    source, settings = opening.check(_source_flags.read(values, model)), convert_command.read_settings(values)
+    with progress.on_terminal(), opened(source, values.log_file) as folder:
         answer = _ask({"model": folder, "settings": settings.to_dict()}, values.log_file)
     answer["model"] = str(pathlib.Path(model).absolute())
     console = _output.console(values.json)

@@ -30,6 +30,9 @@ from absl import flags
 from tftrt_tools import errors, progress
 from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _next, _output, _source_flags, _triton_flags
 from tftrt_tools.inputs.options import image_flags
+from tftrt_tools.models import table
+from tftrt_tools.models.onnx.kind import ONNX
+from tftrt_tools.models.plan.kind import PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,6 +85,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
                 raise errors.UsageError(f"--{name} and --nowarmup exclude each other", "give one of them")
     if _triton_flags.check(values):
         return _triton_flags.run(values, model.path, _command(values, model))
+    kind = table.kind(model.path)
+    if kind in (ONNX, PLAN):
+        raise errors.UsageError(f"TensorFlow Serving serves SavedModels, and {model} is {kind.forms[0]}",
+                                "--server=triton publishes it for a Triton, into a model repository")
     from tftrt_tools.serving.publishing import publish, target_preflight
     from tftrt_tools.serving.warmup import allowed_batch_sizes, warmup_requests
 

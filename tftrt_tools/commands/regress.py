@@ -131,7 +131,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError(f"tftrt regress takes flags only; got {' '.join(positional)}", f"--candidate={positional[0]}?")
     for name in ("native", "candidate"):
         if not values[name].value:
-            raise errors.UsageError(f"--{name} is missing", "give a SavedModel directory, or with --server the name of a model")
+            raise errors.UsageError(f"--{name} is missing", "give the path of a model, or with --server its name there")
     from tftrt_tools.regression import baseline, regress
 
     kept = values.save_baseline if values.save_baseline != baseline.AUTO else ""

@@ -83,7 +83,9 @@ def parse_ranges(text: str, flag: str = "--ranges") -> dict[str, tuple[float, fl
         try:
             name, low, high = item.rsplit(":", 2)
             ranges[name] = (float(low), float(high))
-            assert name and ranges[name][0] < ranges[name][1]
+            assert name
         except (ValueError, AssertionError):
             raise errors.UsageError(f"{flag}: {item!r} is not of the form INPUT:LOW:HIGH", f"e.g. {flag}='ids:0:30522'") from None
+        if not ranges[name][0] < ranges[name][1]:
+            raise errors.UsageError(f"{flag}: {item!r} is no range: LOW has to be below HIGH", f"e.g. {flag}='ids:0:30522'")
     return ranges

@@ -31,7 +31,7 @@ def check(path: str | os.PathLike[str]) -> pathlib.Path:
     """Raise UsageError where `path` cannot be a complete SavedModel. Returns: `path` as a pathlib.Path."""
     path = pathlib.Path(path)
     if not path.exists():
-        raise errors.UsageError(f"no such file or directory: {path}", "give the directory that holds saved_model.pb")
+        raise errors.UsageError(f"no such file or directory: {path}", "check the path of the model")
     if not path.is_dir():
         raise errors.UsageError(f"not a SavedModel: {path} is a file", "give the directory that holds saved_model.pb")
     if is_plan(path):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tftrt_tools import errors
-from tftrt_tools.client import Client, ServingError, Tls, VersionStatus
+from tftrt_tools.client import Client, ServingError, Tls, VersionStatus, protocols
 from tftrt_tools.client.address import is_here, target
 from tftrt_tools.client.protocols import TENSORFLOW_SERVING
 from tftrt_tools.savedmodel import passport
@@ -89,6 +89,7 @@ def promote(address: str, path: str | pathlib.Path, name: str, label: str, versi
         new = dataclasses.replace(old, policy=model_config.SPECIFIC, latest=1, versions=tuple(sorted(kept)), labels=labels)
         return new, set(labels.values())
 
+    _check_server(address)
     return _change(PROMOTE, address, path, name, wanted, options)
 
 
@@ -105,7 +106,14 @@ def rollback(address: str, path: str | pathlib.Path, name: str, options: Options
                                     "move the label with `tftrt promote`")
         return new, set(new.labels.values()) or set(new.versions)
 
+    _check_server(address)
     return _change(ROLLBACK, address, path, name, wanted, options)
+
+
+def _check_server(address: str) -> None:
+    if protocols.of(address) is protocols.TRITON:
+        raise errors.UsageError(f"{address} is a Triton, which has no labels to move", "publish the version that it shall serve: "
+                                "`tftrt publish --server=triton`")
 
 
 def _change(action: str, address: str, path: str | pathlib.Path, name: str, wanted: Wanted, options: Options) -> Change:

@@ -50,13 +50,18 @@ class Servable(records.Record):
 def read(path: str | os.PathLike[str], signature: str = "") -> Servable:
     """The Servable at a path. Args: signature: of a SavedModel, "" for serving_default or the only one. Raises: UsageError, TftrtError."""
     named, folder = os.fspath(path), pathlib.Path(path)
-    if files.is_plan(folder):
-        return _plan(named, folder)
-    if ONNX.takes(named):
-        return _onnx(named)
+    plan = files.is_plan(folder)
+    if plan or ONNX.takes(named):
+        if signature:
+            what = "a plan directory" if plan else "an ONNX file"
+            raise errors.UsageError(f"--signature_keys has no effect: {path} is {what}, which has no signatures", "leave it out")
+        return _plan(named, folder) if plan else _onnx(named)
     if folder.is_file() and folder.suffix == ".plan":
         raise errors.UsageError(f"{path} is a plan alone, and nothing says for which TensorRT, GPU and shapes it is",
                                 "give the plan directory that `tftrt convert --backend=tensorrt` wrote")
+    if not folder.is_dir():
+        raise errors.UsageError(f"not a model for Triton: {path} is {'a file of no kind taken here' if folder.exists() else 'not there'}",
+                                "give a plan directory, an ONNX file (.onnx; `tftrt export` makes one) or a SavedModel directory")
     files.check(folder)
     return _saved_model(named, signature)
 
