@@ -419,6 +419,7 @@ def test_infinities_and_nan_in_one_of_two_models_depart(tmp_path, capsys, change
     assert cli.main(["verify", *files, *words]) == errors.EXIT_CHECK
     assert "first departs: h (Mul scale) with infinities or NaN of its own" in capsys.readouterr().out
     assert cli.main(["verify", files[0], files[0], *words]) == errors.EXIT_DONE, "the same infinities are no difference"
+    assert "all tensors are equal bit for bit" in capsys.readouterr().out
 
 
 def test_tensors_that_an_export_put_into_fp16_are_found(tmp_path, capsys):

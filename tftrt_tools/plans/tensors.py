@@ -88,6 +88,8 @@ class Tensors(passport.Stamped):
         """For people: the first that departs, and the last before it."""
         if self.passed:
             least = min(self.inners, key=lambda one: one.snr_db)
+            if least.snr_db == math.inf:
+                return "all tensors are equal bit for bit"
             return f"no tensor departs; the farthest is {least.tensor} ({least.node}) with {least.level}"
         first = self.departed[0]
         before = list(itertools.takewhile(lambda one: one is not first, self.inners))
