@@ -299,7 +299,7 @@ def test_overwrite_replaces_plan_directories(plan, tmp_path, tftrt):
     (("--backend=tensorrt", "--minimum_segment_size=5"), "--minimum_segment_size has no effect with --backend=tensorrt: it is for TF-TRT"),
     (("--backend=tensorrt", "--calibration_data=x.npz"), "--calibration_data has no effect"),
     (("--backend=tensorrt", "--use_dynamic_shape"), "--use_dynamic_shape has no effect"),
-    (("--plugins=x.so",), "--plugins is for plans"), (("--refit",), "--refit is for plans"), (("--notf32",), "--tf32 is for plans"),
+    (("--plugins=x.so",), "--plugins is for plans"), (("--refit",), "--refit is for plans"), (("--notf32",), "--notf32 is for plans"),
     (("--backend=tensorrt", "--precision_mode=FP8"), "--precision_mode=FP8 is unknown"),
     (("--backend=tensorrt", "--tactic_sources=CUBLAS,OWN"), "--tactic_sources=OWN is unknown"),
     (("--backend=tensorrt", "--calibration_table=t.json"), "--calibration_table has no effect with --precision_mode=FP32"),

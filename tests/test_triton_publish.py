@@ -337,8 +337,10 @@ def test_files_that_are_no_whole_model_are_told(tmp_path):
     (tmp_path / "text").write_text("no model")
     lost = plan_directory(tmp_path / "lost")
     (lost / "plan.json").unlink()
+    (tmp_path / "empty").mkdir()
     for path, told in (("alone.plan", "a plan alone"), ("cut.onnx", "truncated or damaged"), ("plan", "truncated or another one"),
-                       ("lost", "no plan.json"), ("none.onnx", "no such file"), ("text", "a file of no kind taken here"), ("nowhere", "nowhere is not there")):
+                       ("lost", "no plan.json"), ("none.onnx", "no such file"), ("text", "a file of no kind taken here"), ("nowhere", "nowhere is not there"),
+                       ("empty", "holds neither plan.json nor saved_model.pb")):
         with pytest.raises(errors.TftrtError, match=told):
             published(tmp_path / path, tmp_path)
     assert not (tmp_path / "repository").exists()

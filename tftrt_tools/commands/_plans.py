@@ -60,7 +60,8 @@ def check_flags(values: flags.FlagValues) -> None:
     if values.backend == TFTRT:
         wrong = [name for name in given if name in _OWN]
         if wrong:
-            raise errors.UsageError(f"--{wrong[0]} is for plans", "add --backend=tensorrt, or leave it out")
+            typed = f"--{'no' * (values[wrong[0]].value is False)}{wrong[0]}"
+            raise errors.UsageError(f"{typed} is for plans", "add --backend=tensorrt, or leave it out")
         return
     wrong = [name for name in given if name not in (*_OWN, *_BOTH, *_WRITTEN)]
     if wrong:

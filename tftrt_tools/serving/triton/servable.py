@@ -59,8 +59,10 @@ def read(path: str | os.PathLike[str], signature: str = "") -> Servable:
     if folder.is_file() and folder.suffix == ".plan":
         raise errors.UsageError(f"{path} is a plan alone, and nothing says for which TensorRT, GPU and shapes it is",
                                 "give the plan directory that `tftrt convert --backend=tensorrt` wrote")
-    if not folder.is_dir():
-        raise errors.UsageError(f"not a model for Triton: {path} is {'a file of no kind taken here' if folder.exists() else 'not there'}",
+    if not any(folder.glob("saved_model.pb*")):
+        what = ("holds neither plan.json nor saved_model.pb" if folder.is_dir() else "is a file of no kind taken here" if folder.exists()
+                else "is not there")
+        raise errors.UsageError(f"not a model for Triton: {path} {what}",
                                 "give a plan directory, an ONNX file (.onnx; `tftrt export` makes one) or a SavedModel directory")
     files.check(folder)
     return _saved_model(named, signature)
