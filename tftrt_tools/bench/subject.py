@@ -120,14 +120,14 @@ def _asked(options: Any) -> str:
 
 def _known(client: Any, options: Any) -> str:
     """What the server has: the versions of that name, else the names on its own command line if that can be read."""
-    from tftrt_tools.client import ServingError, TritonClient
+    from tftrt_tools.client import ServingError, TritonClient, model_service
     from tftrt_tools.client.kserve import askable
 
     if isinstance(client, TritonClient):
         return askable.known(client, options.model_name)
     with contextlib.suppress(ServingError):
         states = client.status(options.model_name)
-        return "it knows: " + ", ".join(f"version {one.line()}" for one in states)
+        return model_service.known(states)
     from tftrt_tools.serving.smoke import server_process, version_on_disk
 
     server, _ = server_process.find(client.address)

@@ -6,6 +6,7 @@ Field numbers are those of tensorflow/serving 2.14.1: apis/model.proto, get_mode
 import dataclasses
 import pathlib
 import typing
+from collections.abc import Iterable
 from typing import Any
 
 from tftrt_tools import errors
@@ -44,6 +45,11 @@ class VersionStatus:
         """All of it in one line, such as "2 END (INVALID_ARGUMENT: …)"."""
         told = "" if self.error_code == "OK" else f" ({self.error_code}: {errors.first_line(self.error)})"
         return f"{self.version} {self.state}{told}"
+
+
+def known(states: Iterable[VersionStatus]) -> str:
+    """What a server knows of a model, for people: all of its versions in one line."""
+    return "it knows: " + ", ".join(f"version {one.line()}" for one in states)
 
 
 def status_request(model: ModelSpec) -> bytes:

@@ -100,8 +100,10 @@ def _check_models(values: flags.FlagValues, original: str, converted: str) -> No
     first, second = (table.kind(source.path) for source in sources)
     if first is PLAN:
         opening.check_converted(sources[0])
+    if second is PLAN:
+        return
     for source, kind in zip(sources, (first, second), strict=True):
-        if second is not PLAN and kind.unconverted:
+        if kind.unconverted:
             raise errors.UsageError(f"diagnose explains what TF-TRT converted, or a plan directory, and {source} is {kind.forms[0]}",
                                     "give a TensorFlow model and its conversion, or as CONVERTED a plan directory")
 

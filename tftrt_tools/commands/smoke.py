@@ -79,7 +79,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError("--model_name is missing", "give the name that the server knows the model by")
     if values.model_version is not None and values.version_label:
         raise errors.UsageError("--model_version and --version_label exclude each other", "give one of them")
-    if address.startswith("triton://"):
+    from tftrt_tools.client import protocols
+
+    if protocols.of(address) is protocols.TRITON:
         for name, what in (("model_dir", "is the directory of a SavedModel"), ("server_pid", "names a TensorFlow Serving")):
             if values[name].value:
                 raise errors.UsageError(f"--{name} {what}, and triton:// a Triton", "leave it out: the model's platform says what runs it")

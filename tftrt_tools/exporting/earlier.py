@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from tftrt_tools import errors
 from tftrt_tools.models.onnx import file as onnx_file
+from tftrt_tools.models.onnx.kind import TOOL
 
 WEIGHTS = ".data"
-_OWN = "tftrt.tool"
 _SUFFIX = ".onnx"
 
 
@@ -40,7 +40,7 @@ def weights(path: str) -> Weights | None:
         found, stat = onnx_file.overview(path), os.stat(beside)
     except (errors.TftrtError, OSError):
         return None
-    return Weights(beside, _OWN in found.facts, stat) if os.path.basename(beside) in [one.name for one in found.files] else None
+    return Weights(beside, TOOL in found.facts, stat) if os.path.basename(beside) in [one.name for one in found.files] else None
 
 
 def cleared(left: Iterable[Weights]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -23,7 +23,7 @@ from tftrt_tools.exporting.targets import OPSETS, TARGETS, Target
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.models import opening, table
 from tftrt_tools.models.onnx import file as onnx_file
-from tftrt_tools.models.onnx.kind import ONNX
+from tftrt_tools.models.onnx.kind import ONNX, TOOL
 from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
 from tftrt_tools.savedmodel import frozen_inputs, passport, signatures
 from tftrt_tools.savedmodel.shapes import Call, InputSpec
@@ -339,7 +339,7 @@ def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path,
     """What the exporter's job answers. Args: freeze: the part of --freeze that is about the signature."""
     progress.say(f"exporting {name}")
     said = {verify.OUTPUTS: ",".join(work.outputs[name]), verify.FREEZE: freeze}
-    properties = {"tftrt.tool": passport.Stamped().tool, "tftrt.source": pathlib.Path(work.source.path).name,
+    properties = {TOOL: passport.Stamped().tool, "tftrt.source": pathlib.Path(work.source.path).name,
                   "tftrt.source_digest": work.digest, "tftrt.signature": name, "tftrt.target": work.target.title,
                   "tftrt.opset": str(work.opset), **{key: text for key, text in said.items() if text}}
     with _told_by_name(work.source, name):

@@ -131,11 +131,9 @@ def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str],
 
 def _bound(second: Model, text: str) -> tuple[str, float]:
     """(arithmetic, its bound in dB, or that of --thresholds)."""
-    if second.kind is ONNX:
-        arithmetic = ONNX.arithmetic(second.path).key
-    else:
-        lowest = str(second.engines[0].precision) if second.engines else "FP32"
-        arithmetic = "TF32" if second.engines and lowest == "FP32" else lowest
+    known = second.kind.arithmetic(second.path)
+    lowest = known.key if known else str(second.engines[0].precision) if second.engines else "FP32"
+    arithmetic = "TF32" if second.engines and lowest == "FP32" else lowest
     given = thresholds.parse(text).get("", {}).get("snr_db")
     return arithmetic, thresholds.DEFAULTS[arithmetic]["snr_db"] if given is None else given
 

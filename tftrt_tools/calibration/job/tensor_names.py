@@ -23,6 +23,7 @@ from tensorflow.core.framework import graph_pb2
 from tftrt_tools import tf_private
 from tftrt_tools.calibration.job import layer_rules
 from tftrt_tools.calibration.job.network import Network, Tensor
+from tftrt_tools.savedmodel import engine_op
 from tftrt_tools.savedmodel.job import segment
 
 if TYPE_CHECKING:
@@ -148,9 +149,9 @@ def _network(ops: Iterable[Any], nodes: AbstractSet[str], implicit: bool) -> tup
     values: dict[str, Value] = {}
     results: list[Any] = []
     for op in ops:
-        if op.name.startswith(segment.INPUT):
+        if op.name.startswith(engine_op.INPUT):
             values[op.outputs[0].name] = network.input(op.name, op.outputs[0])
-        elif op.name.startswith(segment.OUTPUT):
+        elif op.name.startswith(engine_op.OUTPUT):
             results.append(op)
         else:
             outputs: Sequence[Any] = layer_rules.convert(network, op, [values.get(source.name) for source in op.inputs])
@@ -160,19 +161,19 @@ def _network(ops: Iterable[Any], nodes: AbstractSet[str], implicit: bool) -> tup
             if op.type == "Transpose" and op.name not in nodes:
                 # Added by the layout optimizer; it has its input's values.
                 outputs[0].source = values[op.inputs[0].name].source
-    for op in sorted(results, key=lambda op: int(op.name.removeprefix(segment.OUTPUT))):
+    for op in sorted(results, key=lambda op: int(op.name.removeprefix(engine_op.OUTPUT))):
         _name_result(network, op.name, values[op.inputs[0].name])
     return network, values
 
 
 def _rename(value: Value, name: str) -> None:
     """A tensor takes the name of the last node that passes it on; an engine's input keeps its own."""
-    if isinstance(value, Tensor) and not (value.name or "").startswith(segment.INPUT):
+    if isinstance(value, Tensor) and not (value.name or "").startswith(engine_op.INPUT):
         value.name = name
 
 
 def _name_result(network: Network, name: str, value: Tensor | Any) -> None:
-    if (value.name or "").startswith((segment.INPUT, segment.OUTPUT)):
+    if (value.name or "").startswith((engine_op.INPUT, engine_op.OUTPUT)):
         # It already has the name of another input or output of the engine: TF-TRT copies it.
         value = network.add("Shuffle", value.dims, value.dtype, value.source)
     value.name = name

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tftrt_tools import errors
+from tftrt_tools.client import model_service
 from tftrt_tools.client.kserve.config_messages import ModelConfig
-from tftrt_tools.client.model_service import END
 from tftrt_tools.client.serving_error import ONE_ANSWER, ServingError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def known(client: TritonClient, model: str) -> str:
         return f"the models of its repository: {', '.join(client.names()) or 'none'}"
     if not any(one.version for one in states):
         return f"it is in the repository and was not loaded: --load-model={model} of the server, or client.load({model!r}), loads it"
-    told = "it knows: " + ", ".join(f"version {one.line()}" for one in states)
+    told = model_service.known(states)
     if any(one.failed for one in states):
         return f"{told}; mend that version and load it again, the server's log says more"
-    return f"{told}; it was unloaded: client.load({model!r}) loads it" if {one.state for one in states} == {END} else told
+    return f"{told}; it was unloaded: client.load({model!r}) loads it" if {one.state for one in states} == {model_service.END} else told

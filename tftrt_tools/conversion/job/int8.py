@@ -19,6 +19,7 @@ from tftrt_tools.conversion.job import engine_inputs
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.inputs.sources_job import batching
+from tftrt_tools.savedmodel import engine_op
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
 from tftrt_tools.savedmodel.job import graph, inferred, segment, segments
 
@@ -267,7 +268,7 @@ def _reused(name: str, graph_def: graph_pb2.GraphDef, settings: Settings, given:
 
 def _without_floats_to_fp16(graph_def: graph_pb2.GraphDef, settings: Settings) -> None:
     """Turn INT8 engines without floats into FP16: without a table they would calibrate in production, for ever."""
-    native, ends = graph.native_segments(graph_def), (segment.INPUT, segment.OUTPUT)
+    native, ends = graph.native_segments(graph_def), (engine_op.INPUT, engine_op.OUTPUT)
     empty = {engine for engine in wanting_tables(graph_def) if all(
         one.name.startswith(ends) for one in tensor_names.names(native[engine].function, settings.dynamic, native[engine].shapes))}
     for node in graph.engine_nodes(graph_def):

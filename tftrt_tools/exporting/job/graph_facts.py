@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 # Ops whose output holds exactly the values of their first input, in another form.
 SAME_VALUES = frozenset({"Identity", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
@@ -82,6 +82,11 @@ class Facts:
 def name_of(node: onnx.NodeProto) -> str:
     """A node's name for people."""
     return str(node.name or next(filter(None, node.output), node.op_type))
+
+
+def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """{name: value} of a node's attributes; texts as bytes."""
+    return {one.name: helper.get_attribute_value(one) for one in node.attribute}
 
 
 def is_open(dim: onnx.TensorShapeProto.Dimension) -> bool:

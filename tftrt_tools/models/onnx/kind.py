@@ -21,8 +21,8 @@ from tftrt_tools.sources.source import Source
 
 _JOBS = "tftrt_tools.models.onnx.runner_job"
 _SUFFIX = ".onnx"
-# In the metadata of a file: the precision that `tftrt export` put into its graph.
-PRECISION = "tftrt.precision"
+# In the metadata of a file: that `tftrt export` wrote it, and the precision that it put into the graph.
+TOOL, PRECISION = "tftrt.tool", "tftrt.precision"
 
 
 class Onnx:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tftrt_tools.profiling.engine_graph import Graph, Node, Tensor
+from tftrt_tools.savedmodel import engine_op
 from tftrt_tools.savedmodel.job import flop_count, graph, inferred, protos, segment
 
 
@@ -22,7 +23,7 @@ def of(one: graph.Segment, shapes: Mapping[str, Sequence[int]]) -> Graph:
     """The Graph of one segment. Args: shapes: {input of the engine: shape}; an input that the engine does not have keeps its declared
     shape."""
     body, _ = segment.to_graph(one.function)
-    given = [shapes.get(f"{segment.INPUT}{index}") for index in range(len(one.shapes))]
+    given = [shapes.get(f"{engine_op.INPUT}{index}") for index in range(len(one.shapes))]
     known = inferred.shapes(segment.importable(body, [tuple(shape) if shape is not None else declared
                                                       for shape, declared in zip(given, one.shapes, strict=True)]))
     constants = {node.name for node in body.node if node.op == "Const"}

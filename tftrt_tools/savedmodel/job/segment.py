@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from tftrt_tools.savedmodel.engine_op import Shape
 
-INPUT, OUTPUT = engine_op.INPUT, engine_op.OUTPUT
 
 
 def to_graph(function: function_pb2.FunctionDef) -> tuple[graph_pb2.GraphDef, dict[str, str]]:
@@ -26,7 +25,7 @@ def to_graph(function: function_pb2.FunctionDef) -> tuple[graph_pb2.GraphDef, di
     Returns: (GraphDef, {its node: the argument's name}).
     """
     body, tensors = tf_private.function_body(function)
-    arguments = {arg.name: f"{INPUT}{index}" for index, arg in enumerate(function.signature.input_arg)}
+    arguments = {arg.name: f"{engine_op.INPUT}{index}" for index, arg in enumerate(function.signature.input_arg)}
     result = graph_pb2.GraphDef(versions=body.versions)
     for index, arg in enumerate(function.signature.input_arg):
         node = result.node.add(name=arguments[arg.name], op="_Arg")
@@ -40,7 +39,7 @@ def to_graph(function: function_pb2.FunctionDef) -> tuple[graph_pb2.GraphDef, di
             copy.CopyFrom(node)
             copy.input[:] = [_plain(source, arguments) for source in node.input]
     for index, arg in enumerate(function.signature.output_arg):
-        node = result.node.add(name=f"{OUTPUT}{index}", op="_Retval", input=[_plain(tensors[function.ret[arg.name]], arguments)])
+        node = result.node.add(name=f"{engine_op.OUTPUT}{index}", op="_Retval", input=[_plain(tensors[function.ret[arg.name]], arguments)])
         node.attr["T"].type = arg.type
         node.attr["index"].i = index
     return sorted_by_inputs(result), {node: argument for argument, node in arguments.items()}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tftrt_tools.savedmodel import engine_op
 from tftrt_tools.savedmodel.inspection import Finding
 from tftrt_tools.savedmodel.job import graph, inferred, segment, slices
 
@@ -82,7 +83,7 @@ def _operations(one: Segment) -> list[Any]:
     """The tf.Operations of a segment, without those that stand for its inputs and outputs."""
     body, arguments = segment.to_graph(one.function)
     operations = inferred.shapes(segment.importable(body, one.shapes)).get_operations()
-    return [op for op in operations if op.name not in arguments and not op.name.startswith(segment.OUTPUT)]
+    return [op for op in operations if op.name not in arguments and not op.name.startswith(engine_op.OUTPUT)]
 
 
 def _of_segment(name: str, one: Segment) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
-from tftrt_tools.exporting.job.graph_facts import Facts
+from tftrt_tools.exporting.job.graph_facts import Facts, attributes
 from tftrt_tools.exporting.job.rewrites import editing, products
 
 _OPSET = 17
@@ -118,7 +118,7 @@ def _mean_of(facts: Facts, name: str) -> str:
     if node is None or node.op_type not in _MEANS:
         return ""
     rank = len(facts.shape(node.input[0]) or ())
-    given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    given = attributes(node)
     axes = facts.constant(node.input[1]) if len(node.input) > 1 else given.get("axes")
     over = [2] if node.op_type == "GlobalAveragePool" else [axis % rank for axis in axes] if axes is not None and rank else []
     return str(node.input[0]) if rank and over == [rank - 1] and given.get("keepdims", 1) else ""
@@ -320,7 +320,7 @@ def _instance_norm(facts: Facts, node: onnx.NodeProto) -> _Site | None:
 
 
 def _own_op(facts: Facts, node: onnx.NodeProto) -> _Site | None:
-    given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    given = attributes(node)
     shape, width = facts.shape(node.input[0]), _width(facts, node.input[0])
     if not shape or not width or given.get("axis", -1) not in (-1, len(shape) - 1):
         return None

@@ -7,13 +7,10 @@ have no number below zero: it comes out of a Relu or the like.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
-from onnx import helper
 
-from tftrt_tools.exporting.job.graph_facts import Facts
+from tftrt_tools.exporting.job.graph_facts import Facts, attributes
 from tftrt_tools.exporting.job.rewrites import editing
 
 _POOLS = ("MaxPool", "AveragePool")
@@ -33,22 +30,23 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
     facts, written = Facts(model), []
     opset = next((one.version for one in model.opset_import if not one.domain), 0)
     for node in model.graph.node:
-        pads = _pads(facts, node) if node.op_type in _POOLS else None
-        if pads and (node.op_type == "MaxPool" or opset < _MISCOUNTED or len(set(pads)) == 1):
-            writer = editing.Writer(node)
+        pads = _pads(facts, node, opset) if node.op_type in _POOLS else None
+        if pads:
+            writer, given = editing.Writer(node), attributes(node) | {"pads": pads}
             # The pads need auto_pad to be NOTSET, which it is where none is given.
-            given = {one.name: helper.get_attribute_value(one) for one in node.attribute if one.name != "auto_pad"} | {"pads": pads}
-            more: dict[str, Any] = {"count_include_pad": 1} if node.op_type == "AveragePool" else {}
-            writer.node(node.op_type, [facts.producers[node.input[0]].input[0]], "pooled", last=True, **given | more)
+            given.pop("auto_pad", None)
+            if node.op_type == "AveragePool":
+                given["count_include_pad"] = 1
+            writer.node(node.op_type, [facts.producers[node.input[0]].input[0]], "pooled", last=True, **given)
             written.append((node, writer))
     editing.replace(model, written)
     return len(written)
 
 
-def _pads(facts: Facts, node: onnx.NodeProto) -> list[int] | None:
+def _pads(facts: Facts, node: onnx.NodeProto, opset: int) -> list[int] | None:
     """The pads of a pooling that takes over the padding before it; None for one that stays."""
     padding = facts.producers.get(node.input[0])
-    given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    given = attributes(node)
     if padding is None or padding.op_type != "Pad" or len(node.output) > 1 or given.get("ceil_mode") \
             or given.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
         return None
@@ -61,15 +59,14 @@ def _pads(facts: Facts, node: onnx.NodeProto) -> list[int] | None:
     # Each window has to hold a place of the input.
     if any(pad >= size for size, pad in zip(2 * given["kernel_shape"], found, strict=True)):
         return None
-    if node.op_type == "MaxPool" and not _never_below_zero(facts, padding.input[0]):
-        return None
-    return found
+    if node.op_type == "MaxPool":
+        return found if _never_below_zero(facts, padding.input[0]) else None
+    return found if opset < _MISCOUNTED or len(set(found)) == 1 else None
 
 
 def _zeros(facts: Facts, padding: onnx.NodeProto) -> bool:
-    mode = next((helper.get_attribute_value(one) for one in padding.attribute if one.name == "mode"), b"constant")
     value = padding.input[_VALUE] if len(padding.input) > _VALUE else ""
-    return mode == b"constant" and (not value or facts.number(value) == 0)
+    return attributes(padding).get("mode", b"constant") == b"constant" and (not value or facts.number(value) == 0)
 
 
 def _of_places(facts: Facts, padding: onnx.NodeProto) -> list[int] | None:

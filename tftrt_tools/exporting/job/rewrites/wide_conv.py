@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
 
-from tftrt_tools.exporting.job.graph_facts import Facts
+from tftrt_tools.exporting.job.graph_facts import Facts, attributes
 from tftrt_tools.exporting.job.rewrites import editing
 
 _MOST_CHANNELS, _LEAST_KERNEL = 4, 16
@@ -69,7 +68,7 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
 def _found(facts: Facts, node: onnx.NodeProto) -> _Found | None:
     """None for a convolution that stays."""
     kernel, shape = facts.constant(node.input[1]), facts.shape(node.input[0])
-    given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    given = attributes(node)
     if kernel is None or kernel.ndim != _RANK or not shape or len(shape) != _RANK or not facts.is_float(node.input[0]) \
             or _bias(node) and not facts.is_constant(_bias(node)):
         return None
