@@ -306,6 +306,18 @@ def test_simulated_fp16_rounds_as_numpy_does():
     assert np.isinf(onnx_ranges.Session(half.convert(model, (), {}, simulated=True).model).run({"x": x + 300})["y"]).all()
 
 
+@pytest.mark.parametrize("other", ["y/fp16", "y/fp32", "a/fp16", "w/fp16", "y/fp16/bits"])
+@pytest.mark.parametrize("simulated", [False, True])
+def test_names_that_fp16_gives_may_be_there_already(other, simulated):
+    text = f"g (float[N,4] x) => (float[N,4] y, float[N,4] \"{other}\") {{ a = Mul(x, w) y = Add(a, x) \"{other}\" = Sub(y, a) }}"
+    model = graph(text, w=[1.0, 2.0, 3.0, 4.0])
+    made = half.convert(model, (), {}, simulated=simulated).model
+    assert [one.name for one in made.graph.output] == ["y", other]
+    onnx.checker.check_model(made, full_check=True)
+    answers = onnx_ranges.Session(made).run({"x": np.ones((2, 4), np.float32)})
+    assert (answers["y"] == [2, 3, 4, 5]).all() and (answers[other] == 1).all()
+
+
 BAD = [
     (["--precision_mode=INT8"], "INT8 needs ranges, and neither --calibration_data nor --calibration_table is given"),
     (["--precision_mode=INT8", "--calibrate_on_random_data", "--opset=12"], "--opset=12 has no nodes for --precision_mode=INT8"),
