@@ -13,15 +13,13 @@ from tftrt_tools.choices import Backend
 from tftrt_tools.exporting import sensitivity
 from tftrt_tools.models import opening, table
 from tftrt_tools.models.onnx import file as onnx_file
-from tftrt_tools.models.onnx.kind import ONNX, PRECISION
+from tftrt_tools.models.onnx.kind import ONNX, PRECISION, rounding
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan.kind import PLAN
 from tftrt_tools.models.pytorch.kind import PYTORCH
 from tftrt_tools.sources.source import Source, of
 
 _CHECK = "tftrt_tools.plans.build_job:seen"
-# In the nodes and constants of a file, as exporting.job.foreign finds them.
-_ROUNDING = ("QuantizeLinear", "DequantizeLinear", "QLinear")
 _HALVES = ("float16", "bfloat16")
 
 
@@ -85,11 +83,11 @@ def _onnx(source: Source, of_plan: bool) -> Source:
             raise errors.UsageError(f"--{flag} has no effect: {source} is tuned as an ONNX file, which has no signatures", "leave it out")
     path = str(pathlib.Path(source.path) / document.ONNX) if of_plan else source.path
     seen = onnx_file.overview(path)
-    rounding = [op for op in seen.ops if op.startswith(_ROUNDING)]
+    rounded = rounding(seen.ops)
     halves = [dtype for dtype in seen.weights if dtype in _HALVES]
     exported = seen.facts.get(PRECISION, "")
-    if rounding or halves or exported:
-        what = f"{rounding[0]} nodes" if rounding else f"{halves[0]} constants" if halves else exported
+    if rounded or halves or exported:
+        what = f"{rounded[0]} nodes" if rounded else f"{halves[0]} constants" if halves else exported
         raise errors.UsageError(f"{path} has a precision written in already ({what}), and tune writes each precision itself",
                                 f"tune what it was made from{_made_from(source.path)}")
     return Source(path=path)

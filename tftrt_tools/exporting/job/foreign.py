@@ -11,9 +11,9 @@ from onnx import TensorProto, inliner
 from tftrt_tools import errors
 from tftrt_tools.exporting.job import model_file
 from tftrt_tools.exporting.job.graph_facts import all_nodes, is_open, name_of
+from tftrt_tools.models.onnx.kind import rounding
 
 _HALVES = {TensorProto.FLOAT16: "FP16", TensorProto.BFLOAT16: "BF16"}
-_ROUNDING = re.compile(r"(Dynamic)?(De)?QuantizeLinear|QLinear\w+|(Conv|MatMul)Integer")
 # Names of dimensions that mean something: equal ones are of one size. Some exporters write "?" or "None" for whatever they do not know.
 _NAME = re.compile(r"(?!None$)[A-Za-z_][\w.:/-]*$")
 
@@ -80,7 +80,7 @@ def check_unwritten(model: onnx.ModelProto, path: str, mend: str) -> None:
     """Refuse a model with a precision inside already. Args: mend: what to do. Raises: UsageError."""
     said = f"{path} has a precision written in already"
     for node in all_nodes(model.graph):
-        if _ROUNDING.fullmatch(node.op_type):
+        if rounding([node.op_type]):
             raise errors.UsageError(f"{said}: node {name_of(node)} is a {node.op_type}", mend)
         for attribute in node.attribute:
             kind = attribute.i if node.op_type == "Cast" and attribute.name == "to" else attribute.t.data_type

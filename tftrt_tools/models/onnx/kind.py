@@ -6,7 +6,8 @@ import contextlib
 import hashlib
 import importlib.util
 import pathlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -23,6 +24,12 @@ _JOBS = "tftrt_tools.models.onnx.runner_job"
 _SUFFIX = ".onnx"
 # In the metadata of a file: that `tftrt export` wrote it, and the precision that it put into the graph.
 TOOL, PRECISION = "tftrt.tool", "tftrt.precision"
+_ROUNDING = re.compile(r"(Dynamic)?QuantizeLinear|DequantizeLinear|Q(Linear\w+|Gemm|Attention)|(Conv|MatMul)Integer(\w*)")
+
+
+def rounding(ops: Iterable[str]) -> list[str]:
+    """Those of the ops that round to INT8 or compute in it. Args: ops: as Overview.ops has them, DOMAIN.OP outside ONNX's own domain."""
+    return [op for op in ops if _ROUNDING.fullmatch(op.rpartition(".")[2])]
 
 
 class Onnx:
@@ -36,13 +43,14 @@ class Onnx:
     unconverted = ("TF-TRT converts TensorFlow models", kinds.WITH_ONNX)
 
     def arithmetic(self, path: str) -> Arithmetic:
-        """As model.Kind.arithmetic: the precision that an export put into the graph, or that of its weights."""
+        """As model.Kind.arithmetic: the precision that an export put into the graph; in another file that of its ops or weights."""
         known = file.overview(path)
         # Another tool, or a later version of this one, may have written another word.
         precision = known.facts.get(PRECISION, "")
         if precision not in PRECISIONS:
             # One constant in FP16 is no FP16 model.
-            precision = "FP16" if known.weights.get("float16", 0) > known.weights.get("float32", 0) else ""
+            halves = known.weights.get("float16", 0) > known.weights.get("float32", 0)
+            precision = "INT8" if rounding(known.ops) else "FP16" if halves else ""
         return Arithmetic(precision, f"{precision} in the graph") if precision else Arithmetic("FP32", "float32 of ONNX Runtime on the CPU")
 
     def takes(self, path: str) -> bool:
