@@ -459,7 +459,7 @@ def test_no_server_another_server_and_a_silent_port_each_get_one_line(tftrt, hou
         silent.listen()
         with pytest.raises(ServingError, match="no answer from 127.0.0.1:.* within 0.5 s"):
             served_versions.versions(f"127.0.0.1:{silent.getsockname()[1]}", ["digits"], deadline_seconds=0.5)
-    with pytest.raises(errors.TftrtError, match="knows no such model: Could not find any versions of model nobody"):
+    with pytest.raises(errors.UsageError, match="knows no such model: Could not find any versions of model nobody"):
         served_versions.versions(house.address, ["nobody"])
     assert_clear(tftrt("versions", f"127.0.0.1:{free_port()}", "--model_name=digits"), 1, "no server at 127.0.0.1")
 

@@ -77,7 +77,7 @@ def versions(address: str, names: Iterable[str] = (), path: str | pathlib.Path |
             asked += [label for label in mine if label not in asked]
             models.append(_of_model(client, name, mine))
     if all(one.error for one in models):
-        raise errors.TftrtError(f"the server at {client.address} knows no such model: {models[0].error}",
+        raise errors.UsageError(f"the server at {client.address} knows no such model: {models[0].error}",
                                 "check --model_name; the server's flag or its model_config_file gives the names")
     return Versions(address=client.address, models=tuple(models), asked=tuple(asked), notes=tuple(_notes(file, models, listed)))
 
