@@ -174,6 +174,13 @@ def test_it_is_benched_and_compared_in_process(matrix, graph, tmp_path):
     assert said["failed"] == {"native": 0, "candidate": 0} and said["answers"]["problems"] == []
 
 
+def test_an_original_of_other_shapes_is_refused(matrix, graph, capsys, tmp_path):
+    code = cli.main(["bench", f"--in_process={matrix}", f"--original={graph(shape=(2, 3))}", "--duration_seconds=1", f"--json={tmp_path / 'b.json'}"])
+    cause, mend = capsys.readouterr().err.splitlines()[-2:]
+    assert code == 2 and cause.endswith("m.onnx: its input 'rows' is float32[2,3], and the model is asked with [1,3]"), cause
+    assert "give the model that was converted" in mend and not (tmp_path / "b.json").exists()
+
+
 def test_it_is_inspected_by_what_its_kind_says(matrix, capsys):
     assert cli.main(["inspect", matrix]) == 0
     said = capsys.readouterr().out

@@ -17,7 +17,7 @@ from tftrt_tools.models.model import Arithmetic, Contents, Model, Signature
 from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.savedmodel.describe import Description
 from tftrt_tools.savedmodel.engine_op import lowest_precision
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.shapes import InputSpec, text
 from tftrt_tools.serving.smoke import version_on_disk
 from tftrt_tools.serving.smoke.gpu_use import Use
 from tftrt_tools.serving.smoke.served_model import Served
@@ -139,10 +139,14 @@ def check_original(original: Any, described: Description | Contents, calls: Iter
     if described.engines:
         raise errors.UsageError(f"--original={original} is a converted model itself", "give the model that was converted")
     for call in calls:
-        mine = {spec.name for spec in described.inputs.get(call.signature, ())}
-        if not mine or mine != set(call.inputs):
+        mine = {spec.name: spec for spec in described.inputs.get(call.signature, ())}
+        if not mine or set(mine) != set(call.inputs):
             raise errors.UsageError(f"--original={original} has no signature {call.signature!r} with the inputs {', '.join(call.inputs)}",
                                     "give the model that was converted, or choose signatures with --signature_keys")
+        for name, value in call.inputs.items():
+            if not mine[name].accepts(np.shape(value)):
+                raise errors.UsageError(f"--original={original}: its input {name!r} is {mine[name].text()}, and the model is asked with "
+                                        f"[{text(np.shape(value))}]", "give the model that was converted")
 
 
 def compare(pairs: Iterable[tuple[run.Call, Mapping[str, npt.NDArray[Any]], Mapping[str, npt.NDArray[Any]]]], kind: str,
