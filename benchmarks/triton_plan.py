@@ -2,8 +2,8 @@
 
     python -m benchmarks.triton_plan MODEL [--rows ROWS.npz] [--concurrency 1,4,8]
 
-MODEL is a plan directory, which needs a GPU, or an ONNX file, which ONNX Runtime runs on the CPU. Requests of one row, and requests of
-several callers joined. `make triton` fetches the server.
+MODEL is a plan directory, which needs a GPU, or an ONNX file, which ONNX Runtime runs on the CPU. Callers ask for one row each; the server
+joins their requests where the plan has a profile for each batch up to --max_batch_size. `make triton` fetches the server.
 """
 
 import argparse
