@@ -83,6 +83,7 @@ rest() {  # rest END: whatever is left, for the lane that is free
         --calibration_data="$models/musicnn.calibration.npz";;
       second) step second "$end" "$python" -m benchmarks.plans --workdir="$output/plans" --precisions=FP16 "--without=TF-TRT FP16,TensorFlow" mobilenet_v2 resnet50 \
         --export --make --jobs 1 --budget "$(left "$end")";;
+      test-tensors) step test-tensors "$end" bash -c "tests tests/test_gpu_tensors.py";;
       test-classes) step test-classes "$end" bash -c "tests tests/test_gpu_plan_rewrites.py -k suppression";;
       *) "$one" "$end";;
     esac
@@ -101,7 +102,7 @@ import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
-printf '%s\n' qdq-keras3 wide-int8 qdq-fer triton qdq-digits_cnn test-classes files qdq-resnet50 second > "$output/todo"
+printf '%s\n' test-tensors qdq-keras3 wide-int8 qdq-fer triton qdq-digits_cnn test-classes files qdq-resnet50 second > "$output/todo"
 gpus=$(nvidia-smi -L | wc -l)
 for ((number = 0; number < (gpus > 1 ? 2 : 1); number++)); do lane "$number" & done
 wait

@@ -488,8 +488,8 @@ def test_the_plot_of_inner_tensors_marks_one_by_name(levels, marked, drawn):
 
 def test_only_graphs_have_inner_tensors(tmp_path, zoo_model, tftrt):
     one = chain(tmp_path / "one.onnx")
-    assert_clear(tftrt("verify", zoo_model("digits_cnn"), one, "--tensors=all"), 2, "has none")
-    assert_clear(tftrt("verify", one, zoo_model("digits_cnn"), "--tensors=all"), 2, "has none")
+    assert_clear(tftrt("verify", zoo_model("digits_cnn"), one, "--tensors=all"), 2, "the models are of two kinds")
+    assert_clear(tftrt("verify", one, zoo_model("digits_cnn"), "--tensors=all"), 2, "the models are of two kinds")
 
 
 # The network and the configuration --------------------------------------------------------------------------------------------------------

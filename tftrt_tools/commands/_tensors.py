@@ -20,9 +20,12 @@ _ROWS = 12
 
 def run(values: flags.FlagValues, original: str, converted: str, names: Sequence[str], asked: Asked) -> int:
     """Compare. Returns: the exit code."""
-    for name in ("labels", "signature_keys", "rename", "label_output", "output_kind"):
+    for name in ("labels", "rename", "label_output", "output_kind"):
         if name in values and values[name].present:
             raise errors.UsageError(f"--{name} has no effect with --tensors, which compares no answers", "leave it out")
+    keys = [key for key in values.signature_keys if key]
+    if len(keys) > 1:
+        raise errors.UsageError("--tensors is about one signature", f"such as --signature_keys={keys[0]}")
     from tftrt_tools.plans import tensors
     from tftrt_tools.report import pictures
     from tftrt_tools.report import tensors as report
@@ -30,7 +33,8 @@ def run(values: flags.FlagValues, original: str, converted: str, names: Sequence
     if values.plot:
         pictures.check(values.plot)
     with progress.on_terminal():
-        done = tensors.compare(original, converted, names, asked, values.thresholds, values.batch_size, values.log_file)
+        done = tensors.compare(original, converted, names, asked, values.thresholds, values.batch_size, values.log_file,
+                               keys[0] if keys else "")
     _print(done, values)
     _output.write_json(done, values.json)
     if values.html:
@@ -52,4 +56,7 @@ def _print(done: Tensors, values: flags.FlagValues) -> None:
                   f"{_output.counted(done.chunks, 'run')}: {done.runtimes['original']} and {done.runtimes['converted']}; bound "
                   f"{done.bound:g} dB ({done.arithmetic})", markup=False, soft_wrap=True)
     console.print(done.text(), markup=False, soft_wrap=True)
+    if done.fallbacks:
+        console.print(f"native segments ran in place of {', '.join(done.fallbacks)}: their tensors say nothing of TensorRT", markup=False,
+                      soft_wrap=True)
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")

@@ -14,14 +14,15 @@ Data that calibrated an INT8 model proves nothing: --data is refused if more tha
 share is a warning. The result is kept in CONVERTED/assets.extra/tftrt/verify.json with the digests of both models. Either model may be
 an ONNX file, which ONNX Runtime runs on the CPU; it carries no such evidence. CONVERTED may be a plan directory.
 
-Where an ONNX file and a plan, or two ONNX files, differ, --tensors=all compares their inner tensors in place of their answers, and
-names the first that departs (exit 3); --plot draws them in the order in which they are computed. A plan is built again for each chunk of
-tensors, with the same settings; what TensorRT fuses there may differ.
+Where two SavedModels, an ONNX file and a plan, or two ONNX files differ, --tensors=all compares their inner tensors in place of their
+answers, and names the first that departs (exit 3); --plot draws them in the order in which they are computed. A plan is built again for
+each chunk of tensors, and so is an engine of TF-TRT for those inside; what TensorRT fuses there may differ.
 
 examples:
   tftrt verify resnet resnet_fp16 --data=images.npz --labels=labels.npy
   tftrt verify encoder encoder_fp16 --shapes='ids:1x128,8x128;mask:1x128,8x128' --ranges='ids:0:30522;mask:0:2'
   tftrt verify detector detector_fp16 --data=images.npz --labels=boxes.npz --thresholds='labels:map>=0.4'
+  tftrt verify resnet resnet_fp16 --tensors=all --data=images.npz --plot=tensors.png
   tftrt verify resnet_plan/model.onnx resnet_plan --tensors=all --plot=tensors.png
   tftrt verify ranker ranker_fp16 --thresholds='snr_db>=40;serving_default/score:max_abs<=0.01'
 """
@@ -70,7 +71,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("allow_calibration_data", False, "accept --data of which more than half of the rows calibrated the "
                          "model", **text)
     flags.DEFINE_boolean("allow_matching_nonfinite", False, "accept NaN and Inf where the original answers the same", **text)
-    flags.DEFINE_list("tensors", [], "of an ONNX file and a plan, or of two ONNX files: compare these inner tensors, or all", **text)
+    flags.DEFINE_list("tensors", [], "compare these inner tensors in place of answers, or all: of two SavedModels, of an ONNX file and a "
+                      "plan, or of two ONNX files", **text)
     _judging_flags.define(values)
     _source_flags.define(values)
     flags.DEFINE_boolean("write", True, "keep the result in the converted model", **text)

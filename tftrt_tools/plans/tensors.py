@@ -1,5 +1,5 @@
-"""`tftrt verify ORIGINAL.onnx CONVERTED --tensors=…`: where the answers first depart, tensor by tensor. Both graphs run with tensors that
-they share as outputs, in chunks; a plan is built again for each chunk. No runtime is imported here."""
+"""`tftrt verify ORIGINAL CONVERTED --tensors=…`: where the answers first depart, tensor by tensor. Both graphs run with tensors that they
+share as outputs, in chunks; a plan, and an engine of TF-TRT with tensors inside, is built again for each. No runtime is imported here."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ import pathlib
 import typing
 from collections.abc import Mapping, Sequence
 
-from tftrt_tools import child, errors, progress, records, scratch
+from tftrt_tools import progress, records, scratch
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.execution import run
 from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.models import opening, table
+from tftrt_tools.models import opening
 from tftrt_tools.models.model import Model
-from tftrt_tools.models.onnx.kind import ONNX
-from tftrt_tools.models.plan import document
-from tftrt_tools.models.plan import kind as plan_kind
-from tftrt_tools.plans import convert, shaping
-from tftrt_tools.plans.settings import Settings
+from tftrt_tools.plans import tensor_ways
 from tftrt_tools.savedmodel import passport
-from tftrt_tools.savedmodel.signatures import DEFAULT
 
 if typing.TYPE_CHECKING:
     import numpy.typing as npt
@@ -73,6 +68,8 @@ class Tensors(passport.Stamped):
     # Calls, and runs with other outputs.
     calls: int
     chunks: int
+    # Engine ops whose native segments ran instead, so that their tensors say nothing of TensorRT.
+    fallbacks: tuple[str, ...] = ()
 
     @property
     def departed(self) -> tuple[Inner, ...]:
@@ -81,12 +78,12 @@ class Tensors(passport.Stamped):
 
     @property
     def passed(self) -> bool:
-        """Whether none departs."""
-        return not self.departed
+        """Whether none departs, and no engine fell back."""
+        return not self.departed and not self.fallbacks
 
     def text(self) -> str:
         """For people: the first that departs, and the last before it."""
-        if self.passed:
+        if not self.departed:
             least = min(self.inners, key=lambda one: one.snr_db)
             if least.snr_db == math.inf:
                 return "all tensors are equal bit for bit"
@@ -98,78 +95,52 @@ class Tensors(passport.Stamped):
 
 
 def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str], names: Sequence[str], asked: inputs.Asked,
-            bounds: str = "", batch_size: int = 0, log_file: str | None = None) -> Tensors:
+            bounds: str = "", batch_size: int = 0, log_file: str | None = None, signature: str = "") -> Tensors:
     """Compare two graphs, tensor by tensor.
 
-    Args: original: an ONNX file. converted: a plan directory, or another ONNX file. names: of tensors, or (ALL,). asked: of the inputs.
-      bounds: text of --thresholds, whose bound on snr_db counts. batch_size: rows of a call of data, 0 for the declared ones.
+    Args: original: an ONNX file or a SavedModel. converted: of an ONNX file a plan directory, or another ONNX file; of a SavedModel
+      another one. names: of tensors, or (ALL,). asked: of the inputs. bounds: text of --thresholds, whose bound on snr_db counts.
+      batch_size: rows of a call of data, 0 for the declared ones. signature: of SavedModels, "" for the usual one.
     Returns: Tensors. Raises: UsageError, TftrtError.
     """
-    for given, kinds in ((original, (ONNX,)), (converted, (ONNX, plan_kind.PLAN))):
-        if table.kind(os.fspath(given)) not in kinds:
-            raise errors.UsageError(f"--tensors compares graphs by the names of their tensors, and {given} has none",
-                                    "give an ONNX file (`tftrt export`), and a plan directory or another ONNX file")
+    way = tensor_ways.of(os.fspath(original), os.fspath(converted), signature)
     with opening.opened(original, converted) as (first, second), scratch.folder("tensors") as folder:
-        written = _written(first, second, names, folder)
-        arithmetic, bound = _bound(second, bounds)
+        pair = way(first, second, folder, log_file)
+        written = pair.written([] if list(names) == [ALL] else list(names), CHUNK)
         chunks = written["chunks"]
-        calls = _calls(second, asked, batch_size, folder)
+        calls = _calls(second, pair.signature, asked, batch_size, folder)
         saved = run.save_calls(calls, folder + "/in")
         inners: list[Inner] = []
         runtimes: dict[str, str] = {}
+        fallbacks: dict[str, None] = {}
         for number, chunk in enumerate(chunks):
             progress.say("comparing tensors", number, len(chunks))
             place = pathlib.Path(folder) / f"chunk-{number}"
-            mine = run.run(run.Placed(chunk["first"], ONNX.runtime), saved, place / "first", "the original", log_file=log_file)
-            theirs = run.run(_second(second, chunk["second"], place, log_file), saved, place / "second", "the converted model",
+            mine = run.run(pair.first(chunk["first"]), saved, place / "first", "the original", exact=pair.exact, log_file=log_file)
+            theirs = run.run(pair.second(chunk["second"], place), saved, place / "second", "the converted model", trace=pair.exact,
                              log_file=log_file)
             inners += (_inner(mine, theirs, one, len(calls)) for one in chunk["tensors"])
-            runtimes = {"original": mine.where.text(), "converted": theirs.where.text()}
+            runtimes = {"original": mine.where.text(), "converted": pair.ran(theirs.where)}
+            fallbacks.update(dict.fromkeys(name for one in theirs.traces if one for name in one.fallback))
+        arithmetic, bound = _bound(second, bounds, engines=theirs.mode != "native segments")
     return Tensors(original=os.path.abspath(original), converted=os.path.abspath(converted), runtimes=runtimes, bound=bound,
-                   arithmetic=arithmetic, inners=tuple(inners), computed=written["computed"], calls=len(calls), chunks=len(chunks))
+                   arithmetic=arithmetic, inners=tuple(inners), computed=written["computed"], calls=len(calls), chunks=len(chunks),
+                   fallbacks=tuple(fallbacks))
 
 
-def _bound(second: Model, text: str) -> tuple[str, float]:
-    """(arithmetic, its bound in dB, or that of --thresholds)."""
+def _bound(second: Model, text: str, engines: bool) -> tuple[str, float]:
+    """(arithmetic, its bound in dB, or that of --thresholds). Args: engines: whether its engines could run."""
     known = second.kind.arithmetic(second.path)
     lowest = known.key if known else str(second.engines[0].precision) if second.engines else "FP32"
-    arithmetic = "TF32" if second.engines and lowest == "FP32" else lowest
+    arithmetic = "rewrite" if not engines else "TF32" if second.engines and lowest == "FP32" else lowest
     given = thresholds.parse(text).get("", {}).get("snr_db")
     return arithmetic, thresholds.DEFAULTS[arithmetic]["snr_db"] if given is None else given
 
 
-def _onnx(model: Model) -> str:
-    return model.path if model.kind is ONNX else str(pathlib.Path(model.path) / document.ONNX)
-
-
-def _written(first: Model, second: Model, names: Sequence[str], folder: str) -> dict[str, typing.Any]:
-    """What tensors_job.job answers."""
-    request = {"files": [_onnx(first), _onnx(second)], "names": [] if list(names) == [ALL] else list(names), "folder": folder,
-               "chunk": CHUNK}
-    answer: dict[str, typing.Any] = child.run("tftrt_tools.plans.tensors_job:job", request).result
-    return answer
-
-
-def _calls(second: Model, asked: inputs.Asked, batch_size: int, folder: str) -> list[run.Call]:
-    manifest = second.document(passport.MANIFEST) or {}
-    takes = inputs.Takes.of(second.inputs, manifest=manifest)
-    sizes = inputs.up_to(batch_size) if batch_size else inputs.batch_sizes(takes.known.get(DEFAULT, ()))
+def _calls(second: Model, signature: str, asked: inputs.Asked, batch_size: int, folder: str) -> list[run.Call]:
+    takes = inputs.Takes.one(signature, second.inputs, manifest=second.document(passport.MANIFEST) or {})
+    sizes = inputs.up_to(batch_size) if batch_size else inputs.batch_sizes(takes.known.get(signature, ()))
     return list(inputs.choose(takes.with_known({}) if asked.shapes else takes, asked, folder, sizes).all[:_MOST_CALLS])
-
-
-def _second(second: Model, file: str, folder: pathlib.Path, log_file: str | None) -> run.Placed:
-    """What runs the second graph with further outputs: ONNX Runtime, or a plan that is built like the one that is compared."""
-    if second.kind is ONNX:
-        return run.Placed(file, ONNX.runtime)
-    made = second.document(passport.MANIFEST) or {}
-    with passport.understood(second.path, passport.MANIFEST):
-        settings = Settings.from_dict(made["settings"])
-    kept = tuple(str(pathlib.Path(second.path) / one.file) for one in document.read(second.path).plugins)
-    target = folder / "plan"
-    folder.mkdir(parents=True, exist_ok=True)
-    shapes = shaping.without_signature(settings.shapes, [settings.signature])
-    convert.convert(file, target, dataclasses.replace(settings, plugins=kept, signature="", shapes=shapes), log_file=log_file)
-    return plan_kind.at(str(target))
 
 
 def _inner(mine: run.Run, theirs: run.Run, told: Mapping[str, str], calls: int) -> Inner:

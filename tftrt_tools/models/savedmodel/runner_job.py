@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -36,15 +36,17 @@ def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
     with contextlib.ExitStack() as stack:
         if gpu:
             guard.refuse_foreign_engines(path)
-            yield Loaded(path, _where("gpu", gpu=gpu), wanted.tags)
+            yield Loaded(path, where(gpu), wanted.tags)
             return
         copy = str(pathlib.Path(stack.enter_context(scratch.folder("native"))) / "model")
         replaced = native_copy.write(path, copy)
-        yield Loaded(copy if replaced else path, _where("native segments" if replaced else "cpu", replaced=tuple(replaced)), wanted.tags)
+        yield Loaded(copy if replaced else path, where(None, replaced), wanted.tags)
 
 
-def _where(mode: runner.Mode, **facts: Any) -> Where:
-    return runner.Where(mode=mode, runtime="TensorFlow", version=tf.__version__, **facts)
+def where(gpu: dict[str, str] | None, replaced: Sequence[str] = ()) -> Where:
+    """The Where of a SavedModel. Args: gpu: None without one. replaced: engine ops that became their native segments."""
+    mode: runner.Mode = "gpu" if gpu else "native segments" if replaced else "cpu"
+    return runner.Where(mode=mode, gpu=gpu, replaced=tuple(replaced), runtime="TensorFlow", version=tf.__version__)
 
 
 class Loaded:

@@ -1,17 +1,29 @@
 """Finds loops and conditionals in a GraphDef, which TensorFlow lowered to Switch, Merge, Enter and Exit. Works on protos alone."""
 
 import collections
+from collections.abc import Collection
 
 from tensorflow.core.framework import graph_pb2
 
 _ENTER, _EXIT = ("Enter", "RefEnter"), ("Exit", "RefExit")
 _SWITCH = ("Switch", "RefSwitch", "_SwitchN")
+_MERGE = ("Merge", "RefMerge")
 
 
 def in_loops(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
     """Names of the main graph's nodes that run once an iteration of a loop."""
+    return _between(graph_def, _ENTER, _EXIT)
+
+
+def in_branches(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
+    """Names of the main graph's nodes that run only if a conditional, or the condition of a loop, decides so."""
+    return _between(graph_def, _SWITCH, (*_MERGE, *_EXIT))
+
+
+def _between(graph_def: graph_pb2.GraphDef, opening: Collection[str], closing: Collection[str]) -> frozenset[str]:
+    """Names of the nodes behind an op of `opening` that no op of `closing` has ended, and of the former."""
     readers, depths = _readers(graph_def), {node.name: 0 for node in graph_def.node}
-    change = {node.name: (node.op in _ENTER) - (node.op in _EXIT) for node in graph_def.node}
+    change = {node.name: (node.op in opening) - (node.op in closing) for node in graph_def.node}
     waiting = [name for name, by in change.items() if by > 0]
     depths.update(dict.fromkeys(waiting, 1))
     while waiting:

@@ -1,0 +1,142 @@
+"""`tftrt verify --tensors` of SavedModels: which inner tensors they share, those inside engines, and how these are fetched."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.onnx_sources import Spec, save
+from tftrt_tools import cli, errors
+from tftrt_tools.accuracy import marked_job
+from tftrt_tools.plans.tensors import Inner, Tensors
+from tftrt_tools.savedmodel.job import graph, loading, marking
+
+
+def said(path):
+    return json.loads(pathlib.Path(path).read_text())
+
+
+def chain(folder, second=1.0):
+    """x -> first -> second -> third, each with a constant; the second's is another where it is asked for."""
+
+    def function(x):
+        one = tf.multiply(x, tf.constant([2.0, 3.0, 4.0, 5.0]), name="first")
+        two = tf.add(one, tf.constant([second, 1.0, 1.0, 1.0]), name="second")
+        return {"y": tf.multiply(two, tf.constant([0.5, 0.25, 0.5, 0.25]), name="third")}
+
+    return save(folder, function, Spec((None, 4), tf.float32, "x"))
+
+
+def test_tensors_inside_engines_are_compared_without_a_gpu(zoo_model, converted, tmp_path, capsys):
+    model = converted("digits_cnn", "--precision_mode=FP16")
+    assert cli.main(["verify", str(zoo_model("digits_cnn")), str(model), "--tensors=all", f"--json={tmp_path / 'j.json'}"]) == 0
+    printed, found = capsys.readouterr().out, said(tmp_path / "j.json")
+    inners = {one["tensor"].rpartition("/")[2]: one for one in found["inners"]}
+    assert list(inners)[:4] == ["Conv2D:0", "FusedBatchNormV3:0", "Relu:0", "BiasAdd:0"] and len(found["inners"]) == found["computed"] == 14
+    assert all(one["node"].split(" in TRTEngineOp_")[0] == name[:-2] for name, one in inners.items())
+    assert found["arithmetic"] == "rewrite" and found["passed"] and found["fallbacks"] == []
+    assert "its engines' native segments" in printed and "14 of 14 tensors of floats" in printed
+
+
+def test_the_first_tensor_that_departs_is_named(tmp_path, capsys):
+    one, other = chain(tmp_path / "one"), chain(tmp_path / "other", second=1.5)
+    assert cli.main(["verify", one, other, "--tensors=all", f"--json={tmp_path / 'j.json'}"]) == errors.EXIT_CHECK
+    assert "first departs: PartitionedCall/second:0 (AddV2) with" in capsys.readouterr().out
+    assert [one["tensor"].split("/")[1] for one in said(tmp_path / "j.json")["inners"]] == ["first:0", "second:0", "third:0"]
+    assert cli.main(["verify", one, other, "--tensors=PartitionedCall/first"]) == errors.EXIT_DONE, "the name of a node will do"
+
+
+def frozen(model):
+    """(GraphDef of a converted model's signature, {name: tensor})."""
+    found, prefix = marked_job._of(loading.load(str(model)).root, "serving_default")
+    return found.graph_def, marking.computed(found.graph_def, prefix)
+
+
+def test_a_tensor_inside_becomes_an_output_of_an_engine_that_is_built_anew(converted):
+    definition, tensors = frozen(converted("digits_cnn", "--precision_mode=FP16"))
+    names = {name.rpartition("/")[2]: name for name in tensors}
+    wanted = {names[one]: tensors[names[one]] for one in ("MaxPool:0", "Softmax:0")}
+    engine, = (node for node in definition.node if node.op == "TRTEngineOp")
+    before, readers = engine.name, [node.name for node in definition.node if any(graph.engine_name(engine.name) in one for one in node.input)]
+    assert marking.mark(definition, wanted) == {names["MaxPool:0"]: f"{before}_marked:1", names["Softmax:0"]: f"{before}_marked:0"}
+    assert engine.name == before + "_marked" and list(engine.attr["OutT"].list.type) == [tf.float32.as_datatype_enum] * 2
+    assert len(engine.attr["output_shapes"].list.shape) in (0, 2) and engine.attr["_allow_build_at_runtime"].b
+    segment = graph.library(definition)[engine.attr["segment_func"].func.name]
+    assert segment.ret["tftrt_marked_0"].endswith("/MaxPool:output:0") and segment.signature.output_arg[1].name == "tftrt_marked_0"
+    nodes = {node.name: node for node in definition.node}
+    assert readers and all(any(source.startswith(before + "_marked") for source in nodes[name].input) for name in readers)
+
+
+def test_what_an_engine_gives_is_fetched_from_the_engine_that_is_there(converted):
+    definition, tensors = frozen(converted("digits_cnn", "--precision_mode=FP16"))
+    name, = (name for name in tensors if name.endswith("Softmax:0"))
+    kept = definition.SerializeToString(deterministic=True)
+    assert marking.mark(definition, {name: tensors[name]}) == {name: f"{tensors[name].engine}:0"}
+    assert definition.SerializeToString(deterministic=True) == kept
+
+
+def test_a_node_that_keeps_its_name_and_computes_something_else_is_left_out(zoo_model, converted, tmp_path, capsys, monkeypatch):
+    """TF-TRT's optimizers write (x * y) * c as x * (y * c) in each layer normalization."""
+    monkeypatch.setattr("tftrt_tools.plans.tensor_ways._WHOLE", 48)
+    model = converted("bert_encoder", "--precision_mode=FP16")
+    assert cli.main(["verify", str(zoo_model("bert_encoder")), str(model), "--tensors=all", "--shapes=input_ids:2x16;input_mask:2x16",
+                     f"--json={tmp_path / 'j.json'}"]) == 0, capsys.readouterr().out
+    found = said(tmp_path / "j.json")
+    assert 100 < len(found["inners"]) < found["computed"] and found["chunks"] > 1
+    assert all(np.float64(one["snr_db"]) > 80 for one in found["inners"])
+    assert len({" in TRTEngineOp_" in one["node"] for one in found["inners"]}) == 2, "outside of engines and inside"
+
+
+def test_loops_and_branches_are_left_out(tmp_path):
+    """Nothing can be fetched from inside, or from a branch that is not taken."""
+
+    def function(x):
+        total = tf.reduce_sum(x, name="total")
+        taken = tf.cond(total > 1e9, lambda: tf.sin(x, name="taken"), lambda: tf.cos(x, name="other"))
+        ended = tf.while_loop(lambda number, value: number < 3, lambda number, value: (number + 1, tf.tanh(value, name="round")),
+                              (0, taken))[1]
+        return {"y": tf.multiply(ended, 2.0, name="last")}
+
+    model = save(tmp_path / "saved", function, Spec((None, 4), tf.float32, "x"))
+    assert cli.main(["verify", model, model, "--tensors=all", f"--json={tmp_path / 'j.json'}"]) == 0
+    names = [one["tensor"] for one in said(tmp_path / "j.json")["inners"]]
+    assert any("total" in name for name in names) and any("last" in name for name in names)
+    assert not any(part in name for name in names for part in ("taken", "other", "round"))
+
+
+def test_tensors_inside_an_int8_engine_are_refused_and_what_it_gives_is_compared(zoo_model, converted, tmp_path):
+    request = {"models": [str(zoo_model("digits_cnn")), str(converted("digits_cnn", "--precision_mode=FP16"))], "signature": "serving_default",
+               "names": [], "folder": str(tmp_path), "chunk": 48, "whole": 240, "inside": False}
+    made, = marked_job.chunks(request)["chunks"]
+    inner, = made["tensors"]
+    assert inner["tensor"].endswith("probabilities/Softmax:0")
+    with pytest.raises(errors.UsageError, match="is inside an INT8 engine"):
+        marked_job.chunks({**request, "folder": str(tmp_path / "again"), "names": [inner["tensor"].replace("Softmax", "MatMul")]})
+
+
+def test_an_engine_that_fell_back_proves_nothing():
+    known = {"original": "a", "converted": "b", "runtimes": {}, "bound": 30.0, "arithmetic": "FP16", "computed": 1, "calls": 1, "chunks": 1}
+    equal = (Inner("a:0", "Relu in TRTEngineOp_1", 60.0),)
+    assert Tensors(**known, inners=equal).passed
+    assert not Tensors(**known, inners=equal, fallbacks=("TRTEngineOp_1_marked",)).passed
+
+
+@pytest.mark.parametrize(("flags", "cause", "mend"), [
+    (("--tensors=gone",), "'gone:0' is no tensor of floats that both models compute", "such are "),
+    (("--tensors=all", "--signature_keys=other"), "no signature 'other' in common", "both have serving_default"),
+    (("--tensors=all", "--signature_keys=a,b"), "--tensors is about one signature", "such as --signature_keys=a"),
+    (("--tensors=all", "--rename=a=b"), "--rename has no effect with --tensors", "leave it out")])
+def test_bad_flags(zoo_model, flags, cause, mend, capsys):
+    model = str(zoo_model("digits_cnn"))
+    assert cli.main(["verify", model, model, *flags]) == errors.EXIT_USAGE
+    told = capsys.readouterr().err
+    assert cause in told and mend in told
+
+
+def test_models_of_two_kinds_are_refused(zoo_model, tmp_path, capsys):
+    file = tmp_path / "m.onnx"
+    file.write_bytes(b"")
+    assert cli.main(["verify", str(zoo_model("digits_cnn")), str(file), "--tensors=all"]) == errors.EXIT_USAGE
+    assert "(SavedModel), " in capsys.readouterr().err

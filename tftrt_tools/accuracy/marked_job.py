@@ -1,0 +1,148 @@
+"""The inner tensors of a SavedModel and of its conversion: which both compute, and their values; the child's side.
+
+A file that names a model, a signature and tensors (`Marked`) stands for the model with these tensors as outputs, as a marked ONNX file
+does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tftrt_tools import errors, records, scratch
+from tftrt_tools.conversion.job import graph_pass
+from tftrt_tools.execution import run_job
+from tftrt_tools.execution.job import gpu as gpu_module
+from tftrt_tools.execution.job import guard
+from tftrt_tools.models.savedmodel import runner_job
+from tftrt_tools.savedmodel.job import detach, graph, loading, marking, protos
+
+if TYPE_CHECKING:
+    from tftrt_tools.execution.runner import Arrays, Ready, Wanted, Where
+
+_MOST_TOLD = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Marked(records.Record):
+    """A SavedModel with inner tensors of a signature as outputs."""
+
+    model: str
+    signature: str
+    tensors: tuple[str, ...]
+
+
+def chunks(request: dict[str, Any]) -> dict[str, Any]:
+    """Find the tensors that both compute, and write files for runs with some of them each.
+
+    Args: request: {"models": two paths, "signature", "names": of tensors, [] for all, "folder": where files go, "chunk": tensors of a run
+      on a GPU, where engines are built anew with them, "whole": of a run without one, "inside": whether engines may be built anew}.
+    Returns: as plans.tensors_job.job. Raises: UsageError for a tensor that one of them has not, or if they share none.
+    """
+    both = [_of(_without_engines(model, pathlib.Path(request["folder"]) / f"copy-{number}").root, request["signature"])
+            for number, model in enumerate(request["models"])]
+    first, second = (marking.computed(frozen.graph_def, prefix) for frozen, prefix in both)
+    engines = dict.fromkeys(one.engine for one in second.values() if one.engine)
+    shared = {name: second[name] for name, one in first.items() if name in second and one.alike(second[name])}
+    seen = {name: one for name, one in shared.items() if request["inside"] or not one.engine or one.output >= 0}
+    names = [name if name in shared or ":" in name else f"{name}:0" for name in request["names"]]
+    for name in names:
+        if name not in seen:
+            raise errors.UsageError(*_refused(name, shared, seen))
+    if not seen:
+        raise errors.UsageError("--tensors: the models have no inner tensor of the same name", "compare a model with what was made from it")
+    chosen = {name: one for name, one in seen.items() if name in names or not names}
+    listed, found = list(chosen), []
+    size = request["chunk" if gpu_module.seen() else "whole"]
+    for start in range(0, len(listed), size):
+        mine = listed[start:start + size]
+        paths = [str(pathlib.Path(request["folder"]) / f"{side}-{start}.json") for side in ("first", "second")]
+        for model, path in zip(request["models"], paths, strict=True):
+            pathlib.Path(path).write_text(json.dumps(Marked(model=model, signature=request["signature"], tensors=tuple(mine)).to_dict()))
+        told = [{"tensor": name, "node": _told(chosen[name]), "first": name, "second": name} for name in mine]
+        found.append({"first": paths[0], "second": paths[1], "tensors": told})
+    return {"chunks": found, "computed": len(second), "engines": len(engines)}
+
+
+def _told(one: marking.Computed) -> str:
+    return f"{one.op} in {graph.engine_name(one.engine)}" if one.engine else one.op
+
+
+def _refused(name: str, shared: dict[str, marking.Computed], seen: dict[str, marking.Computed]) -> tuple[str, str]:
+    """(why there is no such tensor to compare, the mend)."""
+    if name in shared:
+        return (f"--tensors: {name!r} is inside an INT8 engine, where a further output has no range and changes what it measures",
+                "--tensors=all compares what engines give; export the model, and compare the ONNX file with its plan")
+    some = ", ".join(list(seen)[:_MOST_TOLD]) + (", …" if len(seen) > _MOST_TOLD else "")
+    return f"--tensors: {name!r} is no tensor of floats that both models compute", f"such are {some}" if seen else "they share none"
+
+
+def _without_engines(model: str, folder: pathlib.Path) -> loading.Model:
+    """A SavedModel, loaded without the engines that are saved with it: they need a GPU."""
+    detach.write(protos.read(model), model, folder)
+    return loading.load(folder)
+
+
+def _of(root: Any, signature: str) -> tuple[graph_pass.Frozen, str]:
+    """(a signature, what its nodes' names begin with)."""
+    function = root.signatures[signature]
+    frozen = graph_pass.freeze(signature, function)
+    engines = [node.name for node in frozen.graph_def.node if node.op == graph.ENGINE_OP]
+    # A converted signature is a call of the converted graph, and the call's name stands before each name of it.
+    calls = [op.name + "/" for op in function.graph.get_operations() if op.type in ("PartitionedCall", "StatefulPartitionedCall")]
+    return frozen, next((call for call in calls if engines and all(name.startswith(call) for name in engines)), "")
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """As run_job.answer; the models are files with a Marked."""
+    return run_job.answer(request, load)
+
+
+@contextlib.contextmanager
+def load(path: str, wanted: Wanted) -> Iterator[_Runner]:
+    """As runner.Load."""
+    marked = Marked.from_dict(json.loads(pathlib.Path(path).read_text()))
+    gpu = gpu_module.seen()
+    tf.config.experimental.enable_tensor_float_32_execution(not wanted.exact)
+    if gpu:
+        guard.refuse_foreign_engines(marked.model)
+        yield _Runner(marked, loading.load(marked.model), gpu)
+        return
+    with scratch.folder("marked") as folder:
+        yield _Runner(marked, _without_engines(marked.model, pathlib.Path(folder) / "model"), None)
+
+
+class _Runner(runner_job.Loaded):
+    """The runner.Runner of a Marked."""
+
+    def __init__(self, marked: Marked, model: loading.Model, gpu: dict[str, str] | None) -> None:
+        self._model = model
+        frozen, prefix = _of(self._model.root, marked.signature)
+        tensors = marking.computed(frozen.graph_def, prefix)
+        fetched = marking.mark(frozen.graph_def, {name: tensors[name] for name in marked.tensors})
+        replaced = () if gpu else tuple(graph.native(frozen.graph_def))
+        self.where: Where = runner_job.where(gpu, replaced)
+        self._names = frozen.input_names
+
+        def run(*inputs: Any) -> list[Any]:
+            found: list[Any] = tf.graph_util.import_graph_def(frozen.graph_def, input_map=frozen.input_map(inputs),
+                                                              return_elements=list(fetched.values()), name="model")
+            return found
+
+        self._function = tf.compat.v1.wrap_function(run, frozen.input_specs())
+        self._outputs = list(fetched)
+
+    def ready(self, signature: str, inputs: Arrays) -> Ready:
+        """As Runner.ready."""
+        given = [tf.constant(inputs[name]) for name in self._names]
+
+        def answers() -> Arrays:
+            return {name: tensor.numpy() for name, tensor in zip(self._outputs, self._function(*given), strict=True)}
+
+        return lambda: self._told(signature, inputs, answers)
