@@ -89,6 +89,28 @@ def test_a_node_that_keeps_its_name_and_computes_something_else_is_left_out(zoo_
     assert len({" in TRTEngineOp_" in one["node"] for one in found["inners"]}) == 2, "outside of engines and inside"
 
 
+def test_a_converted_model_with_loops_is_compared_outside_of_them(zoo_model, converted, tmp_path):
+    """Its graph stays a function when it is frozen, and so do segments that a loop may hold."""
+    model = converted("lstm_tagger", "--precision_mode=FP16", "--use_dynamic_shape")
+    assert cli.main(["verify", str(zoo_model("lstm_tagger")), str(model), "--tensors=all", "--shapes=tokens:2x7",
+                     f"--json={tmp_path / 'j.json'}"]) == 0
+    found = said(tmp_path / "j.json")
+    assert len(found["inners"]) > 5 and any("TRTEngineOp_" in one["node"] for one in found["inners"])
+
+
+def test_what_a_rewrite_has_given_another_form_is_left_out(tmp_path):
+    """A dilated convolution is three nodes in TensorFlow, two of which move places to the batch, and one in the converted model."""
+    weights = tf.random.stateless_uniform((3, 2, 2), (1, 2))
+
+    def function(x):
+        return {"y": tf.exp(tf.nn.relu(tf.nn.convolution(x, weights, padding="VALID", dilations=2)), name="last")}
+
+    source, target = save(tmp_path / "saved", function, Spec((None, 16, 2), tf.float32, "x")), str(tmp_path / "fp16")
+    assert cli.main(["convert", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={target}", "--precision_mode=FP16"]) == 0
+    assert cli.main(["verify", source, target, "--tensors=all", f"--json={tmp_path / 'j.json'}"]) == 0
+    assert any("last" in one["tensor"] for one in said(tmp_path / "j.json")["inners"])
+
+
 def test_loops_and_branches_are_left_out(tmp_path):
     """Nothing can be fetched from inside, or from a branch that is not taken."""
 

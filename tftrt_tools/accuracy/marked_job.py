@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -21,7 +21,7 @@ from tftrt_tools.execution import run_job
 from tftrt_tools.execution.job import gpu as gpu_module
 from tftrt_tools.execution.job import guard
 from tftrt_tools.models.savedmodel import runner_job
-from tftrt_tools.savedmodel.job import detach, graph, loading, marking, protos
+from tftrt_tools.savedmodel.job import detach, graph, inline, loading, marking, protos
 
 if TYPE_CHECKING:
     from tftrt_tools.execution.runner import Arrays, Ready, Wanted, Where
@@ -58,6 +58,7 @@ def chunks(request: dict[str, Any]) -> dict[str, Any]:
     if not seen:
         raise errors.UsageError("--tensors: the models have no inner tensor of the same name", "compare a model with what was made from it")
     chosen = {name: one for name, one in seen.items() if name in names or not names}
+    doubtful = _doubtful(first, shared)
     listed, found = list(chosen), []
     size = request["chunk" if gpu_module.seen() else "whole"]
     for start in range(0, len(listed), size):
@@ -65,9 +66,18 @@ def chunks(request: dict[str, Any]) -> dict[str, Any]:
         paths = [str(pathlib.Path(request["folder"]) / f"{side}-{start}.json") for side in ("first", "second")]
         for model, path in zip(request["models"], paths, strict=True):
             pathlib.Path(path).write_text(json.dumps(Marked(model=model, signature=request["signature"], tensors=tuple(mine)).to_dict()))
-        told = [{"tensor": name, "node": _told(chosen[name]), "first": name, "second": name} for name in mine]
+        told = [{"tensor": name, "node": _told(chosen[name]), "first": name, "second": name, "doubtful": name in doubtful} for name in mine]
         found.append({"first": paths[0], "second": paths[1], "tensors": told})
     return {"chunks": found, "computed": len(second), "engines": len(engines)}
+
+
+def _doubtful(first: Mapping[str, marking.Computed], shared: Collection[str]) -> set[str]:
+    """Names of tensors behind one that the other model has not: a rewrite may have changed what they hold, such as their form."""
+    found: set[str] = set()
+    for name, one in first.items():
+        if name not in shared or not found.isdisjoint(one.reads):
+            found.add(name)
+    return found
 
 
 def _told(one: marking.Computed) -> str:
@@ -93,6 +103,7 @@ def _of(root: Any, signature: str) -> tuple[graph_pass.Frozen, str]:
     """(a signature, what its nodes' names begin with)."""
     function = root.signatures[signature]
     frozen = graph_pass.freeze(signature, function)
+    frozen = dataclasses.replace(frozen, graph_def=inline.inline_calls(frozen.graph_def))
     engines = [node.name for node in frozen.graph_def.node if node.op == graph.ENGINE_OP]
     # A converted signature is a call of the converted graph, and the call's name stands before each name of it.
     calls = [op.name + "/" for op in function.graph.get_operations() if op.type in ("PartitionedCall", "StatefulPartitionedCall")]
@@ -127,6 +138,9 @@ class _Runner(runner_job.Loaded):
         tensors = marking.computed(frozen.graph_def, prefix)
         fetched = marking.mark(frozen.graph_def, {name: tensors[name] for name in marked.tensors})
         replaced = () if gpu else tuple(graph.native(frozen.graph_def))
+        if replaced:
+            # Segments change with it, and TensorFlow knows the loaded model's by their names.
+            graph.rename(frozen.graph_def, {}, {name: f"{name}_native" for name in graph.library(frozen.graph_def)})
         self.where: Where = runner_job.where(gpu, replaced)
         self._names = frozen.input_names
 

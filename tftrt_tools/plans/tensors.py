@@ -11,7 +11,7 @@ import pathlib
 import typing
 from collections.abc import Mapping, Sequence
 
-from tftrt_tools import progress, records, scratch
+from tftrt_tools import errors, progress, records, scratch
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.execution import run
 from tftrt_tools.inputs import calls as inputs
@@ -119,9 +119,12 @@ def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str],
             mine = run.run(pair.first(chunk["first"]), saved, place / "first", "the original", exact=pair.exact, log_file=log_file)
             theirs = run.run(pair.second(chunk["second"], place), saved, place / "second", "the converted model", trace=pair.exact,
                              log_file=log_file)
-            inners += (_inner(mine, theirs, one, len(calls)) for one in chunk["tensors"])
+            inners += (one for told in chunk["tensors"] if (one := _inner(mine, theirs, told, len(calls))))
             runtimes = {"original": mine.where.text(), "converted": pair.ran(theirs.where)}
             fallbacks.update(dict.fromkeys(name for one in theirs.traces if one for name in one.fallback))
+        if not inners:
+            raise errors.TftrtError("each of these tensors has another form in the converted model, behind what a rewrite has changed",
+                                    "compare the answers: leave --tensors out")
         arithmetic, bound = _bound(second, bounds, engines=theirs.mode != "native segments")
     return Tensors(original=os.path.abspath(original), converted=os.path.abspath(converted), runtimes=runtimes, bound=bound,
                    arithmetic=arithmetic, inners=tuple(inners), computed=written["computed"], calls=len(calls), chunks=len(chunks),
@@ -143,13 +146,15 @@ def _calls(second: Model, signature: str, asked: inputs.Asked, batch_size: int, 
     return list(inputs.choose(takes.with_known({}) if asked.shapes else takes, asked, folder, sizes).all[:_MOST_CALLS])
 
 
-def _inner(mine: run.Run, theirs: run.Run, told: Mapping[str, str], calls: int) -> Inner:
-    """A tensor over all calls. Args: told: of tensors_job.job."""
+def _inner(mine: run.Run, theirs: run.Run, told: Mapping[str, str], calls: int) -> Inner | None:
+    """A tensor over all calls, None for one that has another form behind a rewrite. Args: told: of tensors_job.job."""
     from tftrt_tools.accuracy.metrics.elements import Elements
 
     measured = Elements()
     for index in range(calls):
         one, other = mine.answer(index)[told["first"]], theirs.answer(index)[told["second"]]
+        if one.shape != other.shape and told.get("doubtful"):
+            return None
         if problem := _incomparable(one, other):
             return Inner(told["tensor"], told["node"], -math.inf, problem)
         measured.add(one, other)

@@ -30,8 +30,8 @@ class Computed(NamedTuple):
     """A tensor of floats that a graph computes."""
 
     op: str
-    # Of its node; "" where it has none. NHWC and NCHW are two forms of one tensor, which cannot be compared as they are.
-    data_format: str
+    # Of its node, as bytes, such as strides and the data format; without those that say nothing of what is computed.
+    attributes: Mapping[str, bytes]
     # Names of the tensors that its node reads, without constants, in alphabetical order.
     reads: tuple[str, ...]
     # DataType number.
@@ -44,8 +44,12 @@ class Computed(NamedTuple):
     output: int = -1
 
     def alike(self, other: Computed) -> bool:
-        """Whether a tensor of this name in another graph is the same one: grappler makes x * (y * c) of (x * y) * c, and keeps names."""
-        return (self.op, self.data_format, self.reads) == (other.op, other.data_format, other.reads)
+        """Whether a tensor of this name in another graph is the same one.
+
+        Rewrites keep names: grappler makes x * (y * c) of (x * y) * c, and a dilated convolution is one where it was three nodes.
+        """
+        both = self.attributes.keys() & other.attributes.keys()
+        return (self.op, self.reads) == (other.op, other.reads) and all(self.attributes[name] == other.attributes[name] for name in both)
 
 
 def computed(graph_def: graph_pb2.GraphDef, prefix: str = "") -> dict[str, Computed]:
@@ -69,7 +73,7 @@ def computed(graph_def: graph_pb2.GraphDef, prefix: str = "") -> dict[str, Compu
             for tensor in op.outputs:
                 known[tensor.name] = reads[0] if op.type in _ALIASES else tensor.name.removeprefix(prefix)
             for tensor in _floats(op) if op.name not in left else ():
-                found[known[tensor.name]] = Computed(op.type, _format(op), reads, tensor.dtype.as_datatype_enum, tensor.name)
+                found[known[tensor.name]] = Computed(op.type, _attributes(op), reads, tensor.dtype.as_datatype_enum, tensor.name)
     return found
 
 
@@ -104,7 +108,7 @@ def _inside(engine: tf.Operation, segment: function_pb2.FunctionDef, outside: Ma
             place = references[tensor.name]
             # A further output that nobody reads, such as the mean of a batch normalization, has no tensor in TensorRT.
             if place in outputs or tensor.consumers():
-                yield tensor.name, Computed(op.type, _format(op), reads, tensor.dtype.as_datatype_enum, place, engine.name,
+                yield tensor.name, Computed(op.type, _attributes(op), reads, tensor.dtype.as_datatype_enum, place, engine.name,
                                             outputs.get(place, -1))
 
 
@@ -112,8 +116,8 @@ def _floats(op: tf.Operation) -> list[tf.Tensor]:
     return [] if op.type in PASSIVE_OPS else [tensor for tensor in op.outputs if tensor.dtype in _FLOATS]
 
 
-def _format(op: tf.Operation) -> str:
-    return op.get_attr("data_format").decode() if "data_format" in op.node_def.attr else ""
+def _attributes(op: tf.Operation) -> dict[str, bytes]:
+    return {name: value.SerializeToString(deterministic=True) for name, value in op.node_def.attr.items() if not name.startswith("_")}
 
 
 def mark(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, Computed]) -> dict[str, str]:
