@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from tests.onnx_sources import Spec, save
 from tftrt_tools import cli, errors
 from tftrt_tools.accuracy import marked_job
 from tftrt_tools.plans.tensors import Inner, Tensors
-from tftrt_tools.savedmodel.job import graph, loading, marking
+from tftrt_tools.savedmodel.job import graph, loading, marking, protos
 
 
 def said(path):
@@ -46,6 +48,20 @@ def test_the_first_tensor_that_departs_is_named(tmp_path, capsys):
     assert "first departs: PartitionedCall/second:0 (AddV2) with" in capsys.readouterr().out
     assert [one["tensor"].split("/")[1] for one in said(tmp_path / "j.json")["inners"]] == ["first:0", "second:0", "third:0"]
     assert cli.main(["verify", one, other, "--tensors=PartitionedCall/first"]) == errors.EXIT_DONE, "the name of a node will do"
+
+
+def test_what_went_wrong_inside_an_engine_is_named(zoo_model, converted, tmp_path, capsys):
+    model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "wrong")
+    proto = protos.read(model)
+    segment, = (one for one in proto.meta_graphs[0].graph_def.library.function if "native_segment" in one.signature.name)
+    reader, = (node for node in segment.node_def if node.name.endswith("conv2/BiasAdd"))
+    bias, = (node for node in segment.node_def if node.name == reader.input[1].split(":")[0])
+    assert bias.op == "Const"
+    bias.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(tf.make_ndarray(bias.attr["value"].tensor) + np.float32(0.1)))
+    (model / protos.FILE).write_bytes(proto.SerializeToString())
+    assert cli.main(["verify", str(zoo_model("digits_cnn")), str(model), "--tensors=all"]) == errors.EXIT_CHECK
+    assert re.search(r"first departs: \S+/conv2/BiasAdd:0 \(BiasAdd in TRTEngineOp_\w+\) with .* behind \S+/conv2/Conv2D:0 with inf dB",
+                     capsys.readouterr().out)
 
 
 def frozen(model):
