@@ -365,6 +365,24 @@ def test_numbers_that_are_none_are_passed_over(name, change, tmp_path):
     assert reading.read([str(tmp_path / "a.log")]).lines == len(text.splitlines())
 
 
+@pytest.mark.parametrize("text", [
+    "[MemUsageChange] Init builder kernel library: CPU +1, GPU +1, now: CPU {0}, GPU {0} (MiB)", "After vertical fusions: {0} layers",
+    "Total Scratch Memory: {0}", "Skipping tactic 0x1 due to insufficient memory on requested size of {0} detected for tactic 0x2.",
+    "Tactic: 5 scratch requested: {0}, available: 1", "--------------- Timing Runner: conv [profile {0}] (CaskConvolution)",
+    "Layer(CaskConvolution): a, Tactic: 0x1, x (Float[{0},8,8]) -> y (Float[1,8])"], ids=lambda text: text.split(":")[0])
+def test_a_number_that_no_count_can_be_is_passed_over(text, tmp_path):
+    """Python refuses to read thousands of digits."""
+    summary = read(tmp_path, TRT.format("43.1") + text.format("9" * 5000), WHY.strip())
+    assert summary.lines == 2 and "9" * 30 not in json.dumps([summary.builder.layer_counts, summary.builder.memory, summary.builder.peak_cpu_mib])
+
+
+@pytest.mark.parametrize("line", ['{"log":' + "[" * 60_000, '{"log":"2026-11-24 07:44:43.0: W x.cc:1] half a \\ud800 pair\\n"}'], ids=["deep", "half a character"])
+def test_a_line_of_docker_that_is_none_costs_itself_alone(line, tmp_path):
+    summary = read(tmp_path, line, WHY.strip())
+    assert [one.name for one in summary.findings] == ["no_engine_fits"]
+    json.dumps(summary.to_dict(), ensure_ascii=False).encode()
+
+
 def test_warnings_of_a_process_that_does_not_count_its_runs_are_a_lower_bound(tmp_path):
     """One log counts each run, the other has five warnings, after which TF-TRT says nothing more."""
     for name in ("fallback", "build_fp16"):
