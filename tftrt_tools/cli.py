@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,7 @@ _HELP = ("-h", "-help", "--help", "help", "--helpfull", "--helpshort")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Args: argv: without the program's name. Returns: the exit code."""
+    _open_streams()
     argv = list(sys.argv[1:] if argv is None else argv)
     if not argv or argv[0] in _HELP:
         print(_overview())
@@ -63,6 +65,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return errors.EXIT_FAILED
+
+
+def _open_streams() -> None:
+    """A stream that is closed (`<&-`) becomes an empty one; characters that stdout's encoding has not are written as escapes."""
+    # The lowest number is free then, so it gets that of the stream: no other file can.
+    sys.stdin = sys.stdin or open(os.open(os.devnull, os.O_RDONLY), closefd=False)
+    sys.stdout = sys.stdout or open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)
+    sys.stderr = sys.stderr or open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(name: str, argv: list[str]) -> int:
