@@ -281,6 +281,13 @@ def test_unknown_errors_count_by_kind(tmp_path):
     assert (summary.loud, summary.unknown_count) == (10, 10) and list(summary.failed(["unknown"])) == ["unknown: 10 errors that are not known here"]
 
 
+def test_an_unknown_error_behind_many_kinds_of_warnings_fails_the_check(tmp_path):
+    warnings = [f"2026-11-24 07:38:26.5: W tensorflow/new.cc:1] the model {'x' * number} is new" for number in range(300)]
+    more = [one.replace("new.cc", f"new{place}.cc") for place in "abc" for one in warnings]
+    summary = read(tmp_path, *warnings, *more, "2026-11-24 07:38:26.5: E tensorflow/new.cc:2] something new")
+    assert summary.unknown_left_out and list(summary.failed(["unknown"])) == ["unknown: 1 error that is not known here"]
+
+
 def test_a_summary_is_read_back(tmp_path):
     summary = read(tmp_path, BUILD.strip(), WHY.strip(), NATIVE.strip(), *(TRT.format(time) + text for time, text in VERBOSE_8_5))
     assert summary.to_dict()["kind"] == "log"
