@@ -212,9 +212,12 @@ def _set(document, path, value):
 @pytest.mark.parametrize(("path", "value", "says"), [
     (("model", "graph"), None, ""), (("machine", "versions"), [], ""), (("model", "calls", 0, "shapes"), None, ""),
     (("model", "calls", 0, "first", "fallback"), [], ""), (("model", "calls"), [], "no call"),
-    (("model", "calls", 0, "latency", "p50"), float("inf"), "a time that is none"), (("model", "calls", 0, "latency", "p50"), -1e-3, "a time that is none"),
-    (("model", "calls", 0, "latency", "p90"), float("nan"), "a time that is none"), (("model", "calls", 0, "latency", "p50"), 1.0, "the parts of"),
-    (("model", "calls", 0, "parts", 0, "seconds"), -1.0, "a time that is none")])
+    (("model", "calls", 0, "latency", "p50"), float("inf"), "latency.p50 is inf"), (("model", "calls", 0, "latency", "p50"), -1e-3, "a time that is none"),
+    (("model", "calls", 0, "latency", "p90"), float("nan"), "model.calls[0].latency.p90 is nan"), (("model", "calls", 0, "latency", "p50"), 1.0, "the parts of"),
+    (("model", "calls", 0, "parts", 0, "seconds"), -1.0, "a time that is none"), (("model", "calls", 0, "traced_seconds"), "inf", "traced_seconds is inf"),
+    (("model", "calls", 0, "first_seconds"), 1e308, "first_seconds is 1e+308"), (("model", "calls", 0, "latency", "rounds"), [], "has no rounds"),
+    (("model", "calls", 0, "host_factors"), {"input": 1.0}, "has no factor of the stage rest"), (("model", "calls", 0, "dtypes"), {}, "has no type of image"),
+    (("model", "calls", 0, "shapes", "image"), [0, 8, 8, 1], "has no rows")])
 def test_a_profile_with_a_field_that_cannot_be_is_damaged(tmp_path, digits, path, value, says):
     document = digits.to_dict()
     document = json.loads(json.dumps(document))
