@@ -228,6 +228,17 @@ def test_a_profile_with_a_field_that_cannot_be_is_damaged(tmp_path, digits, path
     assert says in caught.value.cause and "measure it again" in caught.value.mend
 
 
+def test_a_profile_of_another_version_that_cannot_be_read_names_it(tmp_path, digits):
+    document = json.loads(json.dumps(digits.to_dict())) | {"tool": "tftrt-tools 9.0", "new": 1}
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    assert stored.read(str(tmp_path / "p.json")).profile.model == digits.model
+    document["model"]["calls"][0]["parts"][0]["group"] = "new"
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    with pytest.raises(errors.TftrtError, match="is damaged") as caught:
+        stored.read(str(tmp_path / "p.json"))
+    assert "read it with tftrt-tools 9.0, which wrote it (this is tftrt-tools " in caught.value.mend
+
+
 def test_a_file_of_brackets_is_damaged(tmp_path):
     (tmp_path / "p.json").write_text("[" * 100_000)
     with pytest.raises(errors.TftrtError, match="is damaged"):
@@ -252,6 +263,11 @@ def test_what_a_comparison_leaves_out_is_said(digits, resnet):
     assert any("first profile alone" in note and "99x" in note for note in comparison.compare(whole, half).notes)
     assert any("second profile alone" in note for note in comparison.compare(half, whole).notes)
     assert not any("alone" in note for note in comparison.compare(half, half).notes)
+
+
+def test_profiles_of_other_models_say_so(digits, fer):
+    assert any("other inputs" in note for note in comparison.compare(digits, fer).notes)
+    assert not any("other inputs" in note for note in comparison.compare(digits, digits).notes)
 
 
 def test_a_kept_profile_says_which_flags_it_does_not_look_at(tftrt, tmp_path, digits):

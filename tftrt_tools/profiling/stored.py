@@ -15,6 +15,7 @@ from tftrt_tools.profiling import profile
 from tftrt_tools.profiling.call_profile import CallProfile
 from tftrt_tools.profiling.call_records import STAGES
 from tftrt_tools.profiling.profile import Profile
+from tftrt_tools.savedmodel.passport import Stamped
 
 # Of a call's time: so much more or less may its parts be together.
 _ROUNDING = 0.01
@@ -83,7 +84,9 @@ def _understood(data: Any, what: str) -> Profile:
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         damage = str(error) or type(error).__name__
     if damage:
-        raise errors.TftrtError(f"{what} is damaged: {damage}", "measure it again: `tftrt profile MODEL`")
+        tool, here = data.get("tool"), Stamped().tool
+        other = f", or read it with {tool}, which wrote it (this is {here})" if isinstance(tool, str) and tool != here else ""
+        raise errors.TftrtError(f"{what} is damaged: {damage}", f"measure it again: `tftrt profile MODEL`{other}")
     return found
 
 
