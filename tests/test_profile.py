@@ -5,6 +5,7 @@ import dataclasses
 import gzip
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -272,8 +273,9 @@ def test_profiles_of_other_models_say_so(digits, fer):
 
 def test_a_kept_profile_says_which_flags_it_does_not_look_at(tftrt, tmp_path, digits):
     (tmp_path / "p.json").write_text(json.dumps(digits.to_dict()))
-    done = tftrt("profile", tmp_path / "p.json", "--shapes=image:7x8x8x1")
-    assert done.returncode == 0 and "--shapes was not looked at" in done.stdout
+    given = ("--shapes=image:7x8x8x1", "--signature_keys=other", "--callers=8", "--noengines", f"--log_file={tmp_path / 'log'}")
+    done = tftrt("profile", tmp_path / "p.json", *given)
+    assert done.returncode == 0 and re.findall("--([a-z_]+) was not looked at", done.stdout) == ["shapes", "signature_keys", "callers", "engines", "log_file"]
 
 
 # --- tables and files
@@ -432,6 +434,13 @@ def test_ctrl_c_in_the_middle_is_one_line_and_leaves_nothing(measured, tmp_path)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 1 and said.startswith("tftrt: error: interrupted") and "Traceback" not in said
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_trace_that_finds_no_place_on_the_disk_says_what_mends_it(measured, tmp_path):
+    """Python lets no write above the limit end the process, so it sees an error as of a full disk."""
+    command = f"ulimit -f 1; {sys.executable} -m tftrt_tools profile {measured[0]} --without_gpu --shapes=image:1x8x8x1 --callers=1 --json={tmp_path}/p.json"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (1, "", []) and "File too large\n  `ulimit -f` says how large" in done.stderr, done.stderr
 
 
 # --- what can go wrong on the way
