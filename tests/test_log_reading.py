@@ -6,12 +6,14 @@ import json
 import pathlib
 import random
 import re
+import time
 
 import pytest
 
 from tests.conftest import ROOT, run_tftrt
 from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
 from tftrt_tools.logs import engine_layers, entries, heads, reading
+from tftrt_tools.logs.known import MESSAGES
 from tftrt_tools.logs.log_file import LONGEST_LINE, LogFile
 
 RECORDED = ROOT / "tests/data/logs"
@@ -316,6 +318,14 @@ def test_a_line_without_an_end_is_cut(tmp_path):
     (tmp_path / "a").write_text("x" * (3 * LONGEST_LINE + 5) + "\n" + ENGINE)
     lines, log = lines_of(tmp_path / "a")
     assert [len(lines[0]), lines[1], log.cut, log.lines] == [LONGEST_LINE, ENGINE.strip(), 1, 2]
+
+
+def test_a_line_that_repeats_the_words_of_a_message_is_read_fast(tmp_path):
+    form = next(form for message in MESSAGES if message.name == "engine_of_other_tensorrt" for form in message.forms if len(form.literals) > 2)
+    line = "2026-11-24 07:44:43.1: E x.cc:1] " + (" x ".join(form.literals[:-1]) + " y ") * 500
+    before = time.process_time()
+    assert len(line) > 50_000 and read(tmp_path, line, WHY.strip()).lines == 2
+    assert time.process_time() - before < 5
 
 
 def test_a_gzip_file_that_ends_in_the_middle_is_read_to_there(tmp_path):
