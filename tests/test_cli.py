@@ -128,6 +128,18 @@ def test_too_little_memory_is_an_error_of_one_line(monkeypatch, capsys):
     assert "not enough memory: Unable to allocate 47.7 GiB" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("argv", [("log", "a.log", "--json=a.log"), ("log", "a.log", "--json=link"), ("profile", "a.log", "b.log", "--html=b.log"),
+                                  ("diagnose", "model", "model", "--profile=a.log", "--json=./a.log")])
+def test_a_report_never_replaces_what_is_read(argv, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to("a.log")
+    assert cli.main(list(argv)) == 2
+    assert "is read, and the result would replace it\n  give the result a file of its own\n" in capsys.readouterr().err
+    assert (tmp_path / "a.log").read_text() == "a.log"
+
+
 def test_a_terminal_that_lacks_characters_gets_escapes(tmp_path):
     (tmp_path / "a.log").write_text("2026-11-24 07:38:26.513333: E tensorflow/new.cc:1] of Zoë\n")
     done = run_tftrt("log", tmp_path / "a.log", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
