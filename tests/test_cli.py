@@ -152,3 +152,10 @@ def test_a_stream_that_is_closed_is_an_empty_one(closed, code, says):
     assert (done.returncode, done.stderr.partition("\n")[0][:len(says)]) == (code, says) and "Traceback" not in done.stderr
     done = subprocess.run(["bash", "-c", f"{sys.executable} -m tftrt_tools log tests/data/logs/fallback.log.gz {closed}"], capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "log --help", "log tests/data/logs/fallback.log.gz"])
+def test_a_full_disk_below_stdout_is_one_line_with_its_mend(words):
+    done = subprocess.run(["bash", "-c", f"{sys.executable} -m tftrt_tools {words} > /dev/full"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 1 and done.stderr.splitlines()[0].endswith("No space left on device"), done.stderr
+    assert len(done.stderr.splitlines()) == 2, done.stderr

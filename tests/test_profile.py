@@ -144,7 +144,9 @@ def test_why_cupti_saw_nothing(line, says):
 
 def test_a_damaged_trace_is_an_error_in_one_line(tmp_path):
     path = tmp_path / "one.trace.json.gz"
-    for content in (b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"tracks": [{"name": 1}]}')):
+    for content in (b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"tracks": [{"name": 1}]}'),
+                    gzip.compress(b'{"tracks": [{"name": "a", "gpu": true, "names": ["a"], "events": [[0, 1.0, 1.0, 0.5]]}]}'),
+                    gzip.compress(b"{}" * 99)[:10] + b"\xff" * 20):
         path.write_bytes(content)
         with pytest.raises(errors.TftrtError, match="is damaged"):
             traces.read(path)
