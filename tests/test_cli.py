@@ -126,3 +126,36 @@ def test_too_little_memory_is_an_error_of_one_line(monkeypatch, capsys):
     monkeypatch.setattr(cli, "_run", full)
     assert cli.main(["bench"]) == 1
     assert "not enough memory: Unable to allocate 47.7 GiB" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [("log", "a.log", "--json=a.log"), ("log", "a.log", "--json=link"), ("profile", "a.log", "b.log", "--html=b.log"),
+                                  ("diagnose", "model", "model", "--profile=a.log", "--json=./a.log")])
+def test_a_report_never_replaces_what_is_read(argv, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to("a.log")
+    assert cli.main(list(argv)) == 2
+    assert "is read, and the result would replace it\n  give the result a file of its own\n" in capsys.readouterr().err
+    assert (tmp_path / "a.log").read_text() == "a.log"
+
+
+def test_a_terminal_that_lacks_characters_gets_escapes(tmp_path):
+    (tmp_path / "a.log").write_text("2026-11-24 07:38:26.513333: E tensorflow/new.cc:1] of Zoë\n")
+    done = run_tftrt("log", tmp_path / "a.log", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert (done.returncode, done.stderr) == (0, "") and "of Zo\\xeb" in done.stdout
+
+
+@pytest.mark.parametrize("closed, code, says", [("<&-", 1, "tftrt: error: stdin is empty"), (">&-", 1, "tftrt: error: no line of stdin"), ("2>&-", 1, "")])
+def test_a_stream_that_is_closed_is_an_empty_one(closed, code, says):
+    done = subprocess.run(["bash", "-c", f"echo milk | {{ {sys.executable} -m tftrt_tools log - {closed}; }}"], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr.partition("\n")[0][:len(says)]) == (code, says) and "Traceback" not in done.stderr
+    done = subprocess.run(["bash", "-c", f"{sys.executable} -m tftrt_tools log tests/data/logs/fallback.log.gz {closed}"], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "log --help", "log tests/data/logs/fallback.log.gz"])
+def test_a_full_disk_below_stdout_is_one_line_with_its_mend(words):
+    done = subprocess.run(["bash", "-c", f"{sys.executable} -m tftrt_tools {words} > /dev/full"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 1 and done.stderr.splitlines()[0].endswith("No space left on device"), done.stderr
+    assert len(done.stderr.splitlines()) == 2, done.stderr

@@ -458,12 +458,14 @@ def test_a_profile_of_a_model_with_other_inputs_is_refused(tftrt, zoo_model, tmp
 @pytest.mark.parametrize(("words", "says"), [
     (["{model}"], "1 given"), (["{model}", "nowhere"], "no such"), (["{model}", "{model}", "--try", "--stored"], "measure nothing"),
     (["{model}", "{model}", "--trials_dir=x"], "--try"), (["{model}", "{model}"], "carries no profile"),
-    (["{model}", "{model}", "--profile=nowhere.json"], "no such file"),
+    (["{model}", "{model}", "--profile=nowhere.json"], "no such file"), (["{model}", "{model}", "--rest=h:2"], "give --server"),
+    (["{converted}", "{model}"], "was converted, and"), (["{model}", "{converted}", "--profile={model}"], "digits_cnn carries no profile"),
     (["{file}", "{model}"], "m.onnx is an ONNX file (.onnx)"), (["{model}", "{file}"], "m.onnx is an ONNX file (.onnx)"),
     (["{model}", "{model}", "--server=triton://h:1", "--rest=h:2", "--model_name=m"], "is a Triton, which has not the counters")])
-def test_bad_input_is_one_line_with_the_mend(words, says, tftrt, zoo_model, tmp_path):
+def test_bad_input_is_one_line_with_the_mend(words, says, tftrt, zoo_model, converted, tmp_path):
     file = onnx_file(tmp_path / "m.onnx")
-    done = tftrt("diagnose", *(word.format(model=zoo_model("digits_cnn"), file=file) for word in words))
+    names = {"model": zoo_model("digits_cnn"), "converted": converted("digits_cnn", "--precision_mode=FP16"), "file": file}
+    done = tftrt("diagnose", *(word.format(**names) for word in words))
     assert done.returncode in (errors.EXIT_FAILED, errors.EXIT_USAGE) and says in done.stderr and "Traceback" not in done.stderr
 
 

@@ -105,7 +105,8 @@ def test_each_check_fails_for_its_messages_alone(check, tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
-    (("x", "--fail_on=falback"), "did you mean fallback?"), (("x", "--fail_on=fallback,weather"), "--fail_on=weather: there is no such kind"), ((), "no file given"),
+    (("x", "--fail_on=falback"), "did you mean fallback?"), (("x", "--fail_on=FALLBACK"), "did you mean fallback?"),
+    (("x", "--fail_on="), "--fail_on is empty, so nothing would be checked"), (("x", "--fail_on=fallback,weather"), "--fail_on=weather: there is no such kind"), ((), "no file given"),
     (("-", "-"), "stdin can be read once"), (("no.log",), "no.log: there is no such file"), ((".",), ". is a directory"), (("--top=0", "x"), "top")])
 def test_wrong_usage_is_one_line_with_its_mend(arguments, says, tmp_path):
     done = log(*arguments, cwd=tmp_path, stdin=b"")

@@ -6,12 +6,14 @@ import json
 import pathlib
 import random
 import re
+from time import process_time
 
 import pytest
 
 from tests.conftest import ROOT, run_tftrt
 from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
 from tftrt_tools.logs import engine_layers, entries, heads, reading
+from tftrt_tools.logs.known import MESSAGES
 from tftrt_tools.logs.log_file import LONGEST_LINE, LogFile
 
 RECORDED = ROOT / "tests/data/logs"
@@ -281,6 +283,13 @@ def test_unknown_errors_count_by_kind(tmp_path):
     assert (summary.loud, summary.unknown_count) == (10, 10) and list(summary.failed(["unknown"])) == ["unknown: 10 errors that are not known here"]
 
 
+def test_an_unknown_error_behind_many_kinds_of_warnings_fails_the_check(tmp_path):
+    warnings = [f"2026-11-24 07:38:26.5: W tensorflow/new.cc:1] the model {'x' * number} is new" for number in range(300)]
+    more = [one.replace("new.cc", f"new{place}.cc") for place in "abc" for one in warnings]
+    summary = read(tmp_path, *warnings, *more, "2026-11-24 07:38:26.5: E tensorflow/new.cc:2] something new")
+    assert summary.unknown_left_out and list(summary.failed(["unknown"])) == ["unknown: 1 error that is not known here"]
+
+
 def test_a_summary_is_read_back(tmp_path):
     summary = read(tmp_path, BUILD.strip(), WHY.strip(), NATIVE.strip(), *(TRT.format(time) + text for time, text in VERBOSE_8_5))
     assert summary.to_dict()["kind"] == "log"
@@ -309,6 +318,14 @@ def test_a_line_without_an_end_is_cut(tmp_path):
     (tmp_path / "a").write_text("x" * (3 * LONGEST_LINE + 5) + "\n" + ENGINE)
     lines, log = lines_of(tmp_path / "a")
     assert [len(lines[0]), lines[1], log.cut, log.lines] == [LONGEST_LINE, ENGINE.strip(), 1, 2]
+
+
+def test_a_line_that_repeats_the_words_of_a_message_is_read_fast(tmp_path):
+    form = next(form for message in MESSAGES if message.name == "engine_of_other_tensorrt" for form in message.forms if len(form.literals) > 2)
+    line = "2026-11-24 07:44:43.1: E x.cc:1] " + (" x ".join(form.literals[:-1]) + " y ") * 500
+    before = process_time()
+    assert len(line) > 50_000 and read(tmp_path, line, WHY.strip()).lines == 2
+    assert process_time() - before < 5
 
 
 def test_a_gzip_file_that_ends_in_the_middle_is_read_to_there(tmp_path):
@@ -363,6 +380,24 @@ def test_numbers_that_are_none_are_passed_over(name, change, tmp_path):
     text = gzip.decompress((RECORDED / f"{name}.log.gz").read_bytes()).decode(errors="replace")
     (tmp_path / "a.log").write_text(text.replace(*change))
     assert reading.read([str(tmp_path / "a.log")]).lines == len(text.splitlines())
+
+
+@pytest.mark.parametrize("text", [
+    "[MemUsageChange] Init builder kernel library: CPU +1, GPU +1, now: CPU {0}, GPU {0} (MiB)", "After vertical fusions: {0} layers",
+    "Total Scratch Memory: {0}", "Skipping tactic 0x1 due to insufficient memory on requested size of {0} detected for tactic 0x2.",
+    "Tactic: 5 scratch requested: {0}, available: 1", "--------------- Timing Runner: conv [profile {0}] (CaskConvolution)",
+    "Layer(CaskConvolution): a, Tactic: 0x1, x (Float[{0},8,8]) -> y (Float[1,8])"], ids=lambda text: text.split(":")[0])
+def test_a_number_that_no_count_can_be_is_passed_over(text, tmp_path):
+    """Python refuses to read thousands of digits."""
+    summary = read(tmp_path, TRT.format("43.1") + text.format("9" * 5000), WHY.strip())
+    assert summary.lines == 2 and "9" * 30 not in json.dumps([summary.builder.layer_counts, summary.builder.memory, summary.builder.peak_cpu_mib])
+
+
+@pytest.mark.parametrize("line", ['{"log":' + "[" * 60_000, '{"log":"2026-11-24 07:44:43.0: W x.cc:1] half a \\ud800 pair\\n"}'], ids=["deep", "half a character"])
+def test_a_line_of_docker_that_is_none_costs_itself_alone(line, tmp_path):
+    summary = read(tmp_path, line, WHY.strip())
+    assert [one.name for one in summary.findings] == ["no_engine_fits"]
+    json.dumps(summary.to_dict(), ensure_ascii=False).encode()
 
 
 def test_warnings_of_a_process_that_does_not_count_its_runs_are_a_lower_bound(tmp_path):

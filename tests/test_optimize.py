@@ -359,6 +359,15 @@ def test_sizes_that_are_not_known_end_the_run_early(script):
     assert "--shapes='serving_default/ids:" in caught.value.mend and script.names == ["doctor", "inspect"]
 
 
+@pytest.mark.parametrize("gpu", [True, False])
+def test_shapes_that_the_model_refuses_end_the_run_before_anything_that_takes_long(tmp_path, monkeypatch, gpu):
+    monkeypatch.chdir(tmp_path)
+    script = Script(tmp_path, gpu)
+    with pytest.raises(errors.UsageError, match="refuses image:1x9x9x1"):
+        script.run(shapes="image:1x9x9x1")
+    assert script.names == ["doctor", "inspect"]
+
+
 # ---- the budget
 def test_each_step_gets_a_part_of_what_is_left(script):
     script.run(max_minutes=100.0)
@@ -488,7 +497,7 @@ def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, 
         time.sleep(1.0)
         running.send_signal(signal.SIGINT)
         rest, told = running.communicate(timeout=60)
-    assert running.returncode == 1 and told.startswith("tftrt: error: interrupted in step calibrate\n  3 steps are kept in work"), told
+    assert running.returncode == 1 and told.startswith("tftrt: error: interrupted in step calibrate\n  the steps that are done are kept in work; the same command"), told
     assert not processes_marked(folder.name) and not (folder / "best").exists()
     done = tftrt(*words, "--json=-", cwd=folder)
     assert done.returncode == 0, done.stderr

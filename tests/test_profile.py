@@ -5,6 +5,7 @@ import dataclasses
 import gzip
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -143,7 +144,9 @@ def test_why_cupti_saw_nothing(line, says):
 
 def test_a_damaged_trace_is_an_error_in_one_line(tmp_path):
     path = tmp_path / "one.trace.json.gz"
-    for content in (b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"tracks": [{"name": 1}]}')):
+    for content in (b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"tracks": [{"name": 1}]}'),
+                    gzip.compress(b'{"tracks": [{"name": "a", "gpu": true, "names": ["a"], "events": [[0, 1.0, 1.0, 0.5]]}]}'),
+                    gzip.compress(b"{}" * 99)[:10] + b"\xff" * 20):
         path.write_bytes(content)
         with pytest.raises(errors.TftrtError, match="is damaged"):
             traces.read(path)
@@ -212,9 +215,12 @@ def _set(document, path, value):
 @pytest.mark.parametrize(("path", "value", "says"), [
     (("model", "graph"), None, ""), (("machine", "versions"), [], ""), (("model", "calls", 0, "shapes"), None, ""),
     (("model", "calls", 0, "first", "fallback"), [], ""), (("model", "calls"), [], "no call"),
-    (("model", "calls", 0, "latency", "p50"), float("inf"), "a time that is none"), (("model", "calls", 0, "latency", "p50"), -1e-3, "a time that is none"),
-    (("model", "calls", 0, "latency", "p90"), float("nan"), "a time that is none"), (("model", "calls", 0, "latency", "p50"), 1.0, "the parts of"),
-    (("model", "calls", 0, "parts", 0, "seconds"), -1.0, "a time that is none")])
+    (("model", "calls", 0, "latency", "p50"), float("inf"), "latency.p50 is inf"), (("model", "calls", 0, "latency", "p50"), -1e-3, "a time that is none"),
+    (("model", "calls", 0, "latency", "p90"), float("nan"), "model.calls[0].latency.p90 is nan"), (("model", "calls", 0, "latency", "p50"), 1.0, "the parts of"),
+    (("model", "calls", 0, "parts", 0, "seconds"), -1.0, "a time that is none"), (("model", "calls", 0, "traced_seconds"), "inf", "traced_seconds is inf"),
+    (("model", "calls", 0, "first_seconds"), 1e308, "first_seconds is 1e+308"), (("model", "calls", 0, "latency", "rounds"), [], "has no rounds"),
+    (("model", "calls", 0, "host_factors"), {"input": 1.0}, "has no factor of the stage rest"), (("model", "calls", 0, "dtypes"), {}, "has no type of image"),
+    (("model", "calls", 0, "shapes", "image"), [0, 8, 8, 1], "has no rows")])
 def test_a_profile_with_a_field_that_cannot_be_is_damaged(tmp_path, digits, path, value, says):
     document = digits.to_dict()
     document = json.loads(json.dumps(document))
@@ -223,6 +229,17 @@ def test_a_profile_with_a_field_that_cannot_be_is_damaged(tmp_path, digits, path
     with pytest.raises(errors.TftrtError, match="is damaged") as caught:
         stored.read(str(tmp_path / "p.json"))
     assert says in caught.value.cause and "measure it again" in caught.value.mend
+
+
+def test_a_profile_of_another_version_that_cannot_be_read_names_it(tmp_path, digits):
+    document = json.loads(json.dumps(digits.to_dict())) | {"tool": "tftrt-tools 9.0", "new": 1}
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    assert stored.read(str(tmp_path / "p.json")).profile.model == digits.model
+    document["model"]["calls"][0]["parts"][0]["group"] = "new"
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    with pytest.raises(errors.TftrtError, match="is damaged") as caught:
+        stored.read(str(tmp_path / "p.json"))
+    assert "read it with tftrt-tools 9.0, which wrote it (this is tftrt-tools " in caught.value.mend
 
 
 def test_a_file_of_brackets_is_damaged(tmp_path):
@@ -251,10 +268,16 @@ def test_what_a_comparison_leaves_out_is_said(digits, resnet):
     assert not any("alone" in note for note in comparison.compare(half, half).notes)
 
 
+def test_profiles_of_other_models_say_so(digits, fer):
+    assert any("other inputs" in note for note in comparison.compare(digits, fer).notes)
+    assert not any("other inputs" in note for note in comparison.compare(digits, digits).notes)
+
+
 def test_a_kept_profile_says_which_flags_it_does_not_look_at(tftrt, tmp_path, digits):
     (tmp_path / "p.json").write_text(json.dumps(digits.to_dict()))
-    done = tftrt("profile", tmp_path / "p.json", "--shapes=image:7x8x8x1")
-    assert done.returncode == 0 and "--shapes was not looked at" in done.stdout
+    given = ("--shapes=image:7x8x8x1", "--signature_keys=other", "--callers=8", "--noengines", f"--log_file={tmp_path / 'log'}")
+    done = tftrt("profile", tmp_path / "p.json", *given)
+    assert done.returncode == 0 and re.findall("--([a-z_]+) was not looked at", done.stdout) == ["shapes", "signature_keys", "callers", "engines", "log_file"]
 
 
 # --- tables and files
@@ -413,6 +436,13 @@ def test_ctrl_c_in_the_middle_is_one_line_and_leaves_nothing(measured, tmp_path)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 1 and said.startswith("tftrt: error: interrupted") and "Traceback" not in said
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_trace_that_finds_no_place_on_the_disk_says_what_mends_it(measured, tmp_path):
+    """Python lets no write above the limit end the process, so it sees an error as of a full disk."""
+    command = f"ulimit -f 1; {sys.executable} -m tftrt_tools profile {measured[0]} --without_gpu --shapes=image:1x8x8x1 --callers=1 --json={tmp_path}/p.json"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (1, "", []) and "File too large\n  `ulimit -f` says how large" in done.stderr, done.stderr
 
 
 # --- what can go wrong on the way

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -43,7 +44,25 @@ _HELP = ("-h", "-help", "--help", "help", "--helpfull", "--helpshort")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Args: argv: without the program's name. Returns: the exit code."""
+    _open_streams()
     argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        with errors.translated():
+            code = _told(argv)
+            # What fails behind this has a traceback of Python's own.
+            sys.stdout.flush()
+            return code
+    except errors.Ending as error:
+        return _report(error)
+    except KeyboardInterrupt:
+        return _report(errors.Interrupted())
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return errors.EXIT_FAILED
+
+
+def _told(argv: list[str]) -> int:
+    """Say what the tool itself is, or run a command. Returns: the exit code."""
     if not argv or argv[0] in _HELP:
         print(_overview())
         return errors.EXIT_DONE if argv else errors.EXIT_USAGE
@@ -52,17 +71,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"tftrt-tools {__version__}")
         return errors.EXIT_DONE
-    try:
-        signals.install()
-        with errors.translated():
-            return _run(argv[0], argv[1:])
-    except errors.Ending as error:
-        return _report(error)
-    except KeyboardInterrupt:
-        return _report(errors.Interrupted())
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.EXIT_FAILED
+    signals.install()
+    return _run(argv[0], argv[1:])
+
+
+def _open_streams() -> None:
+    """A stream that is closed (`<&-`) becomes an empty one; characters that stdout's encoding has not are written as escapes."""
+    # The lowest number is free then, so it gets that of the stream: no other file can.
+    sys.stdin = sys.stdin or open(os.open(os.devnull, os.O_RDONLY), closefd=False)
+    sys.stdout = sys.stdout or open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)
+    sys.stderr = sys.stderr or open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(name: str, argv: list[str]) -> int:

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 # Older names of --signature_keys in some commands.
 _OLD_SIGNATURE_KEYS = ("signature_name", "signature_key")
+# Flags that name a report. What other flags make may replace what they read.
+_REPORTS = ("json", "html", "plot", "trace", "csv", "requests_csv", "hdr")
 # Commands that calibrate and commands that call a model have different names for their inputs.
 _MEANT = {"data": "calibration_data", "calibration_data": "data"}
 
 
 def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.FlagValues | None, list[str] | None]:
     """Parse `argv` with the flags of module `command`. Checks, before the work, that the files named by --json and by the command's OUTPUTS
-    (names of flags) can be made.
+    (names of flags) can be made, and that no report replaces a file that is read.
 
     Returns: (FlagValues, positional arguments), or (None, None) after printing the help.
 
@@ -52,6 +54,10 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         return None, None
     outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
     whole_file.check_places(path for path in outputs if path and path != "-")
+    reports = [flag for flag in _REPORTS if flag in values]
+    read = [values[flag].value for flag in values if flag not in reports]
+    whole_file.check_apart((path for flag in reports if (path := values[flag].value) and path != "-"),
+                           [*positional, *(path for path in read if isinstance(path, str) and path)])
     return values, positional
 
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from tftrt_tools.profiling.profile import Profile, Side
 
 _SHARE, _SERVED_SECONDS = 5.0, 3
+# Flags of a profile that is measured. --shapes are those of requests to a server, too.
+_MEASURING = ("signature_keys", "ranges", "seed", "log_file")
 
 
 def define(values: flags.FlagValues) -> None:
@@ -73,6 +75,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _check_causes(values)
     if values.server and not (values.rest and values.model_name):
         raise errors.UsageError("--server needs --rest and --model_name", "give its REST port, for the counters, and the model's name")
+    if not values.server and (values.rest or values.model_name):
+        raise errors.UsageError("--rest and --model_name are about the server of --server", "give --server=HOST:PORT, too")
     from tftrt_tools.client import protocols
     from tftrt_tools.diagnosis import diagnose, finding
 
@@ -95,6 +99,7 @@ def _check_models(values: flags.FlagValues, original: str, converted: str) -> No
     """Refuse, before any work, what is no conversion and its original. Of a plan alone the original may be of any framework."""
     from tftrt_tools.models import opening, table
     from tftrt_tools.models.plan.kind import PLAN
+    from tftrt_tools.savedmodel import passport
 
     sources = [opening.check(_source_flags.read(values, model)) for model in (original, converted)]
     first, second = (table.kind(source.path) for source in sources)
@@ -106,6 +111,8 @@ def _check_models(values: flags.FlagValues, original: str, converted: str) -> No
         if kind.unconverted:
             raise errors.UsageError(f"diagnose explains what TF-TRT converted, or a plan directory, and {source} is {kind.forms[0]}",
                                     "give a TensorFlow model and its conversion, or as CONVERTED a plan directory")
+    if opening.document(original, passport.MANIFEST) and not opening.document(converted, passport.MANIFEST):
+        raise errors.UsageError(f"{original} was converted, and {converted} was not", "give the original first, then the converted model")
 
 
 def _check_causes(values: flags.FlagValues) -> None:
@@ -143,26 +150,22 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
         return found
     kept = stored.read(values.profile or converted)
     if kept is None:
-        raise errors.TftrtError(f"{converted} carries no profile, and there is no GPU here to measure one",
+        here = "" if profile_command.gpu_here() else ", and there is no GPU here to measure one"
+        raise errors.TftrtError(f"{values.profile or converted} carries no profile{here}",
                                 f"run `tftrt profile {converted}{'' if alone else f' --original={original}'}` on a machine with a GPU")
     said, measured = list(kept.said), kept.profile.model
     if values.profile and table.kind(converted).digest(converted) != measured.digest:
-        _check_same_inputs(measured, original, converted)
+        _check_same_inputs(measured, converted)
         said.append(f"it was measured of {measured.model}, whose files are not those of {converted}")
-    if values.shapes and not values.server:
-        said.append(f"--shapes was not looked at: the profile was measured before, of {', '.join(call.text() for call in measured.calls)}")
-    for line in said:
+    for line in (*said, *profile_command.not_looked_at(values, _MEASURING if values.server else ("shapes", *_MEASURING), kept.profile)):
         _output.console(values.json).print(line, markup=False, soft_wrap=True)
     return kept.profile
 
 
-def _check_same_inputs(measured: Side, original: str, converted: str) -> None:
-    """Refuse a profile of another model: what it advises would not fit. Raises: UsageError, TftrtError."""
+def _check_same_inputs(measured: Side, converted: str) -> None:
+    """Refuse a profile of another model: what it advises would not fit. Raises: UsageError."""
     from tftrt_tools.models import opening
-    from tftrt_tools.savedmodel import passport
 
-    if opening.document(original, passport.MANIFEST) and not opening.document(converted, passport.MANIFEST):
-        raise errors.UsageError(f"{original} was converted, and {converted} was not", "give the original first, then the converted model")
     with opening.opened(converted) as (model,):
         inputs = {name: {one.name for one in listed} for name, listed in model.inputs.items()}
     for call in measured.calls:

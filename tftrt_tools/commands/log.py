@@ -53,9 +53,11 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.logs import reading
     from tftrt_tools.logs.summary import CHECKS
 
+    if values["fail_on"].present and not values.fail_on:
+        raise errors.UsageError("--fail_on is empty, so nothing would be checked", f"some of {', '.join(CHECKS)}")
     for check in values.fail_on:
         if check not in CHECKS:
-            near = difflib.get_close_matches(check, CHECKS, 1)
+            near = difflib.get_close_matches(check.lower(), CHECKS, 1)
             raise errors.UsageError(f"--fail_on={check}: there is no such kind of messages",
                                     f"did you mean {near[0]}?" if near else f"one of {', '.join(CHECKS)}")
     with progress.on_terminal():

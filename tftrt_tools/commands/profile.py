@@ -33,12 +33,16 @@ from tftrt_tools import errors, progress, scratch, whole_file
 from tftrt_tools.commands import _flags, _output, _source_flags
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tftrt_tools.profiling.measure import Options
     from tftrt_tools.profiling.profile import Profile
     from tftrt_tools.profiling.stored import Stored
     from tftrt_tools.profiling.traces import Track
 
 OUTPUTS = ("html", "trace")
+# Flags of a measurement.
+_MEASURING = ("shapes", "original", "signature_keys", "ranges", "seed", "traced_calls", "callers", "engines", "log_file")
 
 
 def define(values: flags.FlagValues) -> None:
@@ -99,10 +103,13 @@ def _stored(values: flags.FlagValues, path: str) -> Stored:
     if found is None:
         here = "" if gpu_here() else ", and this machine has no GPU to measure one"
         raise errors.TftrtError(f"{path} carries no profile{here}", f"run `tftrt profile {path}` on a machine with a GPU")
-    calls = ", ".join(call.text() for call in found.profile.model.calls)
-    ignored = [f"--{name} was not looked at: the profile was measured before, of {calls}" for name in ("shapes", "original")
-               if values[name].present]
-    return dataclasses.replace(found, said=(*found.said, *ignored))
+    return dataclasses.replace(found, said=(*found.said, *not_looked_at(values, _MEASURING, found.profile)))
+
+
+def not_looked_at(values: flags.FlagValues, names: Iterable[str], found: Profile) -> list[str]:
+    """A line for each of these flags that is given, though the profile was measured before."""
+    calls = ", ".join(call.text() for call in found.model.calls)
+    return [f"--{name} was not looked at: the profile was measured before, of {calls}" for name in names if values[name].present]
 
 
 def _measure(values: flags.FlagValues, path: str) -> int:

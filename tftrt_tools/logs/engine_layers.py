@@ -12,6 +12,7 @@ from typing import Literal
 
 from tftrt_tools import records
 from tftrt_tools.choices import Precision
+from tftrt_tools.logs import heads
 
 LINE = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: (?P<tactic>(?:0x)?-?[0-9a-f]+), (?P<inputs>.*) -> (?P<outputs>.*)$",
                   re.MULTILINE)
@@ -89,7 +90,7 @@ def rows(block: str) -> tuple[Row, ...]:
 def without_profile(name: str) -> tuple[str, int]:
     """(A layer's name without the mark of its profile, the profile)."""
     found = _PROFILE.search(name)
-    return _PROFILE.sub("", name), int(found[1]) if found else 0
+    return _PROFILE.sub("", name), heads.whole(found[1]) if found else 0
 
 
 def computes(row: Row, prefix: str) -> Layer | None:
@@ -136,13 +137,8 @@ def _tensors(text: str) -> tuple[Tensor, ...]:
 
 def _tensor(name: str, kind: str, sizes: str) -> Tensor:
     numbers = [one.partition(":") for one in sizes.split(",") if one]
-    return Tensor(name=name, type=kind, sizes=tuple(_whole(size) for size, _, _ in numbers),
-                  packed=next((_whole(packed) for _, _, packed in numbers if packed), 1))
-
-
-def _whole(text: str) -> int:
-    """A size of a tensor; 0 for what a damaged line has in its place."""
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return Tensor(name=name, type=kind, sizes=tuple(heads.whole(size) for size, _, _ in numbers),
+                  packed=next((heads.whole(packed) for _, _, packed in numbers if packed), 1))
 
 
 def _precisions(tensors: Sequence[Tensor]) -> list[Precision]:

@@ -56,7 +56,10 @@ _TENSORRT = re.compile(r"DefaultLogger |\[TRT\]:? +|\[\d{4}-\d\d-\d\d \d\d:\d\d:
 _WARNING = "TF-TRT Warning: "
 # A second head in the middle of a line: two processes wrote at once.
 _INSIDE = re.compile(r"(?<=.)(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: [IWEF] )")
-_TIME = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d)[ T]|(\d\d)/(\d\d)/(\d{4})-|\d{4} )?(\d\d):(\d\d):(\d+(?:\.\d+)?)$")
+# Of absl the seconds may be all those since 1970.
+_TIME = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d)[ T]|(\d\d)/(\d\d)/(\d{4})-|\d{4} )?(\d\d):(\d\d):(\d{1,12}(?:\.\d+)?)$")
+# Of a count or a size: 64 bits have no more.
+_MOST_DIGITS = 20
 
 
 class Head(NamedTuple):
@@ -82,8 +85,9 @@ def split(line: str) -> tuple[str, str]:
     if line.startswith('{"log":'):
         # A file of Docker's json-file driver.
         try:
-            line = str(json.loads(line)["log"]).rstrip("\n")
-        except (ValueError, KeyError):
+            # An escape can stand for half a character, which no output takes.
+            line = str(json.loads(line)["log"]).rstrip("\n").encode(errors="replace").decode()
+        except (ValueError, KeyError, RecursionError):
             return "", line
     who: list[str] = []
     while line[4:5] != "-" or line[10:11] != " ":
@@ -110,6 +114,11 @@ def read(line: str) -> Head | None:
     while inner := _TENSORRT.match(text):
         text, tensorrt = text[inner.end():], True
     return Head(time or "", _LEVELS.get(level, ""), thread or "", place or "", tensorrt, text)
+
+
+def whole(text: str) -> int:
+    """A count or a size; 0 for what a damaged line has in its place."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
 
 
 def seconds(time: str) -> float | None:

@@ -45,7 +45,7 @@ class Index:
         if not candidates:
             return []
         matches = [(form.weight, *_span(form, found), message, found.groupdict())
-                   for message, form in candidates if (found := form.pattern.search(text))]
+                   for message, form in candidates if (found := form.search(text))]
         chosen: list[tuple[int, int, Message, dict[str, str]]] = []
         for _, start, end, message, values in sorted(matches, key=lambda one: (-one[0], one[1])):
             if all((end <= one[0] or start >= one[1]) and one[2] is not message for one in chosen):

@@ -15,6 +15,8 @@ _KINDS = {"engine": r"[\w./-]+", "number": r"\d[\d.]*", "op": r"\w+", "shapes": 
 _TEXT = r"[^\n]+"
 # The longest text of a place that is kept, in characters.
 LONGEST = 300
+# Of a line, so many characters are searched: one of 64 Ki that repeats the words of a form would take minutes.
+_SEARCHED = 8192
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +43,13 @@ class Form:
         """What does not vary."""
         return [part for part in _PLACE.split(self.text)[::2] if part]
 
+    def search(self, text: str) -> re.Match[str] | None:
+        """The first place in `text` that has this form. Of long lines the beginning counts."""
+        return self.pattern.search(text if len(text) <= _SEARCHED else "\n".join(line[:_SEARCHED] for line in text.split("\n")))
+
     def find(self, text: str) -> dict[str, str] | None:
         """{place: its text} where `text` has this form, else None."""
-        found = self.pattern.search(text)
+        found = self.search(text)
         return None if found is None else {name: value.strip()[:LONGEST] for name, value in found.groupdict().items()}
 
     def all(self, text: str, place: str) -> list[str]:

@@ -81,6 +81,7 @@ class Reader:
         """What was read so far."""
         return Summary(logs=tuple(self._logs), interrupted=interrupted, findings=self._findings.known(), unknown=self._findings.unknown(),
                        loud=self._findings.loud, unknown_count=self._findings.unknown_count,
+                       unknown_errors=self._findings.unknown_errors,
                        unknown_left_out=self._findings.unknown_kinds_left_out, engines=self._engines.result(),
                        builder=self._builds.result(), context=self._contexts.result())
 

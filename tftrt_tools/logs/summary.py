@@ -51,9 +51,11 @@ class Summary(records.Record):
     # What matters first.
     findings: tuple[Finding, ...]
     unknown: tuple[Unknown, ...]
-    # Messages of levels F, E and W: all, the unknown ones, and those of kinds that there was no place for in `unknown`.
+    # Messages of levels F, E and W: all, the unknown ones, the errors among these (F and E), and those of kinds that there was no place for
+    # in `unknown`.
     loud: int
     unknown_count: int
+    unknown_errors: int
     unknown_left_out: int
     engines: EngineRuns
     builder: Builder
@@ -74,5 +76,5 @@ class Summary(records.Record):
                 yield f"{category}: {', '.join(found)}"
         if ANY_ERROR in checks and (wrong := [one for one in self.findings if one.severity == "error"]):
             yield f"error: {', '.join(f'{one.name} ({one.count}×)' for one in wrong)}"
-        if UNKNOWN in checks and (loud := sum(one.count for one in self.unknown if one.level != "W")):
-            yield f"unknown: {loud} errors that are not known here"
+        if UNKNOWN in checks and self.unknown_errors:
+            yield f"unknown: {self.unknown_errors} error{'s that are' if self.unknown_errors > 1 else ' that is'} not known here"

@@ -172,10 +172,9 @@ class _Run:
                      max_minutes=self._doing.max_minutes, ended=ended, mend=mend)
 
     def _interrupted(self, step: Step, error: BaseException) -> errors.Interrupted:
-        done = sum(one.state == "done" for one in self._known.results)
         cause = error.cause if isinstance(error, errors.Interrupted) else "interrupted"
-        return errors.Interrupted(f"{cause} in step {step.name}", f"{done} steps are kept in {self._journal.folder}; the same command goes "
-                                  f"on from there: tftrt {shlex.join(self._doing.command)}")
+        return errors.Interrupted(f"{cause} in step {step.name}", f"the steps that are done are kept in {self._journal.folder}; the same "
+                                  f"command goes on from there: tftrt {shlex.join(self._doing.command)}")
 
 
 def _without(step: Step, state: StepState, cause: str) -> StepResult:

@@ -43,7 +43,7 @@ def _inspect(known: Known) -> Commands:
 
 
 def _inspect_again(known: Known) -> Commands:
-    known.shapes  # noqa: B018 (sizes that are not known end the run here, before anything that takes long)
+    known.calls  # noqa: B018 (sizes that are not known, or that the model refuses, end the run here, before anything that takes long)
     if not known.gpu and not known.mend_words:
         return LeftOut("inspect advises no flag")
     # With shapes engines have profiles, and TF-TRT takes other ops.

@@ -60,6 +60,9 @@ def compare(one: Profile, other: Profile) -> ProfileComparison:
         alone = [call.text() for call in calls if not any(pair[place] is call for pair in pairs)]
         if pairs and alone:
             notes.append(f"calls of the {title} profile alone, which are not compared: {', '.join(alone)}")
+    if any(mine.shapes.keys() != its.shapes.keys() for mine, its in pairs):
+        notes.append("some calls have other inputs in the second profile: the two are hardly the same model, and then no figure says which "
+                     "is faster")
     if any(mine.shapes != its.shapes for mine, its in pairs):
         notes.append("some calls have other shapes in the second profile; they are compared in the order of the shapes")
     engines = engines_compare.pairs(one.engines, other.engines)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import pathlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tftrt_tools import errors
 from tftrt_tools.models import opening, table
 from tftrt_tools.profiling import profile
+from tftrt_tools.profiling.call_profile import CallProfile
+from tftrt_tools.profiling.call_records import STAGES
 from tftrt_tools.profiling.profile import Profile
+from tftrt_tools.savedmodel.passport import Stamped
 
 # Of a call's time: so much more or less may its parts be together.
 _ROUNDING = 0.01
+# No time, count or size of a profile comes near it.
+_TOO_LARGE = 1e24
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,10 +81,12 @@ def _understood(data: Any, what: str) -> Profile:
     try:
         found = Profile.from_dict(data)
         damage = _damage(found)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         damage = str(error) or type(error).__name__
     if damage:
-        raise errors.TftrtError(f"{what} is damaged: {damage}", "measure it again: `tftrt profile MODEL`")
+        tool, here = data.get("tool"), Stamped().tool
+        other = f", or read it with {tool}, which wrote it (this is {here})" if isinstance(tool, str) and tool != here else ""
+        raise errors.TftrtError(f"{what} is damaged: {damage}", f"measure it again: `tftrt profile MODEL`{other}")
     return found
 
 
@@ -87,11 +94,41 @@ def _damage(found: Profile) -> str:
     """What its figures cannot be, in words; "" for sound ones."""
     if not found.model.calls:
         return "it has no call"
+    for place, figure in _figures(found, ""):
+        if not abs(figure) < _TOO_LARGE:
+            return f"{place.removeprefix('.')} is {figure:g}, which is no figure of a profile"
     for call in (*found.model.calls, *(found.original.calls if found.original else ())):
         times = [call.latency.p50, call.latency.p90, *call.latency.rounds, *(part.seconds for part in call.parts)]
-        if not all(map(math.isfinite, times)) or call.latency.p50 <= 0 or min(times) < -_ROUNDING * call.latency.p50:
+        if call.latency.p50 <= 0 or min(times) < -_ROUNDING * call.latency.p50:
             return f"{call.text()} has a time that is none"
+        if missing := next(_missing(call), ""):
+            return f"{call.text()} has no {missing}"
         whole = sum(part.seconds for part in call.parts)
         if call.parts and abs(whole - call.latency.p50) > _ROUNDING * call.latency.p50:
             return f"the parts of {call.text()} are {1e3 * whole:.3f} ms, and the call {1e3 * call.latency.p50:.3f} ms"
     return ""
+
+
+def _figures(value: object, place: str) -> Iterator[tuple[str, float]]:
+    """(where it stands, number) of all numbers of a record."""
+    if isinstance(value, (int, float)):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _figures(one, f"{place}.{key}")
+    elif isinstance(value, (tuple, list)):
+        for number, one in enumerate(value):
+            yield from _figures(one, f"{place}[{number}]")
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _figures(getattr(value, field.name), f"{place}.{field.name}")
+
+
+def _missing(call: CallProfile) -> Iterator[str]:
+    """What a call has to have, and has not."""
+    if not call.latency.rounds:
+        yield "rounds"
+    if call.rows < 1:
+        yield "rows"
+    yield from (f"factor of the stage {stage}" for stage in STAGES if stage not in call.host_factors)
+    yield from (f"type of {name}" for name in call.shapes if name not in call.dtypes)

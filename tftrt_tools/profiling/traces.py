@@ -7,6 +7,7 @@ import gzip
 import json
 import pathlib
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -82,7 +83,7 @@ def read(path: str | pathlib.Path) -> Trace:
     """The trace in a file that `job.compact` wrote. Raises: TftrtError for a damaged file, OSError."""
     try:
         return of(json.loads(gzip.decompress(pathlib.Path(path).read_bytes())))
-    except (ValueError, EOFError, KeyError, IndexError, TypeError, gzip.BadGzipFile) as error:
+    except (ArithmeticError, AttributeError, ValueError, EOFError, LookupError, TypeError, zlib.error, gzip.BadGzipFile) as error:
         raise errors.TftrtError(f"the trace {path} is damaged: {errors.first_line(str(error))}", "profile the model again") from None
 
 

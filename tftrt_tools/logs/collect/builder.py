@@ -188,16 +188,16 @@ class Builds:
         elif found := _FUSION.match(text):
             self._fusions.add(found["kind"])
         elif " layers" in text and (found := builder_lines.LAYERS.match(text)):
-            self._counts[found["when"]] = int(found["count"])
+            self._counts[found["when"]] = heads.whole(found["count"])
         elif (" completed in " in text or text.startswith("Engine built")) and (found := _PHASE.search(text)):
             self._close(entry)
             phase = found["phase"] or "Engine built by trtexec"
             times, seconds = self._phases.get(phase, (0, 0.0))
             self._phases[phase] = times + 1, seconds + _seconds(found["seconds"] or found["whole"])
         elif text.startswith("[MemUsageChange]") and (found := _MEMORY.match(text)):
-            self._cpu, self._gpu = max(self._cpu, int(found["cpu"])), max(self._gpu, int(found["gpu"]))
+            self._cpu, self._gpu = max(self._cpu, heads.whole(found["cpu"])), max(self._gpu, heads.whole(found["gpu"]))
         elif text.startswith("Total ") and (found := builder_lines.MEMORY.match(text)):
-            what, size = found["what"], int(found["bytes"])
+            what, size = found["what"], heads.whole(found["bytes"])
             if size < builder_lines.NO_BYTES:
                 self._memory.add(what, max(0, size - self._memory.of.get(what, 0)))
 
@@ -230,7 +230,7 @@ class Builds:
     def _tactic(self, entry: Entry) -> None:
         writer = self._writers.rows.get(entry.source)
         if found := _SKIPPED_7.match(entry.text):
-            self._count_skipped(writer, int(found["size"]))
+            self._count_skipped(writer, heads.whole(found["size"]))
             return
         found = _TACTIC.search(entry.text)
         if not found:
@@ -247,7 +247,7 @@ class Builds:
 
     def _skip(self, entry: Entry) -> None:
         if found := _SKIPPED.search(entry.text):
-            self._count_skipped(self._writers.rows.get(entry.source), int(found["size"]))
+            self._count_skipped(self._writers.rows.get(entry.source), heads.whole(found["size"]))
         elif _SKIPPED_OTHER.search(entry.text):
             self._other += 1
 

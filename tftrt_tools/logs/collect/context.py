@@ -7,7 +7,7 @@ import re
 
 from tftrt_tools import records
 from tftrt_tools.choices import LOG_LEVELS, LogLevel
-from tftrt_tools.logs import segment_lines
+from tftrt_tools.logs import heads, segment_lines
 from tftrt_tools.logs.bounded import Counts
 from tftrt_tools.logs.entries import Entry
 
@@ -59,7 +59,7 @@ class Contexts:
         if level in ("I", ""):
             self._quiet(text)
         elif level == "W" and "non-converted OP Report" in text:
-            self._left = {op: int(count) for op, count in segment_lines.REPORTED.findall(text)}
+            self._left = {op: heads.whole(count) for op, count in segment_lines.REPORTED.findall(text)}
 
     def _quiet(self, text: str) -> None:
         if text.startswith(("Not a TF-TRT", "Denylisted as")):

@@ -90,8 +90,8 @@ class Findings:
         self._awaiting: dict[str, _Row] = {}
         self._named: dict[str, str] = {}
         self._unknown: Table[tuple[str, str, str], _UnknownRow] = Table(_UnknownRow, _MOST_UNKNOWN)
-        # Messages of levels F, E and W, and how many of them are unknown.
-        self.loud = self.unknown_count = 0
+        # Messages of levels F, E and W, how many of them are unknown, and how many of these are errors.
+        self.loud = self.unknown_count = self.unknown_errors = 0
 
     def take(self, entry: Entry) -> bool:
         """Returns: whether the message is known."""
@@ -137,6 +137,7 @@ class Findings:
 
     def _note_unknown(self, entry: Entry) -> None:
         self.unknown_count += 1
+        self.unknown_errors += entry.level != "W"
         first, _, _ = entry.text.partition("\n")
         row = self._unknown.row((entry.level, entry.place[:_LONGEST], _VARIES.sub("#", first)[:_LONGEST]))
         if row is None:

@@ -175,6 +175,8 @@ class Recorder(abc.ABC, Generic[L]):
             return function(*arguments)
         except errors.TftrtError as error:
             self._found["failed"][step] = error.to_dict()
+        except OSError as error:  # of the disk, mostly
+            self._found["failed"][step] = errors.from_os_error(error).to_dict()
         except Exception as error:  # a step that fails must not take the others with it
             said = f"{type(error).__name__}: {errors.first_line(str(error))}"[:500]
             self._found["failed"][step] = errors.TftrtError(said, "").to_dict()
