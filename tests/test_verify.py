@@ -60,6 +60,13 @@ def test_random_inputs_are_the_same_for_the_same_seed(tftrt, zoo_model, converte
     assert metrics(1) == metrics(1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8", "string", "bool", "complex128"])
+@pytest.mark.parametrize("size", [2 ** 62, 10 ** 22])
+def test_inputs_beyond_any_memory_are_one_line(dtype, size):
+    with pytest.raises(errors.TftrtError, match=f"not enough memory for an input x {size}x4"):
+        drawing.calls("serving_default", [InputSpec("x", dtype, (None, 4))], [{"x": (size, 4)}], seed=0)
+
+
 def test_drawn_calls_follow_the_seed():
     specs = [InputSpec("x", "float32", (None, 3)), InputSpec("n", "int64", (None,))]
     shapes = [{"x": (2, 3), "n": (2,)}, {"x": (2, 3), "n": (2,)}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools import errors
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.shapes import InputSpec, call_text
 
+# NumPy counts the bytes of an array in a signed word; the widest numbers that are drawn have 16.
+_MOST_ELEMENTS = np.iinfo(np.intp).max // 16
 _WORDS = np.array([b"a", b"b", b"the", b"model", b"x1", b""], dtype=object)
 
 
@@ -27,8 +30,12 @@ def random(specs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]], se
       seed: the same seed gives the same values, input by input, on every machine.
       ranges: {input: (low, high)}, the half-open interval to draw from; by default floats are standard normal, integers 0 or 1.
 
-    Returns: {input: np.ndarray}; strings as object arrays of bytes.
+    Returns: {input: np.ndarray}; strings as object arrays of bytes. Raises: TftrtError for shapes beyond any memory.
     """
+    for spec in specs:
+        if math.prod(shapes[spec.name]) > _MOST_ELEMENTS:
+            raise errors.TftrtError(f"not enough memory for an input {call_text({spec.name: shapes[spec.name]})}",
+                                    "give smaller sizes with --shapes, if the model takes them")
     return {spec.name: _draw(spec, shapes[spec.name], seed, (ranges or {}).get(spec.name)) for spec in specs}
 
 
