@@ -83,6 +83,27 @@ def test_a_result_that_could_not_be_written_is_refused_before_the_work(tftrt, tm
     assert done.returncode == 2 and says in done.stderr and list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("arguments", [
+    ("export", "FILE", "--output=FOLDER/x.onnx", "--output_table=FILE"), ("export", "FILE", "--output=FOLDER/x.onnx", "--log_file=FILE"),
+    ("verify", "a.onnx", "FOLDER/../FOLDER_NAME/file", "--json=FILE"), ("verify", "a.onnx", "b.onnx", "--data=FILE", "--plot=FOLDER/link"),
+    ("regress", "--native=a", "--candidate=FILE", "--html=FILE"), ("smoke", "x:1", "--log_file=FILE", "--json=FILE")])
+def test_what_a_command_reads_is_not_written_over(tftrt, tmp_path, arguments):
+    (tmp_path / "file").write_text("a model, or data")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    names = {"FOLDER_NAME": tmp_path.name, "FOLDER": str(tmp_path), "FILE": str(tmp_path / "file")}
+    for name, value in names.items():
+        arguments = [one.replace(name, value) for one in arguments]
+    done = tftrt(*arguments)
+    assert done.returncode == 2 and "would write over a file that the command reads" in done.stderr, done.stderr
+    assert (tmp_path / "file").read_text() == "a model, or data" and not (tmp_path / "x.onnx").exists()
+
+
+def test_the_log_that_smoke_reads_is_no_result(tftrt, tmp_path):
+    (tmp_path / "log").write_text("")
+    done = tftrt("smoke", "localhost:1", f"--log_file={tmp_path / 'log'}", f"--data={tmp_path / 'log'}")
+    assert "would write over" not in done.stderr
+
+
 def test_flags_from_a_file(zoo_model, tmp_path):
     (tmp_path / "flags").write_text(f"--input_saved_model_dir={zoo_model('digits_cnn')}\n--dry_run\n--precision_mode=FP16\n")
     done = command_here.run_tftrt("convert", f"--flagfile={tmp_path / 'flags'}", "--json=-")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import textwrap
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,8 @@ _MEANT = {"data": "calibration_data", "calibration_data": "data"}
 
 def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.FlagValues | None, list[str] | None]:
     """Parse `argv` with the flags of module `command`. Checks, before the work, that the files named by --json and by the command's OUTPUTS
-    (names of flags) can be made.
+    (names of flags) can be made, and that none of them, nor --log_file, is one that the command reads; where it reads its --log_file, that
+    is in its READS.
 
     Returns: (FlagValues, positional arguments), or (None, None) after printing the help.
 
@@ -52,7 +54,22 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         return None, None
     outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
     whole_file.check_places(path for path in outputs if path and path != "-")
+    written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}.difference(getattr(command, "READS", ()))
+    _check_unread(values, positional, sorted(written.intersection(values)))
     return values, positional
+
+
+def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: Sequence[str]) -> None:
+    """Refuse to write a result over a file that is an argument or the value of another flag. Raises: UsageError."""
+    given = [*positional]
+    for flag in set(values).difference(written):
+        value = values[flag].value
+        given += value if isinstance(value, list) else [value]
+    there = [one for one in given if isinstance(one, str) and os.path.isfile(one)]
+    for flag in written:
+        path = values[flag].value
+        if path and os.path.isfile(path) and not whole_file.is_stream(path) and any(os.path.samefile(path, one) for one in there):
+            raise errors.UsageError(f"--{flag}={path} would write over a file that the command reads", "give the result another name")
 
 
 def _refused(said: str) -> str:
