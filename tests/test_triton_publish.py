@@ -153,13 +153,15 @@ def test_another_signature_than_the_configuration_names_is_refused(tmp_path):
 
 
 def test_what_no_triton_could_load_is_not_published(tmp_path):
-    scalar, bf16 = onnx_file(tmp_path / "scalar.onnx", (), outputs=()), onnx_file(tmp_path / "bf16.onnx", dtype=TensorProto.BFLOAT16)
+    scalar, empty = onnx_file(tmp_path / "scalar.onnx", (), outputs=()), onnx_file(tmp_path / "empty.onnx", (0, 4), outputs=(0, 4))
+    bf16 = onnx_file(tmp_path / "bf16.onnx", dtype=TensorProto.BFLOAT16)
     twice = onnx.load(onnx_file(tmp_path / "twice.onnx"))
     twice.graph.output.append(twice.graph.output[0])
     save_model(twice, str(tmp_path / "twice.onnx"))
     clash = onnx.load(onnx_files.product(tmp_path / "p.onnx"))
     save_model(clash, str(tmp_path / "clash.onnx"), save_as_external_data=True, location="model.onnx", size_threshold=0)
     for source, options, said in ((scalar, {}, "'x' is a scalar, and Triton wants a dimension"),
+                                  (empty, {}, r"'x' is float32\[0,4\], and Triton has no dimension of 0"),
                                   (bf16, {"backend": "python"}, "which Triton's Python backend has not"),
                                   (tmp_path / "twice.onnx", {}, "two outputs of one name, 'y'"),
                                   (tmp_path / "clash.onnx", {}, "has weights in model.onnx, a name that a version")):
