@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -68,8 +69,21 @@ def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: 
     there = [one for one in given if isinstance(one, str) and os.path.isfile(one)]
     for flag in written:
         path = values[flag].value
-        if path and os.path.isfile(path) and not whole_file.is_stream(path) and any(os.path.samefile(path, one) for one in there):
+        if not path or not os.path.isfile(path) or whole_file.is_stream(path):
+            continue
+        if any(os.path.samefile(path, one) for one in (*there, *_weights(there))):
             raise errors.UsageError(f"--{flag}={path} would write over a file that the command reads", "give the result another name")
+
+
+def _weights(paths: Sequence[str]) -> list[str]:
+    """The files beside ONNX files that hold their weights."""
+    from tftrt_tools.models.onnx import file, kind  # next to no command needs them here
+
+    found = []
+    for path in paths:
+        with contextlib.suppress(errors.TftrtError):  # the command will say what is wrong with the file
+            found += file.outside(path) if kind.ONNX.takes(path) else []
+    return found
 
 
 def _refused(said: str) -> str:
