@@ -396,6 +396,14 @@ def test_labels_are_about_one_signature(tftrt, tmp_path):
     assert done.returncode == 2 and "--labels is about one signature, and several are exported" in done.stderr
 
 
+@pytest.mark.parametrize("table_name", ["m.other.onnx", "m.other.onnx.data"])
+def test_the_ranges_take_the_place_of_no_signature_s_file(table_name, tftrt, tmp_path):
+    done = tftrt("export", onnx_sources.several(tmp_path / "saved"), f"--output={tmp_path / 'm.onnx'}", "--precision_mode=INT8",
+                 "--calibrate_on_random_data", f"--output_table={tmp_path / table_name}")
+    assert done.returncode == 2 and f"two results would be written to {tmp_path / table_name}" in done.stderr, done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["saved"]
+
+
 def test_weights_beside_the_file_go_with_its_precision(zoo_model, tftrt, tmp_path):
     source = zoo_model("digits_cnn")
     for flags in (["--precision_mode=FP16"], ["--precision_mode=INT8", "--calibrate_on_random_data"]):
