@@ -71,8 +71,9 @@ def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: 
         path = values[flag].value
         if not path or not os.path.isfile(path) or whole_file.is_stream(path):
             continue
-        if any(os.path.samefile(path, one) for one in (*there, *_weights(there))):
-            raise errors.UsageError(f"--{flag}={path} would write over a file that the command reads", "give the result another name")
+        for one in (*there, *_weights(there)):
+            if os.path.samefile(path, one):
+                raise errors.UsageError(f"--{flag}={path} would write over {one}, which the command reads", "give the result another name")
 
 
 def _weights(paths: Sequence[str]) -> list[str]:
