@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests import command_here
+from tests import command_here, onnx_files
 from tests.command_line import assert_clear, loaded_modules
 from tests.conftest import ROOT, run_tftrt
 from tftrt_tools import cli, errors
@@ -76,11 +76,38 @@ def test_json_to_a_place_that_is_not_there(tftrt, zoo_model, tmp_path):
     (("regress", "--native=a", "--candidate=b", "--junit=FOLDER/x", "--html=FOLDER/x"), "two results would be written"),
     (("regress", "--native=a", "--candidate=b", "--junit=FOLDER/x", "--save_baseline=FOLDER/x"), "two results would be written"),
     (("verify", "a", "b", "--html=FOLDER"), "it is a directory"), (("sensitivity", "a", "--plot=FOLDER"), "it is a directory"),
+    (("export", "a", "--output=FOLDER/a.onnx", "--json=FOLDER/a.onnx.data"), "two results would be written"),
+    (("export", "a", "--output=FOLDER/a.onnx", "--output_table=FOLDER/a.onnx.data"), "two results would be written"),
     (("calibrate", "a", "--output_table=FOLDER/no/table"), "no directory")])
 def test_a_result_that_could_not_be_written_is_refused_before_the_work(tftrt, tmp_path, arguments, says):
     arguments = [one.replace("FOLDER_NAME", tmp_path.name).replace("FOLDER", str(tmp_path)) for one in arguments]
     done = tftrt(*arguments)
     assert done.returncode == 2 and says in done.stderr and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [
+    ("export", "FILE", "--output=FOLDER/x.onnx", "--output_table=FILE"), ("export", "FILE", "--output=FOLDER/x.onnx", "--log_file=FILE"),
+    ("verify", "a.onnx", "FOLDER/../FOLDER_NAME/file", "--json=FILE"), ("verify", "a.onnx", "b.onnx", "--data=FILE", "--plot=FOLDER/link"),
+    ("verify", "FOLDER/m.onnx", "b.onnx", "--json=FOLDER/m.onnx.data"),
+    ("regress", "--native=a", "--candidate=FILE", "--html=FILE"), ("smoke", "x:1", "--log_file=FILE", "--json=FILE")])
+def test_what_a_command_reads_is_not_written_over(tftrt, tmp_path, arguments):
+    (tmp_path / "file").write_text("a model, or data")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    onnx_files.product(tmp_path / "m.onnx", outside=True)
+    weights = (tmp_path / "m.onnx.data").read_bytes()
+    names = {"FOLDER_NAME": tmp_path.name, "FOLDER": str(tmp_path), "FILE": str(tmp_path / "file")}
+    for name, value in names.items():
+        arguments = [one.replace(name, value) for one in arguments]
+    done = tftrt(*arguments)
+    assert done.returncode == 2 and "would write over" in done.stderr and "which the command reads" in done.stderr, done.stderr
+    assert (tmp_path / "file").read_text() == "a model, or data" and not (tmp_path / "x.onnx").exists()
+    assert (tmp_path / "m.onnx.data").read_bytes() == weights
+
+
+def test_the_log_that_smoke_reads_is_no_result(tftrt, tmp_path):
+    (tmp_path / "log").write_text("")
+    done = tftrt("smoke", "localhost:1", f"--log_file={tmp_path / 'log'}", f"--data={tmp_path / 'log'}")
+    assert "would write over" not in done.stderr
 
 
 def test_flags_from_a_file(zoo_model, tmp_path):
@@ -136,7 +163,7 @@ def test_a_report_never_replaces_what_is_read(argv, tmp_path, monkeypatch, capsy
         (tmp_path / name).write_text(name)
     (tmp_path / "link").symlink_to("a.log")
     assert cli.main(list(argv)) == 2
-    assert "is read, and the result would replace it\n  give the result a file of its own\n" in capsys.readouterr().err
+    assert "which the command reads\n  give the result another name\n" in capsys.readouterr().err
     assert (tmp_path / "a.log").read_text() == "a.log"
 
 

@@ -110,6 +110,16 @@ def test_ops_that_did_not_change_for_the_node_pass_the_converter():
     assert made.graph.node[0].name == "resize" and {one.name for one in made.graph.node[0].attribute} == {"mode"}
 
 
+def test_ops_of_onnx_runtime_are_carried_into_another_opset(tftrt, tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("QuickGelu", ["a"], ["y"], domain="com.microsoft")]
+    source = onnx_files.write(tmp_path / "given.onnx", nodes, *(onnx_files.values((name, "float32", ("b", 4))) for name in "xy"))
+    model = onnx.load(source)
+    model.opset_import.add(domain="com.microsoft", version=1)
+    onnx.save(model, source)
+    exported(tftrt, tmp_path, source, "--target=onnxruntime")
+    assert file.overview(str(tmp_path / "m.onnx")).opsets == {"ai.onnx": 18, "com.microsoft": 1}
+
+
 def test_constants_that_are_inputs_functions_and_stale_shapes_are_mended(tmp_path):
     own = helper.make_function("own", "twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 16)])
     graph = helper.make_graph([helper.make_node("twice", ["w"], ["v"], domain="own"), helper.make_node("Add", ["x", "v"], ["y"])], "g",

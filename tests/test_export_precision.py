@@ -318,6 +318,32 @@ def test_names_that_fp16_gives_may_be_there_already(other, simulated):
     assert (answers["y"] == [2, 3, 4, 5]).all() and (answers[other] == 1).all()
 
 
+def test_names_that_fp16_gives_may_be_those_of_nodes_and_of_what_a_loop_counts_with():
+    text = """g (float[N,4] x) => (float[N,4] y) {
+        a = Mul(x, w) y = Loop(k, , a) <body = b (int64 "w/fp16", bool more, float[N,4] v) => (bool on, float[N,4] u) {
+            on = Identity(more) u = Mul(v, w) }> }"""
+    model = graph(text, w=[1.0, 2.0, 3.0, 4.0])
+    model.graph.initializer.append(numpy_helper.from_array(np.array(2), "k"))
+    model.graph.node[0].name, model.graph.node[1].name = "x/fp16/to_fp16", "a/to_fp32"
+    for simulated in (False, True):
+        made = half.convert(model, (), {}, simulated=simulated).model
+        onnx.checker.check_model(made, full_check=True)
+        assert (onnx_ranges.Session(made).run({"x": np.ones((2, 4), np.float32)})["y"] == [1, 8, 27, 64]).all()
+
+
+@pytest.mark.parametrize("other", ["x/int8", "x/int8_scale", "x/int8_zero", "x/rounded", "w/int8", "w/rounded"])
+def test_names_that_int8_gives_may_be_there_already(other):
+    text = f"g (float[N,4] x) => (float[N,4] y) {{ \"{other}\" = Sub(x, x) a = MatMul(x, w) y = Add(a, \"{other}\") }}"
+    model = graph(text, w=np.eye(4))
+    model.graph.node[0].name = other
+    found = placement.place(model, ())
+    made = qdq.with_rounding(model, found, {"x": 1 / 127})
+    onnx.checker.check_model(made, full_check=True)
+    x = {"x": np.eye(4, dtype=np.float32)}
+    assert (onnx_ranges.Session(made).run(x)["y"] == x["x"]).all()
+    assert (onnx_ranges.Simulated(model, found).rounded(x, {"x": 1 / 127})["y"] == x["x"]).all()
+
+
 BAD = [
     (["--precision_mode=INT8"], "INT8 needs ranges, and neither --calibration_data nor --calibration_table is given"),
     (["--precision_mode=INT8", "--calibrate_on_random_data", "--opset=12"], "--opset=12 has no nodes for --precision_mode=INT8"),
@@ -368,6 +394,14 @@ def test_labels_are_about_one_signature(tftrt, tmp_path):
     np.savez(tmp_path / "rows.npz", x=np.ones((4, 4), np.float32))
     done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--labels=l.npy", f"--data={tmp_path / 'rows.npz'}")
     assert done.returncode == 2 and "--labels is about one signature, and several are exported" in done.stderr
+
+
+@pytest.mark.parametrize("table_name", ["m.other.onnx", "m.other.onnx.data"])
+def test_the_ranges_take_the_place_of_no_signature_s_file(table_name, tftrt, tmp_path):
+    done = tftrt("export", onnx_sources.several(tmp_path / "saved"), f"--output={tmp_path / 'm.onnx'}", "--precision_mode=INT8",
+                 "--calibrate_on_random_data", f"--output_table={tmp_path / table_name}")
+    assert done.returncode == 2 and f"two results would be written to {tmp_path / table_name}" in done.stderr, done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["saved"]
 
 
 def test_weights_beside_the_file_go_with_its_precision(zoo_model, tftrt, tmp_path):

@@ -378,7 +378,7 @@ PADDED = {"channels": [0, 0, 1, 1, 0, 0, 1, 1], "one side": [0, 0, 1, 0, 0, 0, 0
 def padded(pool="MaxPool", before="Relu", pads=PADDED["channels"], value=0.0, mode="constant", opset=18, **attributes):
     """x [batch, 3, 9, 10] through an op, a padding and a pooling with a window of 3 x 3."""
     net = Net(shape=("batch", 3, 9, 10), opset=opset)
-    limits = [net.c(-1 if before == "below" else 0), net.c(6)] if before in ("Clip", "below") else []
+    limits = [net.c(one) for one in {"Clip": (0, 6), "below": (-1, 6), "crossed": (0, -2)}.get(before, ())]
     inner = net("Clip" if limits else "Relu" if before == "turned" else before, "x", *limits) if before else "x"
     inner = net("Transpose", inner, perm=[0, 1, 3, 2]) if before == "turned" else inner
     net(pool, net("Pad", inner, net.c(pads, np.int64), net.c(value), mode=mode), **{"kernel_shape": [3, 3], "strides": [2, 2]} | attributes)
@@ -407,7 +407,7 @@ def test_a_pooling_that_pads_gives_what_the_padding_before_it_gave(given):
 
 
 @pytest.mark.parametrize("changed", [
-    {"before": "Sqrt"}, {"before": "Abs"}, {"before": ""}, {"before": "below"}, {"value": 1.0}, {"mode": "reflect"}, {"pads": [0, 1, 1, 1, 0, 0, 1, 1]}, {"pads": [0, 0, -1, 1, 0, 0, 1, 1]},
+    {"before": "Sqrt"}, {"before": "Abs"}, {"before": ""}, {"before": "below"}, {"before": "crossed"}, {"value": 1.0}, {"mode": "reflect"}, {"pads": [0, 1, 1, 1, 0, 0, 1, 1]}, {"pads": [0, 0, -1, 1, 0, 0, 1, 1]},
     {"pads": [0, 0, 3, 1, 0, 0, 1, 1]}, {"pool": "AveragePool", "kernel_shape": [1, 1]}, {"ceil_mode": 1}, {"auto_pad": "SAME_UPPER"}, {"dilations": [2, 2]}], ids=str)
 def test_other_paddings_before_a_pooling_stay(changed):
     assert registry.IN_GRAPH["pad_pool"](padded(**changed), "8.5") == 0

@@ -96,6 +96,8 @@ def test_what_is_no_tensor_is_told_as_what_it_is(saved):
 @pytest.mark.parametrize(("op", "domain", "constants", "precision"), [
     ("DequantizeLinear", "", np.float32, "INT8"), ("MatMulInteger", "", np.float32, "INT8"), ("DynamicQuantizeLinear", "", np.float32, "INT8"),
     ("QLinearAdd", "com.microsoft", np.float32, "INT8"), ("QAttention", "com.microsoft", np.float16, "INT8"),
+    ("DynamicQuantizeLSTM", "com.microsoft", np.float32, "INT8"), ("DynamicQuantizeMatMul", "com.microsoft", np.float32, "INT8"),
+    ("QEmbedLayerNormalization", "com.microsoft", np.float32, "INT8"), ("QOrderedMatMul", "com.microsoft", np.float32, "INT8"),
     ("MatMul", "", np.float16, "FP16"), ("MatMul", "", np.float32, "FP32"), ("QuickGelu", "com.microsoft", np.float32, "FP32")])
 def test_the_precision_of_another_tool_s_file_is_that_of_its_ops_and_weights(op, domain, constants, precision, saved):
     graph = helper.make_graph([helper.make_node(op, ["x", "w"], ["y"], domain=domain)], "g", [value("x")], [value("y")],

@@ -440,6 +440,12 @@ def test_graphs_of_other_names_and_other_shapes(tmp_path, capsys):
     other = onnx_files.write(tmp_path / "other.onnx", nodes, *ends, {"c": np.ones(4, np.float32)})
     assert cli.main(["verify", one, other, "--tensors=all"]) == errors.EXIT_USAGE
     assert "the graphs have no inner tensor of the same name" in capsys.readouterr().err
+    short = onnx_files.product(tmp_path / "short.onnx")
+    whole = onnx_files.write(tmp_path / "whole.onnx", [helper.make_node("Neg", ["x"], ["z"])],
+                             *(onnx_files.values((name, "int64", ("batch", 4))) for name in "xz"))
+    for first, second, asked in ((whole, short, "all"), (whole, whole, "all"), (short, whole, "y")):
+        assert cli.main(["verify", first, second, f"--tensors={asked}"]) == errors.EXIT_USAGE
+        assert "the graphs compute no tensor of floats of the same name" in capsys.readouterr().err
     nodes = [helper.make_node("Concat", ["x", "x"], ["a"], axis=1), helper.make_node("ReduceSum", ["a"], ["s"], keepdims=1),
              helper.make_node("Add", ["s", "c"], ["y"])]
     wide = onnx_files.write(tmp_path / "wide.onnx", nodes, *ends, {"c": np.ones(4, np.float32)})

@@ -163,8 +163,16 @@ def test_a_file_with_a_precision_or_without_floats_is_refused(tmp_path, folder):
         sensitivity.study(path, asked, Options(data=str(data)))
     nothing = onnx_files.write(tmp_path / "none.onnx", [helper.make_node("Relu", ["x"], ["y"], name="relu")], onnx_files.values(("x", "float32", ("batch", 64))),
                                onnx_files.values(("y", "float32", ("batch", 64))))
-    with pytest.raises(errors.TftrtError, match="no node of the file can be in INT8"):
+    with pytest.raises(errors.TftrtError, match="no node of the file can be in INT8$"):
         sensitivity.study(nothing, asked, Options(data=str(data)))
+    nodes = [helper.make_node("MatMul", ["x", "t"], ["a"], name="both"), helper.make_node("CumSum", ["a", "axis"], ["y"], name="sums")]
+    exact = onnx_files.write(tmp_path / "exact.onnx", [helper.make_node("Transpose", ["x"], ["t"], name="turn"), *nodes],
+                             onnx_files.values(("x", "float32", ("n", 64))), onnx_files.values(("y", "float32", ("n", "n"))), {"axis": np.array(0)})
+    with pytest.raises(errors.TftrtError, match="INT8 .both: both its inputs are computed"):
+        sensitivity.study(exact, asked, Options(data=str(data)))
+    fp16 = sensitivity.Asked(precision="FP16", fp32_nodes=("turn", "both"))
+    with pytest.raises(errors.TftrtError, match="FP16 .turn: --fp32_nodes names it"):
+        sensitivity.study(exact, fp16, Options(data=str(data)))
 
 
 def test_a_sum_whose_other_side_changes_has_a_range_all_the_same():

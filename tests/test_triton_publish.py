@@ -153,13 +153,15 @@ def test_another_signature_than_the_configuration_names_is_refused(tmp_path):
 
 
 def test_what_no_triton_could_load_is_not_published(tmp_path):
-    scalar, bf16 = onnx_file(tmp_path / "scalar.onnx", (), outputs=()), onnx_file(tmp_path / "bf16.onnx", dtype=TensorProto.BFLOAT16)
+    scalar, empty = onnx_file(tmp_path / "scalar.onnx", (), outputs=()), onnx_file(tmp_path / "empty.onnx", (0, 4), outputs=(0, 4))
+    bf16 = onnx_file(tmp_path / "bf16.onnx", dtype=TensorProto.BFLOAT16)
     twice = onnx.load(onnx_file(tmp_path / "twice.onnx"))
     twice.graph.output.append(twice.graph.output[0])
     save_model(twice, str(tmp_path / "twice.onnx"))
     clash = onnx.load(onnx_files.product(tmp_path / "p.onnx"))
     save_model(clash, str(tmp_path / "clash.onnx"), save_as_external_data=True, location="model.onnx", size_threshold=0)
     for source, options, said in ((scalar, {}, "'x' is a scalar, and Triton wants a dimension"),
+                                  (empty, {}, r"'x' is float32\[0,4\], and Triton has no dimension of 0"),
                                   (bf16, {"backend": "python"}, "which Triton's Python backend has not"),
                                   (tmp_path / "twice.onnx", {}, "two outputs of one name, 'y'"),
                                   (tmp_path / "clash.onnx", {}, "has weights in model.onnx, a name that a version")):
@@ -317,6 +319,9 @@ def test_another_gpu_is_refused_and_an_unknown_one_noted(tmp_path):
     (("--triton_backend=tensorrt",), 2, "does not run an ONNX file"), (("--triton_tensorrt=10.0",), 2, "without --triton_release"),
     (("--triton_preferred_batch_sizes=a",), 2, "are no numbers"), (("--model_name=a b",), 2, "Triton cannot name that"),
     (("--base_path=s3://bucket/x",), 2, "no local directory"), (("--version=0",), 2, "a version is a number from 1"),
+    (("--triton_max_batch_size=99999999999",), 2, "--triton_max_batch_size=99999999999"), (("--triton_versions=99999999999",), 2, "--triton_versions=99999999999"),
+    (("--triton_instances=99999999999",), 2, "--triton_instances=99999999999"), (("--triton_queue_delay_us=99999999999",), 2, "--triton_queue_delay_us=99999999999"),
+    (("--warmup_shapes=x:9999999999999999999999x4",), 2, "does not take 9999999999999999999999x4"),
     (("--signature_keys=a,b",), 2, "names several signatures"), (("--signature_keys=a",), 2, "--signature_keys has no effect")])
 def test_flags_that_do_not_fit_are_one_clear_line(tmp_path, tftrt, flags, code, told):
     source = onnx_file(tmp_path / "m.onnx")

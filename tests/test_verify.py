@@ -60,6 +60,22 @@ def test_random_inputs_are_the_same_for_the_same_seed(tftrt, zoo_model, converte
     assert metrics(1) == metrics(1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8", "string", "bool", "complex128"])
+@pytest.mark.parametrize("size", [2 ** 62, 10 ** 22])
+def test_inputs_beyond_any_memory_are_one_line(dtype, size):
+    with pytest.raises(errors.TftrtError, match=f"not enough memory for an input x {size}x4"):
+        drawing.calls("serving_default", [InputSpec("x", dtype, (None, 4))], [{"x": (size, 4)}], seed=0)
+
+
+@pytest.mark.parametrize(("dtype", "low", "high", "held"), [
+    ("int8", 0, 500, False), ("int8", -128, 128, True), ("uint8", 0, 256, True), ("uint8", -1, 4, False), ("int64", 0, 1e20, False), ("int64", 0, 2.0 ** 63, True),
+    ("uint64", 0, 1e19, False), ("float32", -np.inf, 1, False), ("float32", 0, 1e39, False), ("float64", -1e308, 1e308, False), ("float64", 0, 1e308, True),
+    ("float16", 0, 7e4, False), ("bfloat16", 0, 7e4, True), ("bool", 0, 5, True), ("complex64", 0, 1, True)])
+def test_ranges_that_a_type_does_not_hold_are_one_line(dtype, low, high, held):
+    with contextlib.nullcontext() if held else pytest.raises(errors.UsageError, match=f"is more than {dtype} holds"):
+        drawing.calls("serving_default", [InputSpec("x", dtype, (None, 4))], [{"x": (2, 4)}], 0, {"x": (low, high)})
+
+
 def test_drawn_calls_follow_the_seed():
     specs = [InputSpec("x", "float32", (None, 3)), InputSpec("n", "int64", (None,))]
     shapes = [{"x": (2, 3), "n": (2,)}, {"x": (2, 3), "n": (2,)}]

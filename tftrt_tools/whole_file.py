@@ -26,14 +26,6 @@ def check_places(paths: Iterable[Path]) -> None:
         seen.add(target)
 
 
-def check_apart(written: Iterable[Path], read: Iterable[Path]) -> None:
-    """Check that no result would replace a file that is read. Raises: UsageError."""
-    files = {place(path)[0] for path in read if os.path.isfile(path)}
-    for path in written:
-        if place(path)[0] in files:
-            raise errors.UsageError(f"{path} is read, and the result would replace it", "give the result a file of its own")
-
-
 def check_place(path: Path) -> None:
     """Check, before the work is done, that a file can be made at `path`. Raises: UsageError."""
     parent = pathlib.Path(path).resolve().parent

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import re
 import textwrap
 from typing import TYPE_CHECKING, Any
@@ -17,15 +19,14 @@ if TYPE_CHECKING:
 
 # Older names of --signature_keys in some commands.
 _OLD_SIGNATURE_KEYS = ("signature_name", "signature_key")
-# Flags that name a report. What other flags make may replace what they read.
-_REPORTS = ("json", "html", "plot", "trace", "csv", "requests_csv", "hdr")
 # Commands that calibrate and commands that call a model have different names for their inputs.
 _MEANT = {"data": "calibration_data", "calibration_data": "data"}
 
 
 def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.FlagValues | None, list[str] | None]:
     """Parse `argv` with the flags of module `command`. Checks, before the work, that the files named by --json and by the command's OUTPUTS
-    (names of flags) can be made, and that no report replaces a file that is read.
+    (names of flags) can be made, and that none of them, nor --log_file, is one that the command reads; where it reads its --log_file, that
+    is in its READS.
 
     Returns: (FlagValues, positional arguments), or (None, None) after printing the help.
 
@@ -54,11 +55,36 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         return None, None
     outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
     whole_file.check_places(path for path in outputs if path and path != "-")
-    reports = [flag for flag in _REPORTS if flag in values]
-    read = [values[flag].value for flag in values if flag not in reports]
-    whole_file.check_apart((path for flag in reports if (path := values[flag].value) and path != "-"),
-                           [*positional, *(path for path in read if isinstance(path, str) and path)])
+    written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}.difference(getattr(command, "READS", ()))
+    _check_unread(values, positional, sorted(written.intersection(values)))
     return values, positional
+
+
+def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: Sequence[str]) -> None:
+    """Refuse to write a result over a file that is an argument or the value of another flag. Raises: UsageError."""
+    given = [*positional]
+    for flag in set(values).difference(written):
+        value = values[flag].value
+        given += value if isinstance(value, list) else [value]
+    there = [one for one in given if isinstance(one, str) and os.path.isfile(one)]
+    for flag in written:
+        path = values[flag].value
+        if not path or not os.path.isfile(path) or whole_file.is_stream(path):
+            continue
+        for one in (*there, *_weights(there)):
+            if os.path.samefile(path, one):
+                raise errors.UsageError(f"--{flag}={path} would write over {one}, which the command reads", "give the result another name")
+
+
+def _weights(paths: Sequence[str]) -> list[str]:
+    """The files beside ONNX files that hold their weights."""
+    from tftrt_tools.models.onnx import file, kind  # next to no command needs them here
+
+    found = []
+    for path in paths:
+        with contextlib.suppress(errors.TftrtError):  # the command will say what is wrong with the file
+            found += file.outside(path) if kind.ONNX.takes(path) else []
+    return found
 
 
 def _refused(said: str) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SERVERS = ("tensorflow", "triton")
 _PREFIX = "triton_"
+# The largest number that config.pbtxt holds: int32.
+_MOST = 2 ** 31 - 1
 # Flags that speak of TensorFlow Serving, or of the way to a SavedModel.
 _FOREIGN = ("target", "custom_ops", "allow_unknown_engines", "replace_warmup", "warmup_data", "batching_parameters_file", "log_file",
             "allow_unsafe_deserialization", "custom_objects", "inputs", "outputs")
@@ -30,13 +32,15 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("triton_release", "", "the container's release, such as 24.05: compare its TensorRT with the model's", **text)
     flags.DEFINE_string("triton_tensorrt", "", "TensorRT of that release, where it is not known here", **text)
     flags.DEFINE_integer("triton_max_batch_size", None, "rows that Triton may join to a batch; by default the largest of the plan's "
-                         "profiles, without profiles 0: shapes are whole, and nothing is joined", lower_bound=0, **text)
+                         "profiles, without profiles 0: shapes are whole, and nothing is joined", lower_bound=0, upper_bound=_MOST, **text)
     flags.DEFINE_list("triton_preferred_batch_sizes", [], "batches for which Triton does not wait longer; by default those that the "
                       "profiles were tuned for", **text)
-    flags.DEFINE_integer("triton_queue_delay_us", None, "microseconds that a request waits for others at most", lower_bound=0, **text)
-    flags.DEFINE_integer("triton_instances", 1, "copies of the model that run at a time, on each GPU", lower_bound=1, **text)
+    flags.DEFINE_integer("triton_queue_delay_us", None, "microseconds that a request waits for others at most", lower_bound=0,
+                         upper_bound=_MOST, **text)
+    flags.DEFINE_integer("triton_instances", 1, "copies of the model that run at a time, on each GPU", lower_bound=1, upper_bound=_MOST,
+                         **text)
     flags.DEFINE_enum("triton_instance_kind", "auto", ["auto", "gpu", "cpu"], "where they run", **text)
-    flags.DEFINE_integer("triton_versions", 1, "how many of the latest versions Triton serves", lower_bound=1, **text)
+    flags.DEFINE_integer("triton_versions", 1, "how many of the latest versions Triton serves", lower_bound=1, upper_bound=_MOST, **text)
     flags.DEFINE_boolean("triton_replace_config", False, "write config.pbtxt anew, though the model has one for all its versions", **text)
 
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools import choices, errors, progress
+from tftrt_tools import choices, errors, progress, whole_file
 from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _next, _output, _source_flags, convert
 from tftrt_tools.exporting import parser
 from tftrt_tools.exporting.rewriting import REWRITES
@@ -106,9 +106,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.outputs and not any(values.outputs):
         raise errors.UsageError(f"--outputs={','.join(values.outputs)} names no output", "name one, or leave the flag out for all")
     from tftrt_tools.accuracy import verify
-    from tftrt_tools.exporting import export, rewriting
+    from tftrt_tools.exporting import earlier, export, rewriting
     from tftrt_tools.inputs import calls
 
+    whole_file.check_places(path for path in (values.output + earlier.WEIGHTS, values.output_table, values.json) if path and path != "-")
     reading, precision = _precision(values)
     asked = calls.Asked(data=values.data, reading=reading, data_rows=values.data_rows, shapes=values.shapes,
                         ranges=values.ranges, seed=values.seed)

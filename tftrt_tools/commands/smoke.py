@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from tftrt_tools.serving.smoke.smoke_result import Smoke
     from tftrt_tools.serving.smoke.version_on_disk import Model
 
+# The log of a server is read here, and written by other commands.
+READS = ("log_file",)
+
 
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools import errors
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.shapes import InputSpec, call_text
 
+# NumPy counts the bytes of an array in a signed word; the widest numbers that are drawn have 16.
+_MOST_ELEMENTS = np.iinfo(np.intp).max // 16
 _WORDS = np.array([b"a", b"b", b"the", b"model", b"x1", b""], dtype=object)
 
 
@@ -27,9 +30,28 @@ def random(specs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]], se
       seed: the same seed gives the same values, input by input, on every machine.
       ranges: {input: (low, high)}, the half-open interval to draw from; by default floats are standard normal, integers 0 or 1.
 
-    Returns: {input: np.ndarray}; strings as object arrays of bytes.
+    Returns: {input: np.ndarray}; strings as object arrays of bytes. Raises: TftrtError for shapes beyond any memory, UsageError for a range
+      that the type does not hold.
     """
+    for spec in specs:
+        if math.prod(shapes[spec.name]) > _MOST_ELEMENTS:
+            raise errors.TftrtError(f"not enough memory for an input {call_text({spec.name: shapes[spec.name]})}",
+                                    "give smaller sizes with --shapes, if the model takes them")
+        bounds = (ranges or {}).get(spec.name)
+        if bounds and not _holds(spec.dtype, *bounds):
+            said = f"{spec.name}:{bounds[0]:g}:{bounds[1]:g}"
+            raise errors.UsageError(f"--ranges: {said} is more than {spec.dtype} holds", "give numbers that the input's type holds")
     return {spec.name: _draw(spec, shapes[spec.name], seed, (ranges or {}).get(spec.name)) for spec in specs}
+
+
+def _holds(name: str, low: float, high: float) -> bool:
+    """Whether a type holds the numbers from `low` to below `high`, and NumPy draws them."""
+    if name in ("string", "bool"):
+        return True
+    if np.dtype(name).kind in "iu":
+        return np.iinfo(name).min <= low and high <= min(np.iinfo(name).max, np.iinfo(np.int64).max) + 1
+    with np.errstate(over="ignore"):
+        return math.isfinite(high - low) and bool(np.isfinite(np.array([low, high]).astype(name)).all())
 
 
 def _draw(spec: InputSpec, shape: tuple[int, ...], seed: int, bounds: tuple[float, float] | None) -> npt.NDArray[Any]:

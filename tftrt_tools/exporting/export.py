@@ -92,7 +92,7 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
         frozen_inputs.check(options.freeze, {**chosen, **{twin: described.inputs[twin] for name in chosen for twin in walked.twins[name]}},
                             walked.twins)
         outputs = comparing.outputs(options.outputs, {name: described.outputs[name] for name in walked.names})
-        places = _places(pathlib.Path(output), walked.names)
+        places = _places(pathlib.Path(output), walked.names, options.precision.output_table)
         calls = comparing.declared(inputs.Takes.walking(walked, described.inputs), options.comparison.asked)
         digest = described.digest()
         fixed = _fixed(next(iter(calls.values()), []), options)
@@ -180,12 +180,14 @@ def _original(saved: str) -> str:
     return f": {source}" if source else ""
 
 
-def _places(output: pathlib.Path, names: Sequence[str]) -> dict[str, pathlib.Path]:
-    """{signature: its file}: `output` for the only one, else model.SIGNATURE.onnx for model.onnx. Raises: UsageError."""
+def _places(output: pathlib.Path, names: Sequence[str], ranges: str) -> dict[str, pathlib.Path]:
+    """{signature: its file}: `output` for the only one, else model.SIGNATURE.onnx for model.onnx. Args: ranges: the file of --output_table,
+    or "". Raises: UsageError."""
     if len(names) == 1:
         return {names[0]: output.absolute()}
     found = {name: output.absolute().with_name(f"{output.stem}.{re.sub(r'[^A-Za-z0-9_-]+', '_', name)}{output.suffix}") for name in names}
-    whole_file.check_places(found.values())
+    weights = (place.with_name(place.name + earlier.WEIGHTS) for place in found.values())
+    whole_file.check_places((*found.values(), *weights, *filter(None, [ranges])))
     return found
 
 

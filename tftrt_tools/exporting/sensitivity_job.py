@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tftrt_tools.accuracy.metrics.comparison import Accumulator, Comparison
     from tftrt_tools.exporting.job.onnx_ranges import Arrays
     from tftrt_tools.exporting.job.placement import Placement
+    from tftrt_tools.exporting.precision import NodePrecision
 
 K = TypeVar("K", bound=Hashable)
 # Calls on which FP16's range is looked at, as an export does.
@@ -56,7 +57,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         raise errors.TftrtError("the file has no float32 output, and noise is measured on floats",
                                 "study a file that gives scores or features in float32, not only classes")
     if not simulated.sites:
-        raise errors.TftrtError(f"no node of the file can be in {request['precision']}", "`tftrt export --json` lists the reasons")
+        why = f" ({simulated.left[0].name}: {simulated.left[0].reason})" if simulated.left else ""
+        raise errors.TftrtError(f"no node of the file can be in {request['precision']}{why}", "study another precision")
     found = studying_job.studied(simulated, _chosen(simulated.sites, request["nodes"], request["precision"]), request["precision"])
     return {"signature": found.to_dict(), "method": simulated.method}
 
@@ -90,14 +92,14 @@ class _Rounded:
 
 
 class _Simulation:
-    """As studying_job.Simulation. floats: names of the outputs that are float32."""
+    """As studying_job.Simulation. floats: names of the outputs that are float32; left: nodes that stay in FP32, with the reason."""
 
     def __init__(self, request: Mapping[str, Any], model: onnx.ModelProto, calls: Sequence[Arrays], sites: tuple[_Site, ...],
-                 made: Callable[[_Rounded, str], onnx.ModelProto], said: tuple[str, tuple[str, ...]],
+                 made: Callable[[_Rounded, str], onnx.ModelProto], said: tuple[str, tuple[str, ...]], left: Sequence[NodePrecision],
                  unrounded: tuple[str, ...] = ()) -> None:
         """Args: made: the model with rounding by a method. said: (the method in force, all methods)."""
         self.name: str = request["signature"]
-        self.sites, self.unrounded = sites, unrounded
+        self.sites, self.unrounded, self.left = sites, unrounded, left
         self.method, self.methods = said
         self.floats = [one.name for one in model.graph.output if one.type.tensor_type.elem_type == TensorProto.FLOAT]
         self._model, self._calls, self._made = model, calls, made
@@ -154,7 +156,7 @@ def _fp16(request: Mapping[str, Any], model: onnx.ModelProto, calls: Sequence[Ar
     def made(rounded: _Rounded, _: str) -> onnx.ModelProto:
         return half.convert(model, names | ({site.name for site in sites} - rounded.names), largest, simulated=True).model
 
-    return _Simulation(request, model, calls, sites, made, ("", ("",)))
+    return _Simulation(request, model, calls, sites, made, ("", ("",)), [one for one in listed if one.reason])
 
 
 # INT8 ------------------------------------------------------------------------------------------------------------------------------------
@@ -178,7 +180,7 @@ def _int8(request: dict[str, Any], model: onnx.ModelProto, calls: Sequence[Array
             taken = placement.place(model, names | high).with_scales(known, "there is")
         return qdq.with_rounding(model, taken, scales[by])
 
-    return _Simulation(request, model, calls, sites, made, (method, tuple(scales)), tuple(sorted(lost)))
+    return _Simulation(request, model, calls, sites, made, (method, tuple(scales)), ranged.left, tuple(sorted(lost)))
 
 
 def _scales(request: dict[str, Any], model: onnx.ModelProto, placed: Placement,

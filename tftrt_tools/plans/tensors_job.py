@@ -22,18 +22,21 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     Args: request: {"files": two paths, "names": of tensors, [] for all, "folder": where files go, "chunk": tensors of a file}.
     Returns: {"chunks": [{"first", "second": paths, "tensors": [{"tensor", "node", "first", "second": its name in each}]}],
       "computed": tensors of floats in the second}.
-    Raises: UsageError for a tensor that one of them has not, or if they share none inside.
+    Raises: UsageError for a tensor that one of them has not, or if they share none, or none inside.
     """
     models = [onnx.load(path) for path in request["files"]]
     first, second = map(_computed, models)
     shared = list(_shared(first, second))
+    mend = "compare a file with what was made from it"
+    if not shared:
+        raise errors.UsageError("--tensors: the graphs compute no tensor of floats of the same name", mend)
     known = {name for pair in shared for name in (pair.first, pair.second)}
     missing = [name for name in request["names"] if name not in known]
     if missing:
         raise errors.UsageError(f"--tensors: {missing[0]!r} is no tensor of floats that both graphs compute", "such are "
                                 + ", ".join(pair.name for pair in shared[:_MOST_TOLD]) + (", …" if len(shared) > _MOST_TOLD else ""))
     if not request["names"] and not _inner((pair.second for pair in shared), models[1]) and _inner(second, models[1]):
-        raise errors.UsageError("--tensors: the graphs have no inner tensor of the same name", "compare a file with what was made from it")
+        raise errors.UsageError("--tensors: the graphs have no inner tensor of the same name", mend)
     pairs = [pair for pair in shared if not request["names"] or {pair.first, pair.second} & set(request["names"])]
     chunks = []
     for start in range(0, len(pairs), request["chunk"]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -108,16 +108,39 @@ def inner_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _within(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    for inner in _graphs(node):
+        yield from all_nodes(inner)
+
+
+def _graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     for attribute in node.attribute:
-        for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
-            yield from all_nodes(inner)
+        yield from (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ()
+
+
+def tensor_names(graph: onnx.GraphProto) -> set[str]:
+    """Names of all tensors of a graph and of graphs within its nodes, which see its tensors and may not call another one so."""
+    found = {one.name for one in (*graph.input, *graph.output, *graph.initializer)}
+    for node in graph.node:
+        found.update(node.input, node.output, *map(tensor_names, _graphs(node)))
+    return found
+
+
+def node_names(graph: onnx.GraphProto) -> set[str]:
+    """Names of all nodes, those of graphs within nodes, too: ONNX Runtime takes no two nodes of one name."""
+    return {node.name for node in all_nodes(graph)}
+
+
+def free(name: str, taken: Collection[str]) -> str:
+    """The name, with as many signs behind it as it needs to be another one than those."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def read_inside(node: onnx.NodeProto) -> Iterable[str]:
     """Tensors that graphs within a node read."""
-    for attribute in node.attribute:
-        for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
-            for one in inner.node:
-                yield from filter(None, one.input)
-                yield from read_inside(one)
-            yield from (value.name for value in inner.output)
+    for inner in _graphs(node):
+        for one in inner.node:
+            yield from filter(None, one.input)
+            yield from read_inside(one)
+        yield from (value.name for value in inner.output)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tftrt_tools.exporting.job.graph_facts import all_nodes, name_of
+from tftrt_tools.exporting.job.graph_facts import free, name_of, node_names, tensor_names
 from tftrt_tools.exporting.precision import NodePrecision
 
 # Behind a tensor's name, that of its copy in FP16.
@@ -58,8 +58,8 @@ def convert(model: onnx.ModelProto, kept: Collection[str], largest: Mapping[str,
     """
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    writer = _Writer({one.domain: one.version for one in model.opset_import}, kept, largest, simulated,
-                     {one.name for one in model.graph.input}.union(*((*node.input, *node.output) for node in all_nodes(model.graph))))
+    writer = _Writer({one.domain: one.version for one in model.opset_import}, kept, largest, simulated, tensor_names(model.graph),
+                     node_names(model.graph))
     writer.graph(made.graph, None)
     return Made(model=made, nodes=tuple(writer.nodes), constants=tuple(writer.constants))
 
@@ -87,8 +87,10 @@ class _Writer:
     """Writes graphs anew, node by node."""
 
     def __init__(self, opsets: Mapping[str, int], kept: Collection[str], largest: Mapping[str, float], simulated: bool,
-                 taken: Collection[str]) -> None:
-        self._opsets, self._kept, self._largest, self._simulated, self._taken = opsets, kept, largest, simulated, taken
+                 tensors: Collection[str], named: Collection[str]) -> None:
+        self._opsets, self._kept, self._largest, self._simulated = opsets, kept, largest, simulated
+        # Names that the model has: of its tensors, and of its nodes.
+        self._tensors, self._named = tensors, named
         self.nodes: list[NodePrecision] = []
         self.constants: dict[str, None] = {}
 
@@ -184,37 +186,31 @@ class _Writer:
         if half not in versions:
             if half and name in holder.values:
                 array = holder.values[name].astype(np.float16)
-                versions[True] = self._free(name + SUFFIX)
+                versions[True] = free(name + SUFFIX, self._tensors)
                 holder.graph.initializer.append(numpy_helper.from_array(array.astype(np.float32) if self._simulated else array,
                                                                         versions[True]))
             elif half:
-                versions[True] = self._cast(holder, versions[False], self._free(name + SUFFIX))
+                versions[True] = self._cast(holder, versions[False], free(name + SUFFIX, self._tensors))
             else:
                 versions[False] = name
                 kind, options = ("Identity", {}) if self._simulated else ("Cast", {"to": TensorProto.FLOAT})
-                holder.nodes.append(helper.make_node(kind, [versions[True]], [name], name=f"{name}/to_fp32", **options))
+                holder.nodes.append(helper.make_node(kind, [versions[True]], [name], name=free(f"{name}/to_fp32", self._named), **options))
         return versions[half]
 
     def _rounded(self, scope: _Scope, node: onnx.NodeProto, index: int) -> str:
         """The name of an output in FP16."""
         name = node.output[index]
-        rounded = self._free(name + SUFFIX)
+        rounded = free(name + SUFFIX, self._tensors)
         # The node is in the list already: its output gets another name there; simulated, the rounded one has the name of FP16's.
-        node.output[index] = self._free(f"{name}/fp32") if self._simulated else rounded
+        node.output[index] = free(f"{name}/fp32", self._tensors) if self._simulated else rounded
         return self._cast(scope, node.output[index], rounded) if self._simulated else rounded
-
-    def _free(self, name: str) -> str:
-        """A name that the model has not."""
-        while name in self._taken:
-            name += "_"
-        return name
 
     def _cast(self, scope: _Scope, given: str, name: str) -> str:
         """A Cast to FP16; simulated, one that goes back, too."""
-        target = self._free(f"{name}/bits") if self._simulated else name
-        scope.nodes.append(helper.make_node("Cast", [given], [target], name=target + "/to_fp16", to=TensorProto.FLOAT16))
+        target = free(f"{name}/bits", self._tensors) if self._simulated else name
+        scope.nodes.append(helper.make_node("Cast", [given], [target], name=free(target + "/to_fp16", self._named), to=TensorProto.FLOAT16))
         if self._simulated:
-            scope.nodes.append(helper.make_node("Cast", [target], [name], name=name + "/back", to=TensorProto.FLOAT))
+            scope.nodes.append(helper.make_node("Cast", [target], [name], name=free(name + "/back", self._named), to=TensorProto.FLOAT))
         return name
 
 

@@ -86,6 +86,7 @@ class Simulated:
     def __init__(self, model: onnx.ModelProto, placement: Placement) -> None:
         self.placement = placement
         self.floats = [one.name for one in model.graph.output if one.type.tensor_type.elem_type == TensorProto.FLOAT]
+        self._fed = qdq.scale_names(model, placement)
         self._plain = Session(model)
         # ONNX Runtime 1.23.2 optimizes for scales that are constants: ResNet-50 kept 2 dB with scales that are fed, and 15 without that.
         self._rounded = Session(qdq.with_rounding(model, placement, dict.fromkeys(placement.tensors, 1.0), fed=True), optimized=False)
@@ -96,7 +97,7 @@ class Simulated:
 
     def rounded(self, batch: Batch, scales: Mapping[str, float]) -> Arrays:
         """The answers with everything rounded. Args: scales: {tensor of the placement: float > 0}."""
-        fed = {qdq.scale_name(tensor): np.array(scales[tensor], np.float32) for tensor in self.placement.tensors}
+        fed = {name: np.array(scales[tensor], np.float32) for tensor, name in self._fed.items()}
         return self._rounded.run({**batch, **fed})
 
 

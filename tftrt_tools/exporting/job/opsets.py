@@ -51,7 +51,8 @@ def converted(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     made.metadata_props.extend(model.metadata_props)
     made.producer_name, made.producer_version, made.domain = model.producer_name, model.producer_version, model.domain
     made.model_version, made.doc_string = model.model_version, model.doc_string
-    made.ir_version = onnx.helper.find_min_ir_version_for(imports)
+    # Of domains of others onnx knows no versions.
+    made.ir_version = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
     return made
 
 

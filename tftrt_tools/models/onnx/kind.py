@@ -24,7 +24,9 @@ _JOBS = "tftrt_tools.models.onnx.runner_job"
 _SUFFIX = ".onnx"
 # In the metadata of a file: that `tftrt export` wrote it, and the precision that it put into the graph.
 TOOL, PRECISION = "tftrt.tool", "tftrt.precision"
-_ROUNDING = re.compile(r"(Dynamic)?QuantizeLinear|DequantizeLinear|Q(Linear\w+|Gemm|Attention)|(Conv|MatMul)Integer(\w*)")
+# ONNX's own ops and those of ONNX Runtime (com.microsoft).
+_ROUNDING = re.compile(r"(Dynamic)?Quantize(Linear|MatMul|LSTM)|DequantizeLinear|(Conv|MatMul)Integer\w*|"
+                       r"Q(Linear\w+|Ordered\w+|Gemm|Attention|EmbedLayerNormalization|MoE)")
 
 
 def rounding(ops: Iterable[str]) -> list[str]:

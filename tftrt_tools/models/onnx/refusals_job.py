@@ -11,11 +11,13 @@ from tftrt_tools.models.onnx import file
 _AGAIN = "the exporter wrote a wrong file: export it again, with a newer exporter if there is one"
 # (in ONNX Runtime's message, what it means, the mend); groups of the first fill the others.
 _KNOWN = tuple((re.compile(pattern, re.DOTALL), meaning, mend) for pattern, meaning, mend in (
+    (r"Could not find an implementation for (ConvInteger)\(\d+\)", "it has no {0} of signed weights on a CPU",
+     "quantize it with unsigned ones (weight_type=QuantType.QUInt8 of quantize_dynamic)"),
     (r"Could not find an implementation for (\w+)\((\d+)\)", "it has no {0} of opset {1} for the types here on a CPU",
      "export it in float32; it has few ops of bfloat16"),
     (r"two nodes with same node name \((.*?)\)", "two nodes are called {0!r}", "give each node a name of its own, or none: " + _AGAIN),
     (r"Duplicate definition-site for \((.*?)\)|Duplicate definition of name \((.*?)\)", "two tensors are called {0!r}", _AGAIN),
-    (r"No Op registered for (\S+) with domain_version of (\d+)", "opset {1} has no op {0}",
+    (r"No Op registered for (\S+) with domain_version of (-?\d+)", "opset {1} has no op {0}",
      "an op of one's own needs a domain, and no runtime here knows it; else the file names a wrong opset"),
     (r"No opset import for domain '(.*?)'", "it uses ops of the domain {0!r}, which is not among its opsets",
      "write ops of your own apart into ONNX's ops when you export it"),

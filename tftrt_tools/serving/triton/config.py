@@ -138,6 +138,8 @@ def _dims(spec: InputSpec, largest: int) -> list[int]:
         raise errors.UsageError(f"the rank of {spec.name!r} is not known, and Triton has to know it", "export the model with shapes")
     if not spec.shape:
         raise errors.UsageError(f"{spec.name!r} is a scalar, and Triton wants a dimension", "export the model with one of size 1 there")
+    if 0 in spec.shape:
+        raise errors.UsageError(f"{spec.name!r} is {spec.text()}, and Triton has no dimension of 0", "export the model without it")
     return [-1 if size is None else size for size in spec.shape[1 if largest else 0:]]
 
 

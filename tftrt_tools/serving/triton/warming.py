@@ -9,6 +9,9 @@ from tftrt_tools.serving.triton.batching import Batching
 from tftrt_tools.serving.triton.config import Shapes
 from tftrt_tools.serving.triton.servable import Range, Servable
 
+# Of a dimension: no array is larger, and config.pbtxt has no room for every number.
+_LARGEST = 2 ** 31 - 1
+
 
 def plan(model: Servable, batching: Batching, wanted: str) -> tuple[list[Shapes], str]:
     """(shapes of the calls, a remark or "").
@@ -62,7 +65,7 @@ def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
                 raise errors.UsageError(f"--warmup_shapes: {spec.name!r} has {len(given)} shapes, and another input has {count}",
                                         "give each input as many")
             one[spec.name] = given[number % len(given)]
-            if not spec.accepts(one[spec.name]):
+            if not spec.accepts(one[spec.name]) or max(one[spec.name], default=0) > _LARGEST:
                 raise errors.UsageError(f"--warmup_shapes: {spec.name!r} is {spec.text()}, and does not take "
                                         f"{'x'.join(map(str, one[spec.name]))}", "mend the shape")
         rows = {shape[0] for shape in one.values() if shape}

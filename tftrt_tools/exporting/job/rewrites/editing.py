@@ -9,7 +9,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from tftrt_tools.exporting.job.graph_facts import all_nodes, name_of, read_inside
+from tftrt_tools.exporting.job.graph_facts import free, name_of, node_names, read_inside, tensor_names
 
 
 class Writer:
@@ -40,21 +40,15 @@ class Writer:
 
     def rename(self, tensors: Collection[str], nodes: Collection[str]) -> None:
         """Let what is new have no name that the graph has already. Args: the names in the graph."""
-        free = {one.name: _free(one.name, tensors) for one in self.constants}
-        free |= {name: _free(name, tensors) for node in self.nodes for name in node.output if name != self._place.output[0]}
+        given = {one.name: free(one.name, tensors) for one in self.constants}
+        given |= {name: free(name, tensors) for node in self.nodes for name in node.output if name != self._place.output[0]}
         for one in self.constants:
-            one.name = free[one.name]
+            one.name = given[one.name]
         for node in self.nodes:
-            node.input[:] = [free.get(name, name) for name in node.input]
-            node.output[:] = [free.get(name, name) for name in node.output]
+            node.input[:] = [given.get(name, name) for name in node.input]
+            node.output[:] = [given.get(name, name) for name in node.output]
             if node.name != name_of(self._place):
-                node.name = _free(node.name, nodes)
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
+                node.name = free(node.name, nodes)
 
 
 def replace(model: onnx.ModelProto, written: Iterable[tuple[onnx.NodeProto, Writer]]) -> None:
@@ -62,10 +56,9 @@ def replace(model: onnx.ModelProto, written: Iterable[tuple[onnx.NodeProto, Writ
     graph = model.graph
     there = {_key(node): writer for node, writer in written}
     idle = _idle(graph)
-    everywhere = list(all_nodes(graph))
-    tensors = {*(one.name for one in (*graph.input, *graph.initializer)), *(name for node in everywhere for name in node.output)}
+    tensors, nodes = tensor_names(graph), node_names(graph)
     for written_one in there.values():
-        written_one.rename(tensors, {node.name for node in everywhere})
+        written_one.rename(tensors, nodes)
     listed = []
     for node in graph.node:
         writer = there.get(_key(node))

@@ -18,8 +18,7 @@ _POOLS = ("MaxPool", "AveragePool")
 _NEVER_BELOW_ZERO = frozenset({"Relu", "Sigmoid", "Softmax", "Softplus", "HardSigmoid", "Exp"})
 # Since that opset ONNX Runtime (1.23.2) divides an average at the edges by a wrong count, where the pads differ.
 _MISCOUNTED = 19
-# The least value of a Clip is its second input.
-_CLIP, _LEAST = "Clip", 1
+_CLIP = "Clip"
 _PADS, _VALUE, _AXES = 1, 2, 3
 # Dimensions in front: rows and channels.
 _FRONT = 2
@@ -85,6 +84,7 @@ def _never_below_zero(facts: Facts, name: str) -> bool:
     if node is None:
         return False
     if node.op_type == _CLIP:
-        least = facts.number(node.input[_LEAST]) if len(node.input) > _LEAST else None
-        return least is not None and least >= 0
+        # Its least and its largest value; where the least is the larger one, it gives the largest.
+        limits = [facts.number(one) for one in node.input[1:] if one]
+        return any(node.input[1:2]) and all(one is not None and one >= 0 for one in limits)
     return node.op_type in _NEVER_BELOW_ZERO
