@@ -386,7 +386,15 @@ def test_ranges_that_cannot_be_found(dense, tftrt, tmp_path):
     nothing = onnx_sources.rows(tmp_path / "nothing", tf.nn.relu)
     done = tftrt("export", nothing, *common[2:], "--calibrate_on_random_data")
     assert done.returncode == 1 and "no node of it can be in INT8: it has no convolution" in done.stderr
+    done = tftrt("export", dense, common[2], "--precision_mode=FP16", "--fp32_nodes=.*")
+    assert done.returncode == 1 and "--fp32_nodes names it" in done.stderr and "name fewer nodes with --fp32_nodes" in done.stderr
     assert not (tmp_path / "m.onnx").exists()
+
+
+def test_a_batch_beyond_any_memory_is_refused(dense, tftrt, tmp_path):
+    np.savez(tmp_path / "x.npz", x=np.zeros((4, 4), np.float32))
+    done = tftrt("export", dense, f"--output={tmp_path / 'm.onnx'}", f"--data={tmp_path / 'x.npz'}", "--batch_size=99999999999999999999")
+    assert done.returncode == 2 and "a call takes at most 1000000 rows" in done.stderr and not (tmp_path / "m.onnx").exists()
 
 
 def test_labels_are_about_one_signature(tftrt, tmp_path):

@@ -33,6 +33,8 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 
 # The most rows of a call, if neither the user nor the passport gives a number.
 DEFAULT_BATCH = 32
+# More are a mistake.
+_MOST_ROWS = 1_000_000
 # Where the calls of a signature come from: the user's data, --shapes, known shapes of the model, or only the signature.
 Origin = Literal["data", "shapes", "known", "signature"]
 Fallback = Callable[[str, Sequence[InputSpec]], list[Shapes]]
@@ -246,7 +248,9 @@ def batch_sizes(shapes: Iterable[Shapes]) -> tuple[int, ...]:
 
 
 def up_to(largest: int) -> tuple[int, ...]:
-    """All batch sizes from `largest` to 1: data of any length is used to its last row."""
+    """All batch sizes from `largest` to 1: data of any length is used to its last row. Raises: UsageError for more than a million."""
+    if largest > _MOST_ROWS:
+        raise errors.UsageError(f"--batch_size={largest}: a call takes at most {_MOST_ROWS} rows", "give fewer")
     return tuple(range(largest, 0, -1))
 
 
