@@ -28,8 +28,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     progress.say("writing FP16 into the graph")
     made = half.convert(model, names, largest)
     if not any(one.precision == "FP16" for one in made.nodes):
+        fewer = "name fewer nodes with --fp32_nodes, or " if request["fp32_nodes"] else ""
         raise errors.TftrtError("no node of it can be in FP16" + (f" ({made.nodes[0].name}: {made.nodes[0].reason})" if made.nodes else ""),
-                                ("name fewer nodes with --fp32_nodes, or " if request["fp32_nodes"] else "") + "export it with another --precision_mode")
+                                f"{fewer}export it with another --precision_mode")
     written = model_file.rewrite(made.model, request["output"], request["weights"], {PRECISION: "FP16"})
     # It loads: the types fit, and there is a kernel for each node.
     onnx_ranges.Session(onnx.load(request["output"]))
