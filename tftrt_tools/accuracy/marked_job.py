@@ -48,7 +48,6 @@ def chunks(request: dict[str, Any]) -> dict[str, Any]:
     both = [_of(_without_engines(model, pathlib.Path(request["folder"]) / f"copy-{number}").root, request["signature"])
             for number, model in enumerate(request["models"])]
     first, second = (marking.computed(frozen.graph_def, prefix) for frozen, prefix in both)
-    engines = dict.fromkeys(one.engine for one in second.values() if one.engine)
     shared = {name: second[name] for name, one in first.items() if name in second and one.alike(second[name])}
     seen = {name: one for name, one in shared.items() if request["inside"] or not one.engine or one.output >= 0}
     names = [name if name in shared or ":" in name else f"{name}:0" for name in request["names"]]
@@ -68,7 +67,7 @@ def chunks(request: dict[str, Any]) -> dict[str, Any]:
             pathlib.Path(path).write_text(json.dumps(Marked(model=model, signature=request["signature"], tensors=tuple(mine)).to_dict()))
         told = [{"tensor": name, "node": _told(chosen[name]), "first": name, "second": name, "doubtful": name in doubtful} for name in mine]
         found.append({"first": paths[0], "second": paths[1], "tensors": told})
-    return {"chunks": found, "computed": len(second), "engines": len(engines)}
+    return {"chunks": found, "computed": len(second)}
 
 
 def _doubtful(first: Mapping[str, marking.Computed], shared: Collection[str]) -> set[str]:
