@@ -80,7 +80,8 @@ def test_a_tensor_inside_becomes_an_output_of_an_engine_that_is_built_anew(conve
     assert engine.name == before + "_marked" and list(engine.attr["OutT"].list.type) == [tf.float32.as_datatype_enum] * 2
     assert len(engine.attr["output_shapes"].list.shape) in (0, 2) and engine.attr["_allow_build_at_runtime"].b
     segment = graph.library(definition)[engine.attr["segment_func"].func.name]
-    assert segment.ret["tftrt_marked_0"].endswith("/MaxPool:output:0") and segment.signature.output_arg[1].name == "tftrt_marked_0"
+    assert segment.ret["tensorrtoutputph_1"].endswith("/MaxPool:output:0") and [
+        one.name for one in segment.signature.output_arg] == ["tensorrtoutputph_0", "tensorrtoutputph_1"]
     nodes = {node.name: node for node in definition.node}
     assert readers and all(any(source.startswith(before + "_marked") for source in nodes[name].input) for name in readers)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import tensorflow as tf
 
 from tftrt_tools import tf_private
-from tftrt_tools.savedmodel.engine_op import ENGINE_OP, PASSIVE_OPS
+from tftrt_tools.savedmodel.engine_op import ENGINE_OP, OUTPUT, PASSIVE_OPS
 from tftrt_tools.savedmodel.job import control_flow, graph
 
 if TYPE_CHECKING:
@@ -130,10 +130,11 @@ def mark(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, Computed]) -> dict
         node, segment = nodes[engine], graph_def.library.function.add()
         segment.CopyFrom(functions[node.attr["segment_func"].func.name])
         segment.signature.name += SUFFIX
-        for number, one in enumerate(one for one in inner if one.engine == engine):
-            argument = segment.signature.output_arg.add(name=f"tftrt_marked_{number}", type=one.dtype)
+        for one in (one for one in inner if one.engine == engine):
+            further[engine, one.place] = port = len(node.attr["OutT"].list.type)
+            # TF-TRT knows outputs by these names.
+            argument = segment.signature.output_arg.add(name=f"{OUTPUT.lower()}{port}", type=one.dtype)
             segment.ret[argument.name] = one.place
-            further[engine, one.place] = len(node.attr["OutT"].list.type)
             node.attr["OutT"].list.type.append(one.dtype)
             if "output_shapes" in node.attr:
                 node.attr["output_shapes"].list.shape.add(unknown_rank=True)
