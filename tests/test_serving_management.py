@@ -23,7 +23,7 @@ from tensorflow_serving.apis import (
 
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
-from tftrt_tools import errors
+from tftrt_tools import cli, errors
 from tftrt_tools.client import Client, ServingError
 from tftrt_tools.client.address import target
 from tftrt_tools.client.protocols import TENSORFLOW_SERVING
@@ -492,6 +492,12 @@ def test_a_triton_has_no_labels_to_move(tmp_path):
         with pytest.raises(errors.UsageError, match="no labels to move") as caught:
             move()
         assert "tftrt publish --server=triton" in caught.value.mend
+
+
+@pytest.mark.parametrize("command", ["promote", "rollback"])
+def test_a_triton_is_asked_for_no_flags_first(command, capsys):
+    assert cli.main([command, "triton://h:1", "--model_name=m"]) == 2
+    assert "is a Triton, which has no labels to move" in capsys.readouterr().err
 
 
 def test_the_port_may_be_left_out():

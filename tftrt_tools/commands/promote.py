@@ -57,9 +57,10 @@ def define_common(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Promote. Returns: the exit code."""
     address = _flags.one_argument("promote", positional, "ADDRESS")
-    require(values, "model_name", "label", "version", "model_config_file")
     from tftrt_tools.serving.management import promotion
 
+    promotion.check_server(address)
+    require(values, "model_name", "label", "version", "model_config_file")
     options = promotion.Options(wait_seconds=values.wait_seconds, deadline_seconds=values.deadline_seconds,
                                 unload_previous=values.unload_previous, load_new_models=values.load_new_models,
                                 tls=_tls_flags.read(values))

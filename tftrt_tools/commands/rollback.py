@@ -25,9 +25,10 @@ def define(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Roll back. Returns: the exit code."""
     address = _flags.one_argument("rollback", positional, "ADDRESS")
-    promote.require(values, "model_name", "model_config_file")
     from tftrt_tools.serving.management import promotion
 
+    promotion.check_server(address)
+    promote.require(values, "model_name", "model_config_file")
     options = promotion.Options(wait_seconds=values.wait_seconds, deadline_seconds=values.deadline_seconds,
                                 load_new_models=values.load_new_models, tls=_tls_flags.read(values))
     with progress.on_terminal():

@@ -89,7 +89,7 @@ def promote(address: str, path: str | pathlib.Path, name: str, label: str, versi
         new = dataclasses.replace(old, policy=model_config.SPECIFIC, latest=1, versions=tuple(sorted(kept)), labels=labels)
         return new, set(labels.values())
 
-    _check_server(address)
+    check_server(address)
     return _change(PROMOTE, address, path, name, wanted, options)
 
 
@@ -106,11 +106,12 @@ def rollback(address: str, path: str | pathlib.Path, name: str, options: Options
                                     "move the label with `tftrt promote`")
         return new, set(new.labels.values()) or set(new.versions)
 
-    _check_server(address)
+    check_server(address)
     return _change(ROLLBACK, address, path, name, wanted, options)
 
 
-def _check_server(address: str) -> None:
+def check_server(address: str) -> None:
+    """Refuse a server without labels. Raises: UsageError."""
     if protocols.of(address) is protocols.TRITON:
         raise errors.UsageError(f"{address} is a Triton, which has no labels to move", "publish the version that it shall serve: "
                                 "`tftrt publish --server=triton`")
