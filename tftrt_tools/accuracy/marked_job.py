@@ -19,7 +19,6 @@ from tftrt_tools import errors, records, scratch
 from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.execution import run_job
 from tftrt_tools.execution.job import gpu as gpu_module
-from tftrt_tools.execution.job import guard
 from tftrt_tools.models.savedmodel import runner_job
 from tftrt_tools.savedmodel.job import detach, graph, inline, loading, marking, protos
 
@@ -118,10 +117,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 def load(path: str, wanted: Wanted) -> Iterator[_Runner]:
     """As runner.Load."""
     marked = Marked.from_dict(json.loads(pathlib.Path(path).read_text()))
-    gpu = gpu_module.seen()
-    tf.config.experimental.enable_tensor_float_32_execution(not wanted.exact)
+    gpu = runner_job.prepared(marked.model, wanted)
     if gpu:
-        guard.refuse_foreign_engines(marked.model)
         yield _Runner(marked, loading.load(marked.model), gpu)
         return
     with scratch.folder("marked") as folder:

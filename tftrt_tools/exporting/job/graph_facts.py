@@ -108,11 +108,12 @@ def inner_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _within(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    for inner in _graphs(node):
+    for inner in inner_graphs(node):
         yield from all_nodes(inner)
 
 
-def _graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+def inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that a node holds: a loop's body, the branches of a condition."""
     for attribute in node.attribute:
         yield from (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ()
 
@@ -121,7 +122,7 @@ def tensor_names(graph: onnx.GraphProto) -> set[str]:
     """Names of all tensors of a graph and of graphs within its nodes, which see its tensors and may not call another one so."""
     found = {one.name for one in (*graph.input, *graph.output, *graph.initializer)}
     for node in graph.node:
-        found.update(node.input, node.output, *map(tensor_names, _graphs(node)))
+        found.update(node.input, node.output, *map(tensor_names, inner_graphs(node)))
     return found
 
 
@@ -139,7 +140,7 @@ def free(name: str, taken: Collection[str]) -> str:
 
 def read_inside(node: onnx.NodeProto) -> Iterable[str]:
     """Tensors that graphs within a node read."""
-    for inner in _graphs(node):
+    for inner in inner_graphs(node):
         for one in inner.node:
             yield from filter(None, one.input)
             yield from read_inside(one)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tftrt_tools.exporting.job.graph_facts import free, name_of, node_names, tensor_names
+from tftrt_tools.exporting.job.graph_facts import free, inner_graphs, name_of, node_names, read_inside, tensor_names
 from tftrt_tools.exporting.precision import NodePrecision
 
 # Behind a tensor's name, that of its copy in FP16.
@@ -118,9 +118,8 @@ class _Writer:
     def _node(self, scope: _Scope, node: onnx.NodeProto) -> None:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
             self._constant(scope, node.output[0], node.attribute[0].t)
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
-                self.graph(inner, scope)
+        for inner in inner_graphs(node):
+            self.graph(inner, scope)
         outputs = [name for name in node.output if name in scope.floats]
         half = self._half(scope, node, outputs)
         for index, name in enumerate(node.input):
@@ -252,19 +251,10 @@ def _floats(graph: onnx.GraphProto) -> Iterator[str]:
 
 def _prune(graph: onnx.GraphProto) -> None:
     """Take out constants that nothing reads any more."""
-    read = {one.name for one in graph.output} | {name for name in _read(graph)}
+    read = {one.name for one in graph.output}.union(*((*node.input, *read_inside(node)) for node in graph.node))
     for tensor in list(graph.initializer):
         if tensor.name not in read:
             graph.initializer.remove(tensor)
     for node in list(graph.node):
         if node.op_type == "Constant" and node.output[0] not in read:
             graph.node.remove(node)
-
-
-def _read(graph: onnx.GraphProto) -> Iterator[str]:
-    for node in graph.node:
-        yield from node.input
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
-                yield from _read(inner)
-                yield from (value.name for value in inner.output)

@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from tftrt_tools import errors
+from tftrt_tools.exporting.job.graph_facts import inner_graphs
 from tftrt_tools.exporting.onnx_graph import Node, Value
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -165,8 +166,8 @@ def _nodes(graph: onnx.GraphProto, outer: Mapping[str, Any] | None = None) -> It
         for attribute in node.attribute:
             if node.op_type == "Constant" and attribute.name == "value":
                 known[node.output[0]] = attribute.t
-            for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
-                yield from _nodes(inner, known)
+        for inner in inner_graphs(node):
+            yield from _nodes(inner, known)
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
@@ -176,8 +177,8 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
         for attribute in node.attribute:
             if attribute.type == attribute.TENSOR:
                 yield attribute.t
-            for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
-                yield from _tensors(inner)
+        for inner in inner_graphs(node):
+            yield from _tensors(inner)
 
 
 def _node(node: onnx.NodeProto, known: Mapping[str, Any]) -> Node:

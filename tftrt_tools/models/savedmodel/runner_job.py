@@ -31,16 +31,24 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
     """As runner.Load. Without a GPU, engine ops are replaced by their native segments."""
-    gpu = gpu_module.seen()
-    tf.config.experimental.enable_tensor_float_32_execution(not wanted.exact)
+    gpu = prepared(path, wanted)
     with contextlib.ExitStack() as stack:
         if gpu:
-            guard.refuse_foreign_engines(path)
             yield Loaded(path, where(gpu), wanted.tags)
             return
         copy = str(pathlib.Path(stack.enter_context(scratch.folder("native"))) / "model")
         replaced = native_copy.write(path, copy)
         yield Loaded(copy if replaced else path, where(None, replaced), wanted.tags)
+
+
+def prepared(path: str, wanted: Wanted) -> dict[str, str] | None:
+    """Make this process ready to load a SavedModel. Returns: the GPU, None without one. Raises: TftrtError where its engines cannot be
+    loaded there."""
+    gpu: dict[str, str] | None = gpu_module.seen()
+    tf.config.experimental.enable_tensor_float_32_execution(not wanted.exact)
+    if gpu:
+        guard.refuse_foreign_engines(path)
+    return gpu
 
 
 def where(gpu: dict[str, str] | None, replaced: Sequence[str] = ()) -> Where:

@@ -7,7 +7,7 @@ its engine anew, with that output, in the first call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
@@ -70,8 +70,7 @@ def computed(graph_def: graph_pb2.GraphDef, prefix: str = "") -> dict[str, Compu
                 if op.name not in left:
                     found[name] = one
         elif reads is not None:
-            for tensor in op.outputs:
-                known[tensor.name] = reads[0] if op.type in _ALIASES else tensor.name.removeprefix(prefix)
+            known.update(_names(op, reads, prefix))
             for tensor in _floats(op) if op.name not in left else ():
                 found[known[tensor.name]] = Computed(op.type, _attributes(op), reads, tensor.dtype.as_datatype_enum, tensor.name)
     return found
@@ -91,6 +90,11 @@ def _reads(op: tf.Operation, known: Mapping[str, str]) -> tuple[str, ...] | None
     return found if found or op.type.startswith("Placeholder") else None
 
 
+def _names(op: tf.Operation, reads: Sequence[str], prefix: str = "") -> dict[str, str]:
+    """{tensor in the graph: name} of what an op gives. Args: reads: of `_reads`; prefix: as of `computed`."""
+    return {tensor.name: reads[0] if op.type in _ALIASES else tensor.name.removeprefix(prefix) for tensor in op.outputs}
+
+
 def _inside(engine: tf.Operation, segment: function_pb2.FunctionDef, outside: Mapping[str, str]) -> Iterator[tuple[str, Computed]]:
     """(name, tensor) of what a segment computes. Args: outside: {tensor in the graph: name}."""
     body, places = tf_private.function_body(segment)
@@ -102,8 +106,7 @@ def _inside(engine: tf.Operation, segment: function_pb2.FunctionDef, outside: Ma
         reads = _reads(op, known)
         if not reads:
             continue
-        for tensor in op.outputs:
-            known[tensor.name] = reads[0] if op.type in _ALIASES else tensor.name
+        known.update(_names(op, reads))
         for tensor in _floats(op):
             place = references[tensor.name]
             # A further output that nobody reads, such as the mean of a batch normalization, has no tensor in TensorRT.
