@@ -1,7 +1,6 @@
 """The inner tensors of a SavedModel and of its conversion: which both compute, and their values; the child's side.
 
-A file that names a model, a signature and tensors (`Marked`) stands for the model with these tensors as outputs, as a marked ONNX file
-does.
+A `Marked` file names a model, a signature and tensors. It stands for the model with these tensors as outputs.
 """
 
 from __future__ import annotations
