@@ -4,7 +4,7 @@
 #
 #   benchmarks/left_on_gpu.sh OUTPUT MODELS_DIR QDQ_DIR [ONNX_DIR]
 #
-# MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote, of musicnn at least. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3,
+# MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote, of musicnn and deeplc at least. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3,
 # fer, digits_cnn and resnet50. ONNX_DIR: where `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by default .venv/bin/python.
 # SECONDS_LEFT: of all, by default 1500. TFTRT_TEST_TRITON: the tritonserver of `make triton`, where it is not in build/triton. A GPU that is free takes the next step, and
 # has it to itself. Steps that ended: OUTPUT/logs/steps.txt.
@@ -42,6 +42,15 @@ triton() {  # triton END: a plan with a range of batches in a Triton under load
   step plan-range "$end" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$model" --output_saved_model_dir="$output/range" \
     --precision_mode=FP16 --shapes="$input:min=1x$shape,opt=8x$shape,max=32x$shape"
   step triton "$end" "$python" -m benchmarks.triton_plan "$output/range" --concurrency 1,4,8,16 --json="$output/triton_plan.json"
+}
+
+deeplc() {  # deeplc END: the row that the table of plans has not
+  local end=$1 data=$models/deeplc file=$output/deeplc-int8.onnx
+  local all=("$python" -m benchmarks.plans --models_dir="$models" --workdir="$output/plans-deeplc" "--int8=deeplc=$file" "--without=plan FP32,plan FP16,TF-TRT FP16,TensorFlow" deeplc)
+  step deeplc-int8 "$end" "$python" -m tftrt_tools export "$data" --output="$file" --precision_mode=INT8 --calibration_data="$data.calibration.npz" --data="$data.rows.npz"
+  step deeplc-export "$end" "${all[@]}" --export --budget "$(left "$end")"
+  step deeplc-make "$end" "${all[@]}" --make --once --budget "$(left "$end")"
+  step deeplc-measure "$end" "${all[@]}" --resume --seconds 0.4 --budget "$(left "$end")"
 }
 
 pair() {  # pair REWRITE END MODEL ROWS INPUT SHAPE PRECISION [FLAG…]: plans with and without a rewrite, each built alone; then both by turns
@@ -102,7 +111,7 @@ import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
-printf '%s\n' test-tensors qdq-keras3 wide-int8 qdq-fer triton qdq-digits_cnn test-classes files qdq-resnet50 second > "$output/todo"
+printf '%s\n' test-tensors qdq-keras3 wide-int8 qdq-fer deeplc triton qdq-digits_cnn test-classes files qdq-resnet50 second > "$output/todo"
 gpus=$(nvidia-smi -L | wc -l)
 for ((number = 0; number < (gpus > 1 ? 2 : 1); number++)); do lane "$number" & done
 wait
