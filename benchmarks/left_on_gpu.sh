@@ -5,7 +5,7 @@
 #   benchmarks/left_on_gpu.sh OUTPUT MODELS_DIR QDQ_DIR [ONNX_DIR]
 #
 # MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote, of musicnn and deeplc at least. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3,
-# fer, digits_cnn and resnet50. ONNX_DIR: where `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by default .venv/bin/python.
+# fer, digits_cnn, resnet50 and bert_encoder. ONNX_DIR: where `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by default .venv/bin/python.
 # SECONDS_LEFT: of all, by default 1500. TFTRT_TEST_TRITON: the tritonserver of `make triton`, where it is not in build/triton. A GPU that is free takes the next step, and
 # has it to itself. Steps that ended: OUTPUT/logs/steps.txt.
 set -uo pipefail
@@ -69,6 +69,23 @@ pair() {  # pair REWRITE END MODEL ROWS INPUT SHAPE PRECISION [FLAG…]: plans w
   done
 }
 
+encoder() {  # encoder END: where the encoder's time goes, in FP16 and in INT8 (Q/DQ)
+  local end=$1 shapes='input_ids:1x128,32x128;input_mask:1x128,32x128' one
+  for one in FP16=fp32 INT8=qdq; do
+    step "encoder-${one%=*}" "$end" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$qdq/bert_encoder/${one#*=}.onnx" \
+      --output_saved_model_dir="$output/encoder-${one%=*}" --precision_mode="${one%=*}" --shapes="$shapes"
+    step "encoder-profile-${one%=*}" "$end" "$python" -m tftrt_tools profile "$output/encoder-${one%=*}" --callers=1 --rows=60 \
+      --json="$output/encoder-profile-${one%=*}.json"
+  done
+}
+
+sharing() {  # sharing END: tests that share a GPU
+  local end=$1
+  beside "$(mktemp -d)"
+  step test-sharing "$end" "$python" -m pytest -n 7 -m "gpu and not gpu_alone" -q -p no:cacheprovider tests/test_gpu_detector.py tests/test_gpu.py
+  alone
+}
+
 files() {  # plans of foreign ONNX files, several at once
   local end=$1 name
   if [ -z "$onnx" ]; then return; fi
@@ -111,7 +128,7 @@ import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
-printf '%s\n' test-tensors qdq-keras3 wide-int8 qdq-fer deeplc triton qdq-digits_cnn test-classes files qdq-resnet50 second > "$output/todo"
+printf '%s\n' test-tensors qdq-keras3 wide-int8 qdq-fer deeplc triton qdq-digits_cnn test-classes files qdq-resnet50 encoder second sharing > "$output/todo"
 gpus=$(nvidia-smi -L | wc -l)
 for ((number = 0; number < (gpus > 1 ? 2 : 1); number++)); do lane "$number" & done
 wait
