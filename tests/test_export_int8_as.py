@@ -38,10 +38,10 @@ def fer(tmp_path_factory):
     return directory(tmp_path_factory.mktemp("plans") / "fer", json.loads(recorded("layers.json"))["Layers"])
 
 
-def layer(name, kind, profile=0):
+def layer(name, kind, profile=0, rows=8):
     """What the inspector says of a layer that reads one tensor. Args: kind: as "Format/Datatype" has it."""
     return {"Name": f"{name} [profile {profile}]" if profile else name, "LayerType": "CaskConvolution",
-            "Inputs": [{"Name": "x", "Dimensions": [8, 4], "Format/Datatype": f"Row major linear {kind} format"}], "Outputs": []}
+            "Inputs": [{"Name": "x", "Dimensions": [rows, 4], "Format/Datatype": f"Row major linear {kind} format"}], "Outputs": []}
 
 
 def test_the_nodes_are_those_that_the_plan_computes_in_int8(fer):
@@ -59,10 +59,18 @@ def test_the_nodes_are_those_that_the_plan_computes_in_int8(fer):
     assert {one.name for one in chosen.left} == {one.name for one in placed.left} | {name for name in stay if not name.endswith("/add")}
 
 
-def test_a_node_gets_it_if_half_of_the_profiles_have_it():
+def test_a_node_gets_it_if_half_of_its_layers_have_it():
     seen = AsPlan(plan="p", layers=tuple(Seen(*one) for one in [("a + relu", "Int8"), ("a + relu", "Float"), ("b", "Half"), ("b", "Half"), ("b", "Int8"),
                                                                 ("PWN(c)", "Int8"), ("other", "Float")]))
     assert as_plan.wider(seen, ["a", "b", "c", "unnamed"]) == {"b": "--int8_as=p has it in FP16, which was faster"}
+
+
+@pytest.mark.parametrize(("rows", "expected"), [((32, 1), ["a"]), ((1, 32), ["b"]), ((8, 8), ["a"])])
+def test_the_profile_of_the_largest_shapes_decides(rows, expected):
+    layers = [layer("a", "INT8", 0, rows[0]), layer("b", "FP16", 0, rows[0]), layer("a", "FP16", 1, rows[1]), layer("b", "INT8", 1, rows[1]),
+              layer("Reformatting CopyNode", "INT8", 1, 1000) | {"LayerType": "Reformat"}]
+    seen = AsPlan(plan="p", layers=as_plan.seen({"Layers": layers}))
+    assert [one for one in ("a", "b") if one not in as_plan.wider(seen, ["a", "b"])] == expected
 
 
 def test_a_graph_that_is_taken_whole_does_not_tell():
@@ -83,7 +91,7 @@ def test_a_plan_that_tells_nothing_of_this_model_is_refused(nodes, says, mend):
 def test_a_file_is_written_so(tmp_path):
     source = onnx_files.two_products(tmp_path / "m.onnx")
     plan = directory(tmp_path / "plan", [layer("Reformatting CopyNode for Input Tensor 0 to first", "INT8") | {"LayerType": "Reformat"}, layer("first", "FP16"),
-                                         layer("second + relu", "INT8"), layer("first", "FP32", 1), layer("second + relu", "INT8", 1)])
+                                         layer("second + relu", "INT8"), layer("first", "INT8", 1, 1), layer("second + relu", "FP32", 1, 1)])
     asked = ["export", source, "--precision_mode=INT8", "--calibrate_on_random_data", "--shapes=x:8x64", f"--int8_as={plan}"]
     done = run_tftrt(*asked, f"--output={tmp_path / 'int8.onnx'}", f"--json={tmp_path / 'e.json'}", "--thresholds=snr_db>=0,cosine>=0,top1>=0")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -76,8 +76,8 @@ def test_a_tensor_inside_becomes_an_output_of_an_engine_that_is_built_anew(conve
     wanted = {names[one]: tensors[names[one]] for one in ("MaxPool:0", "Softmax:0")}
     engine, = (node for node in definition.node if node.op == "TRTEngineOp")
     before, readers = engine.name, [node.name for node in definition.node if any(graph.engine_name(engine.name) in one for one in node.input)]
-    assert marking.mark(definition, wanted) == {names["MaxPool:0"]: f"{before}_marked:1", names["Softmax:0"]: f"{before}_marked:0"}
-    assert engine.name == before + "_marked" and list(engine.attr["OutT"].list.type) == [tf.float32.as_datatype_enum] * 2
+    assert marking.mark(definition, wanted) == {names["MaxPool:0"]: f"{before}_marked0:1", names["Softmax:0"]: f"{before}_marked0:0"}
+    assert engine.name == before + "_marked0" and list(engine.attr["OutT"].list.type) == [tf.float32.as_datatype_enum] * 2
     assert len(engine.attr["output_shapes"].list.shape) in (0, 2) and engine.attr["_allow_build_at_runtime"].b
     segment = graph.library(definition)[engine.attr["segment_func"].func.name]
     assert segment.ret["tensorrtoutputph_1"].endswith("/MaxPool:output:0") and [

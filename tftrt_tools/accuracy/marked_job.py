@@ -6,6 +6,7 @@ A `Marked` file names a model, a signature and tensors. It stands for the model 
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import json
 import pathlib
@@ -129,29 +130,38 @@ class _Runner(runner_job.Loaded):
 
     def __init__(self, marked: Marked, model: loading.Model, gpu: dict[str, str] | None) -> None:
         self._model = model
-        frozen, prefix = _of(self._model.root, marked.signature)
-        tensors = marking.computed(frozen.graph_def, prefix)
-        fetched = marking.mark(frozen.graph_def, {name: tensors[name] for name in marked.tensors})
-        replaced = () if gpu else tuple(graph.native(frozen.graph_def))
-        if replaced:
-            # Segments change with it, and TensorFlow knows the loaded model's by their names.
-            graph.rename(frozen.graph_def, {}, {name: f"{name}_native" for name in graph.library(frozen.graph_def)})
-        self.where: Where = runner_job.where(gpu, replaced)
-        self._names = frozen.input_names
-
-        def run(*inputs: Any) -> list[Any]:
-            found: list[Any] = tf.graph_util.import_graph_def(frozen.graph_def, input_map=frozen.input_map(inputs),
-                                                              return_elements=list(fetched.values()), name="model")
-            return found
-
-        self._function = tf.compat.v1.wrap_function(run, frozen.input_specs())
-        self._outputs = list(fetched)
+        self._frozen, prefix = _of(self._model.root, marked.signature)
+        tensors = marking.computed(self._frozen.graph_def, prefix)
+        self._tensors = {name: tensors[name] for name in marked.tensors}
+        engines = [] if gpu else [graph.engine_name(node.name) for node in graph.engine_nodes(self._frozen.graph_def)]
+        self.where: Where = runner_job.where(gpu, engines)
+        self._functions: dict[tuple[tuple[int, ...], ...], Any] = {}
 
     def ready(self, signature: str, inputs: Arrays) -> Ready:
         """As Runner.ready."""
-        given = [tf.constant(inputs[name]) for name in self._names]
+        arrays = [inputs[name] for name in self._frozen.input_names]
+        # An engine without profiles that is built in a call serves the shapes of that call alone, so each has its own engine ops.
+        shapes = tuple(array.shape for array in arrays) if self.where.gpu else ()
+        if shapes not in self._functions:
+            self._functions[shapes] = self._function(len(self._functions))
+        function, given = self._functions[shapes], [tf.constant(array) for array in arrays]
 
         def answers() -> Arrays:
-            return {name: tensor.numpy() for name, tensor in zip(self._outputs, self._function(*given), strict=True)}
+            return {name: tensor.numpy() for name, tensor in zip(self._tensors, function(*given), strict=True)}
 
         return lambda: self._told(signature, inputs, answers)
+
+    def _function(self, number: int) -> Any:
+        """The function from the inputs to the tensors. Args: number: of `marking.mark`."""
+        definition = copy.deepcopy(self._frozen.graph_def)
+        fetched = marking.mark(definition, self._tensors, number)
+        if not self.where.gpu and graph.native(definition):
+            # Segments change with it, and TensorFlow knows the loaded model's by their names.
+            graph.rename(definition, {}, {name: f"{name}_native" for name in graph.library(definition)})
+
+        def run(*inputs: Any) -> list[Any]:
+            found: list[Any] = tf.graph_util.import_graph_def(definition, input_map=self._frozen.input_map(inputs),
+                                                              return_elements=list(fetched.values()), name="model")
+            return found
+
+        return tf.compat.v1.wrap_function(run, self._frozen.input_specs())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ class Seen(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AsPlan(records.Record):
-    """What a plan's layers read, of all its profiles. plan: what messages call it."""
+    """What a plan's layers read, in the profile of the largest shapes. plan: what messages call it."""
 
     plan: str
     layers: tuple[Seen, ...]
@@ -66,9 +67,14 @@ def read(plan: str | os.PathLike[str], said: str = "") -> AsPlan:
 
 
 def seen(said: Mapping[str, Any] | None) -> tuple[Seen, ...]:
-    """The layers that compute something, in a type that is told. Args: said: the inspector's, as of layer_information.rows."""
-    rows = (row for row in layer_information.rows(said) if row.kind not in _MOVES)
-    return tuple(Seen(row.name, kind) for row in rows if (kind := _type(row)))
+    """The layers that compute something, in a type that is told, of the profile of the largest shapes: where profiles differ, a layer that
+    is slower costs most there. Args: said: the inspector's, as of layer_information.rows."""
+    told = [(row, kind) for row in layer_information.rows(said) if row.kind not in _MOVES and (kind := _type(row))]
+    read: collections.Counter[int] = collections.Counter()
+    for row, _ in told:
+        read[row.profile] += sum(math.prod(one.sizes) for one in row.inputs)
+    largest = max(read, key=lambda profile: read[profile], default=0)
+    return tuple(Seen(row.name, kind) for row, kind in told if row.profile == largest)
 
 
 def _type(row: Row) -> str:
@@ -78,7 +84,7 @@ def _type(row: Row) -> str:
 
 
 def wider(asked: AsPlan, nodes: Sequence[str]) -> dict[str, str]:
-    """{node: why it stays} of the nodes that most profiles of the plan do not compute in INT8.
+    """{node: why it stays} of the nodes that the plan does not compute in INT8, and those that it does in less than half of their layers.
 
     Args: nodes: that could be rounded. A node that no layer names is left out of the answer.
     Raises: UsageError where the plan is of another model, does not tell, or computes none of them in INT8.

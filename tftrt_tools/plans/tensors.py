@@ -18,7 +18,7 @@ from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.models import opening
 from tftrt_tools.models.model import Model
 from tftrt_tools.plans import tensor_ways
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.savedmodel import engine_op, passport
 
 if typing.TYPE_CHECKING:
     import numpy.typing as npt
@@ -121,7 +121,7 @@ def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str],
                              log_file=log_file)
             inners += (one for told in chunk["tensors"] if (one := _inner(mine, theirs, told, len(calls))))
             runtimes = {"original": mine.where.text(), "converted": pair.ran(theirs.where)}
-            fallbacks.update(dict.fromkeys(name for one in theirs.traces if one for name in one.fallback))
+            fallbacks.update(dict.fromkeys(engine_op.unmarked(name) for one in theirs.traces if one for name in one.fallback))
         if not inners:
             raise errors.TftrtError("each of these tensors has another form in the converted model, behind what a rewrite has changed",
                                     "compare the answers: leave --tensors out")

@@ -10,6 +10,8 @@ from tftrt_tools.choices import Precision
 ENGINE_OP = "TRTEngineOp"
 # How the names of a native segment's inputs and outputs begin.
 INPUT, OUTPUT = "TensorRTInputPH_", "TensorRTOutputPH_"
+# Behind the names of engine ops that got further outputs.
+MARKED = "_marked"
 # Ops that hold or pass on values: neither TensorRT nor TensorFlow spends time in them.
 PASSIVE_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "Identity", "IdentityN", "NoOp", "_Arg", "_Retval",
                          "ReadVariableOp", "VarHandleOp", "StopGradient", "Snapshot"})
@@ -17,6 +19,11 @@ _LOWEST_FIRST: tuple[Precision, ...] = ("INT8", "FP16", "FP32")
 
 # The shape of a tensor: None for an unknown dimension, and None in place of the tuple for an unknown rank.
 Shape = tuple[int | None, ...] | None
+
+
+def unmarked(name: str) -> str:
+    """The name of an engine op before it got further outputs."""
+    return name.partition(MARKED)[0]
 
 
 def lowest_precision(precisions: Iterable[Precision]) -> Precision | Literal[""]:

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import tensorflow as tf
 
 from tftrt_tools import tf_private
-from tftrt_tools.savedmodel.engine_op import ENGINE_OP, OUTPUT, PASSIVE_OPS
+from tftrt_tools.savedmodel.engine_op import ENGINE_OP, MARKED, OUTPUT, PASSIVE_OPS
 from tftrt_tools.savedmodel.job import control_flow, graph
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2, graph_pb2
 
-# Behind the names of engine ops and segments with further outputs.
-SUFFIX = "_marked"
 _FLOATS = (tf.float16, tf.float32, tf.float64)
 # They pass on what they read.
 _ALIASES = frozenset({"Identity", "StopGradient", "Snapshot"})
@@ -123,16 +121,21 @@ def _attributes(op: tf.Operation) -> dict[str, bytes]:
     return {name: value.SerializeToString(deterministic=True) for name, value in op.node_def.attr.items() if not name.startswith("_")}
 
 
-def mark(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, Computed]) -> dict[str, str]:
-    """Make tensors of a graph available, in place. Args: tensors: of `computed`. Returns: {name: "node:port" to fetch}."""
+def mark(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, Computed], number: int = 0) -> dict[str, str]:
+    """Make tensors of a graph available, in place.
+
+    Args: tensors: of `computed`. number: part of the engine ops' new names: ops of another number have other engines.
+    Returns: {name: "node:port" to fetch}.
+    """
     nodes = {node.name: node for node in graph_def.node}
     functions = graph.library(graph_def)
     inner = [one for one in tensors.values() if one.engine and one.output < 0]
     further: dict[tuple[str, str], int] = {}
+    suffix = f"{MARKED}{number}"
     for engine in dict.fromkeys(one.engine for one in inner):
         node, segment = nodes[engine], graph_def.library.function.add()
         segment.CopyFrom(functions[node.attr["segment_func"].func.name])
-        segment.signature.name += SUFFIX
+        segment.signature.name += suffix
         for one in (one for one in inner if one.engine == engine):
             further[engine, one.place] = port = len(node.attr["OutT"].list.type)
             # TF-TRT knows outputs by these names.
@@ -144,7 +147,7 @@ def mark(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, Computed]) -> dict
         node.attr["segment_func"].func.name = segment.signature.name
         node.attr["serialized_segment"].s = b""
         node.attr["_allow_build_at_runtime"].b = True
-    renamed = {one.engine: one.engine + SUFFIX for one in inner}
+    renamed = {one.engine: one.engine + suffix for one in inner}
     graph.rename(graph_def, renamed, {})
     return {name: f"{renamed.get(one.engine, one.engine)}:{further.get((one.engine, one.place), one.output)}" if one.engine else one.place
             for name, one in tensors.items()}
