@@ -140,7 +140,23 @@ PLACES = [
      {"Conv_0": ["x"], "Conv_1": ["x"], "Add_2": ["a"]}, {}),
     # Something else reads the convolution's result, too: nothing can be one kernel.
     ("g (float[N,4,8,8] x) => (float[N,4,8,8] y, float[N,4,8,8] c) { b = Relu(x) c = Conv(b, w) y = Add(c, b) }", {"Conv_1": ["b"]}, {}),
-    # A bias and a broadcast are no residual.
+    # What element-wise nodes read beside a convolution is rounded for them, too, where all that comes of it is rounded.
+    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) b = Conv(a, w) s = Sigmoid(b) d = Add(a, s) y = Conv(d, w) }",
+     {"Conv_0": ["x"], "Conv_1": ["a"], "Add_3": ["a"], "Conv_4": ["d"]}, {}),
+    ("g (float[N,4] x) => (float[N,4] y) { a = MatMul(x, m) b = Add(a, k4) r = Relu(b) c = MatMul(r, m) s = Tanh(c) d = Mul(r, s) t = Flatten(d) "
+     "y = MatMul(t, m) }", {"MatMul_0": ["x"], "MatMul_3": ["r"], "Mul_5": ["r"], "MatMul_7": ["t"]}, {}),
+    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) b = Conv(a, w) s = Sigmoid(b) y = Add(a, s) }",
+     {"Conv_0": ["x"], "Conv_1": ["a"]}, {}),
+    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y, float[N,4,8,8] d) { a = Conv(x, w) b = Conv(a, w) s = Sigmoid(b) d = Add(a, s) y = Conv(d, w) }",
+     {"Conv_0": ["x"], "Conv_1": ["a"], "Conv_4": ["d"]}, {}),
+    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) b = Conv(a, w) s = Softmax(a) d = Mul(b, s) y = Conv(d, w) }",
+     {"Conv_0": ["x"], "Conv_1": ["a"], "Conv_4": ["d"]}, {}),
+    # No other convolution reads it: nothing has to be rounded by a kernel of its own.
+    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) s = Sigmoid(a) d = Mul(a, s) y = Conv(d, w) }",
+     {"Conv_0": ["x"], "Conv_3": ["d"]}, {}),
+    # A bias and a broadcast are no residual; open sizes may be equal.
+    ("g (float[N,4,H,8] x, float[N,4,I,8] s) => (float[N,4,8,8] y) { a = Conv(x, w) y = Add(a, s) }", {"Conv_0": ["x"], "Add_1": ["s"]}, {}),
+    ("g (float[N,4,H,8] x, float[N,4,1,8] s) => (float[N,4,H,8] y) { a = Conv(x, w) y = Add(a, s) }", {"Conv_0": ["x"]}, {}),
     ("g (float[N,4,8,8] x, float[1,4,1,1] s) => (float[N,4,8,8] y) { a = Conv(x, w) b = Add(a, k) y = Add(b, s) }", {"Conv_0": ["x"]}, {}),
     # An average counts where what follows is in INT8.
     ("g (float[N,4,8,8] x) => (float[N,4] y) { a = Conv(x, w) p = GlobalAveragePool(a) f = Flatten(p) y = MatMul(f, m) }",
@@ -157,7 +173,7 @@ PLACES = [
     ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = ConvTranspose(x, w) y = ConvTranspose <group: int = 4> (a, v) }",
      {"ConvTranspose_0": ["x"]}, {"ConvTranspose_1": "its channels are in groups"}),
 ]
-VALUES = {"w": W, "m": RNG.normal(size=(4, 4)), "n": RNG.normal(size=(1, 4, 4)), "k": np.ones((1, 4, 1, 1)), "v": W[:, :1]}
+VALUES = {"w": W, "m": RNG.normal(size=(4, 4)), "n": RNG.normal(size=(1, 4, 4)), "k": np.ones((1, 4, 1, 1)), "v": W[:, :1], "k4": np.ones(4)}
 
 
 @pytest.mark.parametrize(("text", "sites", "left"), PLACES)

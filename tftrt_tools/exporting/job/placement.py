@@ -8,6 +8,9 @@ TensorFlow do the same) say:
 - Where a convolution's result is added to a computed tensor, that other tensor is rounded as well, and the convolution's result is not:
   then the addition is one kernel with the convolution, which reads and writes 8 bits. Of two convolutions' results the later one stays.
 - An average is rounded where everything behind it is rounded, too: else 8 bits would cost accuracy and save nothing.
+
+One rule is from measurements (docs/dev/measured/qdq.md): where element-wise nodes read a convolution's result beside another convolution,
+they read the rounded values. Else the first convolution writes wider values, and one more kernel rounds them.
 """
 
 from __future__ import annotations
@@ -25,6 +28,10 @@ _WEIGHTED = (*_CONVOLUTIONS, "Gemm", "MatMul")
 _AVERAGES = ("AveragePool", "GlobalAveragePool")
 # What TensorRT makes one layer with the convolution before it, so that an addition behind it can follow.
 _FUSED = frozenset({"BatchNormalization", "Add", "Mul", "Identity"})
+# What TensorRT makes one kernel with its like.
+_ELEMENTWISE = frozenset({
+    "Abs", "Add", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Max", "Min", "Mish", "Mul", "Neg",
+    "PRelu", "Pow", "Reciprocal", "Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Sub", "Tanh"})
 _BY_USER = "--fp32_nodes names it"
 
 
@@ -47,6 +54,11 @@ class Site:
     # Its constant weights, which are always the second input; None without.
     weights: Weights | None = None
 
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The computed tensors that are rounded for it."""
+        return tuple(tensor for _, tensor in self.inputs)
+
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
@@ -58,7 +70,7 @@ class Placement:
     @property
     def tensors(self) -> tuple[str, ...]:
         """The computed tensors that need a scale."""
-        return tuple(dict.fromkeys(tensor for site in self.sites for _, tensor in site.inputs))
+        return tuple(dict.fromkeys(tensor for site in self.sites for tensor in site.tensors))
 
     def without(self, names: Collection[str], reason: str) -> Placement:
         """The Placement with some nodes left."""
@@ -67,7 +79,7 @@ class Placement:
 
     def with_scales(self, known: Collection[str], where: str) -> Placement:
         """The Placement without nodes that read a tensor without a scale. Args: where: no scale is known from there, for the reason."""
-        missing = {site.node: tensor for site in self.sites for _, tensor in site.inputs if tensor not in known}
+        missing = {site.node: tensor for site in self.sites for tensor in site.tensors if tensor not in known}
         sites = tuple(site for site in self.sites if site.node not in missing)
         return Placement(sites, (*self.left, *(_left(site, f"{where} no range of {missing[site.node]}") for site in self.sites
                                                if site.node in missing)))
@@ -109,6 +121,14 @@ def place(model: onnx.ModelProto, kept: Collection[str], why: Mapping[str, str] 
                 reasons[id(node)] = reason
             else:
                 sites[id(node)] = Site(node=name_of(node), op=node.op_type, inputs=((0, node.input[0]),))
+    for tensor, beside in [(tensor, _beside(facts, tensor, sites)) for tensor in _results(facts, sites)]:
+        if named := [node for node in beside if name_of(node) in stay]:
+            reasons.update({id(node): stay[name_of(node)] for node in named})
+            continue
+        for node in beside:
+            known = sites.get(id(node), Site(node=name_of(node), op=node.op_type, inputs=()))
+            here = tuple((index, one) for index, one in enumerate(node.input) if one == tensor)
+            sites[id(node)] = dataclasses.replace(known, inputs=(*known.inputs, *here))
     left = tuple(NodePrecision(name=name_of(node), op=node.op_type, precision="FP32", reason=reasons[id(node)]) for node in facts.nodes
                  if id(node) in reasons)
     left += tuple(NodePrecision(name=name_of(node), op=node.op_type, precision="FP32", reason="it is inside a loop or a branch")
@@ -160,12 +180,20 @@ def _other_side(facts: Facts, node: onnx.NodeProto, sites: Collection[int]) -> i
     if any(facts.is_constant(one) or not facts.is_float(one) for one in node.input) or first == second:
         return None
     shapes = facts.shape(first), facts.shape(second)
-    if None not in shapes and shapes[0] != shapes[1]:
+    if shapes[0] is not None and shapes[1] is not None and _broadcast(shapes[0], shapes[1]):
         return None
     places = [_convolution(facts, one, sites) for one in node.input]
     if max(places) < 0:
         return None
     return 1 - places.index(max(places))
+
+
+def _broadcast(first: tuple[int | str, ...], second: tuple[int | str, ...]) -> bool:
+    """Whether shapes differ for certain, or one has a 1 where the other is open; two open sizes of other names may well be equal."""
+    if len(first) != len(second):
+        return True
+    return any(one != other and (isinstance(one, int) and isinstance(other, int) or 1 in (one, other))
+               for one, other in zip(first, second, strict=True))
 
 
 def _convolution(facts: Facts, tensor: str, sites: Collection[int]) -> int:
@@ -180,13 +208,58 @@ def _convolution(facts: Facts, tensor: str, sites: Collection[int]) -> int:
     return -1
 
 
+def _results(facts: Facts, sites: Collection[int]) -> Iterator[str]:
+    """The tensors that kernels of rounded nodes with weights write."""
+    for node in facts.nodes:
+        if node.op_type in _WEIGHTED and id(node) in sites:
+            tensor = node.output[0]
+            while (reader := facts.alone(tensor)) is not None and _joins(facts, reader):
+                tensor = reader.output[0]
+            yield tensor
+
+
+def _joins(facts: Facts, node: onnx.NodeProto) -> bool:
+    """Whether TensorRT makes a node one kernel with the product before it: a bias, a normalization, a ReLU."""
+    return node.op_type == "Relu" or (node.op_type in _FUSED and all(map(facts.is_constant, node.input[1:])))
+
+
+def _beside(facts: Facts, tensor: str, sites: Mapping[int, Site]) -> list[onnx.NodeProto]:
+    """The element-wise nodes that read a tensor beside rounded nodes with weights; [] if anything else reads it, or what becomes of it."""
+    readers = facts.readers.get(tensor, [])
+    others = [node for node in readers if not _rounds(sites, node, tensor)]
+    alike = any(_rounds(sites, node, tensor) and sites[id(node)].weights for node in readers)
+    if not alike or tensor in facts.outputs or not all(_comes_to_rounding(facts, node, sites) for node in others):
+        return []
+    return others
+
+
+def _rounds(sites: Mapping[int, Site], node: onnx.NodeProto, tensor: str) -> bool:
+    site = sites.get(id(node))
+    return site is not None and tensor in site.tensors
+
+
+def _comes_to_rounding(facts: Facts, node: onnx.NodeProto, sites: Mapping[int, Site]) -> bool:
+    """Whether a node is element-wise, and what it gives is only read where it is rounded, through others of its kind."""
+    if node.op_type not in _ELEMENTWISE:
+        return False
+    pending, seen = [node], {id(node)}
+    while pending:
+        tensor = pending.pop().output[0]
+        readers = [one for one in facts.readers.get(tensor, ()) if not _rounds(sites, one, tensor)]
+        if tensor in facts.outputs or tensor not in facts.readers or any(one.op_type not in _ELEMENTWISE | SAME_VALUES for one in readers):
+            return False
+        pending += [one for one in readers if id(one) not in seen]
+        seen.update(map(id, readers))
+    return True
+
+
 def _average(facts: Facts, node: onnx.NodeProto, sites: dict[int, Site]) -> str:
     """Why an average stays in FP32, or ""."""
     for reader, tensor in _readers(facts, node.output[0]):
         if reader is None:
             return "its result is an output"
         site = sites.get(id(reader))
-        if site is None or tensor not in [one for _, one in site.inputs]:
+        if site is None or tensor not in site.tensors:
             return f"{reader.op_type} {name_of(reader)} behind it is not in INT8"
     return ""
 
