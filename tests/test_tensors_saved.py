@@ -13,6 +13,7 @@ from tests.onnx_sources import Spec, save
 from tftrt_tools import cli, errors
 from tftrt_tools.accuracy import marked_job
 from tftrt_tools.plans.tensors import Inner, Tensors
+from tftrt_tools.savedmodel import engine_op
 from tftrt_tools.savedmodel.job import graph, loading, marking, protos
 
 
@@ -84,6 +85,15 @@ def test_a_tensor_inside_becomes_an_output_of_an_engine_that_is_built_anew(conve
         one.name for one in segment.signature.output_arg] == ["tensorrtoutputph_0", "tensorrtoutputph_1"]
     nodes = {node.name: node for node in definition.node}
     assert readers and all(any(source.startswith(before + "_marked") for source in nodes[name].input) for name in readers)
+
+
+def test_engine_ops_of_another_number_have_other_names(converted):
+    definition, tensors = frozen(converted("digits_cnn", "--precision_mode=FP16"))
+    name, = (name for name in tensors if name.endswith("MaxPool:0"))
+    fetched = marking.mark(definition, {name: tensors[name]}, 1)[name]
+    engine, segment = fetched.rpartition(":")[0], fetched.rpartition("/")[2].rpartition(":")[0]
+    assert engine == tensors[name].engine + "_marked1" and engine_op.unmarked(segment) == graph.engine_name(tensors[name].engine)
+    assert [one for one in graph.library(definition) if one.endswith("_marked1")]
 
 
 def test_what_an_engine_gives_is_fetched_from_the_engine_that_is_there(converted):
