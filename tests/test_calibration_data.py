@@ -247,6 +247,24 @@ def test_a_fixed_batch_dimension_sets_the_batch_size(tmp_path):
     assert read(tmp_path / "d.npz", (spec,), batch_size=2)[1].batches == 4
 
 
+def test_no_batch_size_is_advised_that_other_inputs_refuse(tmp_path):
+    np.savez(tmp_path / "d.npz", x=rows(8), state=rows(8))
+    specs = InputSpec("x", "float32", (1, 4)), InputSpec("state", "float32", (2, 1, 4))
+    for size in (1, 2, 8):
+        told = refused("takes x .*, state .*, and a calibration batch has equally many rows", tmp_path / "d.npz", specs, batch_size=size, mend="another precision")
+        assert "--calibration_batch_size" not in told.mend
+
+
+def test_the_shapes_of_random_rows_are_advised_with_the_batch_size():
+    """A state whose rows are in its second dimension, as that of an LSTM."""
+    specs = X, InputSpec("state", "float32", (2, None, 4))
+    refused("takes state", "", specs, random=True, shapes="x:1x4;state:2x1x4", mend="--calibration_batch_size=2, and --shapes of a batch of 2")
+    told = refused("takes state", "", specs, random=True, shapes="x:2x4;state:2x2x4", mend="--calibration_batch_size=2")
+    assert "--shapes" not in told.mend
+    batches, _ = read("", specs, random=True, shapes="x:2x4;state:2x2x4", batch_size=2)
+    assert {name: array.shape for name, array in batches[0].items()} == {"x": (2, 4), "state": (2, 2, 4)}
+
+
 def test_a_signature_without_inputs_needs_no_calibration(tmp_path):
     refused("has no inputs", "d.npz", ())
 

@@ -4,6 +4,7 @@ import gzip
 import itertools
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -126,6 +127,14 @@ def test_what_is_no_log_is_one_line_with_its_mend(content, code, says, tmp_path)
 @pytest.mark.parametrize("content", [b"", b"milk\n"])
 def test_a_quiet_piece_of_a_log_can_be_allowed(content):
     assert log("-", "--allow_empty", "--fail_on=fallback", stdin=content).returncode == 0
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_program_and_a_model_are_no_logs(packed, zoo_model, tmp_path):
+    for path in (sys.executable, f"{zoo_model('ranker')}/saved_model.pb"):
+        content = pathlib.Path(path).read_bytes()[:100_000]
+        (tmp_path / "a.log").write_bytes(gzip.compress(content) if packed else content)
+        assert_clear(run_tftrt("log", tmp_path / "a.log"), 2, "is no text, so it is no log")
 
 
 def test_a_gzip_log_that_ends_in_the_middle_is_told_behind_what_it_says(tmp_path):

@@ -307,6 +307,17 @@ def test_bytes_that_are_no_text_do_not_stop_the_reading(tmp_path):
     assert [lines[0].strip(), lines[-1], log.cut] == [WHY.strip(), ENGINE.strip(), 0] and len(lines) == 3
 
 
+@pytest.mark.parametrize("zeros", [1, 4096, 100_000])
+@pytest.mark.parametrize("place", [len(WHY) // 2, len(WHY)])
+def test_zeros_in_a_log_are_no_part_of_it(tmp_path, zeros, place):
+    """What a crash, or cutting a log off while the server writes, leaves in it."""
+    text = (WHY + ENGINE + BUILD).encode()
+    (tmp_path / "a").write_bytes(text[:place] + b"\0" * zeros + text[place:])
+    lines, log = lines_of(tmp_path / "a")
+    assert lines == text.decode().splitlines() and log.cut == 0
+    assert read(tmp_path, text.decode(), name="b").engines == reading.read([str(tmp_path / "a")]).engines
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
 def test_logs_of_other_encodings_are_read(tmp_path, encoding):
     """PowerShell's `>` writes UTF-16."""

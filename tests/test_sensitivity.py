@@ -135,6 +135,22 @@ def test_values_that_half_precision_cannot_hold_come_first(tmp_path):
     assert len(signature.suggested_nodes) == 2 and signature.to_dict()["nodes"][0]["snr_db"] == "-inf"
 
 
+@pytest.mark.parametrize("broken", [3, slice(None)], ids=["some", "all"])
+def test_weights_that_are_not_finite_are_told_as_by_verify(broken, tftrt, tmp_path):
+    made = kernels()
+    made[3][:, broken] = math.nan
+    model, path = saved_chain(tmp_path / "model", made), rows(tmp_path / "x.npz")
+    done = tftrt("sensitivity", model, f"--data={path}", "--precision_mode=FP16", "--minimum_segment_size=1", f"--json={tmp_path / 's.json'}")
+    assert done.returncode == 0, done.stderr
+    text, = json.loads((tmp_path / "s.json").read_text())["not_finite"]
+    assert "NaN or Inf of" in text and f"answers are not finite: {text}: check the inputs and the weights\n" in done.stdout
+    assert "suggestion: none; no precision mends answers that are not finite\n" in done.stdout and "next:" not in done.stdout
+    converted = tmp_path / "converted"
+    done = tftrt("convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={converted}", "--precision_mode=FP16", "--minimum_segment_size=1")
+    done = tftrt("verify", model, converted, f"--data={path}")
+    assert done.returncode == 3 and "itself: check the inputs and the weights)" in done.stdout
+
+
 def test_nodes_that_the_settings_keep_in_fp32_are_not_rounded(tmp_path):
     made = kernels()
     made[1] *= 1e5

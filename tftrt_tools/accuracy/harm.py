@@ -73,6 +73,12 @@ def effects(compared: Iterable[Comparison], precision: Precision) -> tuple[Effec
     return tuple(Effect.of(one, precision) for one in compared)
 
 
+def not_finite(compared: Iterable[Comparison]) -> tuple[str, ...]:
+    """The outputs that have NaN or Inf without any rounding, in words. Args: compared: as of `effects`."""
+    return tuple(f"{one.name} has {one.nonfinite_reference} NaN or Inf of {one.elements} elements without any rounding"
+                 for one in compared if one.nonfinite_reference)
+
+
 def worst(effects: Iterable[Effect]) -> Effect:
     """The Effect on the output that has the most noise."""
     return max(effects, key=lambda one: one.noise)
@@ -200,6 +206,8 @@ class SignatureHarm(records.Record):
     methods: tuple[ByMethod, ...] = ()
     # Further names of the same function.
     twins: tuple[str, ...] = ()
+    # Outputs with NaN or Inf without any rounding, in words.
+    not_finite: tuple[str, ...] = ()
 
     @property
     def snr_db(self) -> float:
@@ -248,7 +256,7 @@ class Sensitivity(passport.Stamped):
     """A finished study."""
 
     document: ClassVar[str] = "sensitivity"
-    written_too: ClassVar[tuple[str, ...]] = ("flag", "better_method", "missed")
+    written_too: ClassVar[tuple[str, ...]] = ("flag", "better_method", "missed", "not_finite")
 
     # Its path, and its digest.
     model: str
@@ -280,6 +288,11 @@ class Sensitivity(passport.Stamped):
         else:
             left = (one.suggested.effects if one.suggested else one.total for one in self.signatures)
         return tuple(text for effects in left for effect in effects for text in effect.missed)
+
+    @property
+    def not_finite(self) -> tuple[str, ...]:
+        """The outputs that have NaN or Inf without any rounding, in words."""
+        return tuple(text for one in self.signatures for text in one.not_finite)
 
     @property
     def better_method(self) -> str:

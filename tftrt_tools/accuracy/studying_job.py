@@ -89,7 +89,8 @@ def studied(simulated: Simulation[G], alone: Sequence[int], precision: Precision
                     for method in simulated.methods if method)
     return harm.SignatureHarm(name=simulated.name, rows=rows, nodes=nodes, total=effects["all"],
                               kept=_kept(simulated, order, nodes, effects["all"], precision), unrounded=simulated.unrounded,
-                              other_nodes=len(sites) - len(alone), fidelity_db=fidelity, method=simulated.method, methods=methods)
+                              other_nodes=len(sites) - len(alone), fidelity_db=fidelity, method=simulated.method, methods=methods,
+                              not_finite=harm.not_finite(found["all"]))
 
 
 def _kept(simulated: Simulation[G], order: Sequence[int], nodes: Sequence[Node], total: Iterable[Effect],

@@ -187,7 +187,8 @@ def misses(comparison: Comparison, wanted: Mapping[str, float], allow_matching_n
     found = []
     bad = comparison.nonfinite - (comparison.nonfinite_same if allow_matching_nonfinite else 0)
     if bad:
-        also = f" (the original has {comparison.nonfinite_reference} itself: check the inputs)" if comparison.nonfinite_reference else ""
+        own = comparison.nonfinite_reference
+        also = f" (the original has {own} itself: check the inputs and the weights)" if own else ""
         found.append(Miss(comparison.name, "nonfinite", f"{bad} NaN or Inf of {comparison.elements} elements{also}", 0))
     for metric, bound in wanted.items():
         value = comparison.value(metric)

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -149,29 +150,34 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
         stored.keep(converted, found)
         return found
     kept = stored.read(values.profile or converted)
+    again = f"tftrt profile {converted}{'' if alone else f' --original={original}'}"
     if kept is None:
         here = "" if profile_command.gpu_here() else ", and there is no GPU here to measure one"
         raise errors.TftrtError(f"{values.profile or converted} carries no profile{here}",
-                                f"run `tftrt profile {converted}{'' if alone else f' --original={original}'}` on a machine with a GPU")
+                                f"run `{again}` on a machine with a GPU")
     said, measured = list(kept.said), kept.profile.model
     if values.profile and table.kind(converted).digest(converted) != measured.digest:
-        _check_same_inputs(measured, converted)
-        said.append(f"it was measured of {measured.model}, whose files are not those of {converted}")
+        differs = f"{converted} has changed since this profile was measured"
+        if os.path.abspath(measured.model) != os.path.abspath(converted):
+            differs = f"this profile is of {measured.model}, whose files differ from those of {converted}"
+        mend = f"run `{again} --json=FILE` on a machine with a GPU"
+        _check_same_inputs(measured, converted, differs, mend)
+        said.append(f"{differs}, so the findings may be wrong; {mend}")
     for line in (*said, *profile_command.not_looked_at(values, _MEASURING if values.server else ("shapes", *_MEASURING), kept.profile)):
         _output.console(values.json).print(line, markup=False, soft_wrap=True)
     return kept.profile
 
 
-def _check_same_inputs(measured: Side, converted: str) -> None:
-    """Refuse a profile of another model: what it advises would not fit. Raises: UsageError."""
+def _check_same_inputs(measured: Side, converted: str, differs: str, mend: str) -> None:
+    """Refuse a profile whose calls the model does not take: what it advises would not fit. Args: differs: how the models do; mend: what to
+    do. Raises: UsageError."""
     from tftrt_tools.models import opening
 
     with opening.opened(converted) as (model,):
         inputs = {name: {one.name for one in listed} for name, listed in model.inputs.items()}
     for call in measured.calls:
         if inputs.get(call.signature) != set(call.shapes):
-            raise errors.UsageError(f"--profile was measured of {measured.model}, another model: {call.text()} is no call of {converted}",
-                                    f"measure this one: `tftrt profile {converted}` on a machine with a GPU")
+            raise errors.UsageError(f"{differs}: {call.text()} is no call of {converted}", mend)
 
 
 def _tried(values: flags.FlagValues, profile: Profile, done: Diagnosis) -> Diagnosis:

@@ -98,7 +98,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         report.write_page(done, values.html)
     if values.plot:
         report.write_picture(done, values.plot)
-    if done.flag or not done.missed:
+    if done.flag or not (done.missed or done.not_finite):
         if step := _next_export(values, model, done) if onnx else _next_conversion(values, model, done):
             _next.show(values, step)
     return errors.EXIT_DONE
@@ -183,6 +183,8 @@ def _print(done: Sensitivity, values: flags.FlagValues) -> None:
             f"{thresholds.DEFAULTS[done.precision]['snr_db']:.0f} dB by default")
     say(f"evidence: simulated; the worst nodes measured on {(done.gpu or {}).get('name')}" if not done.measured_problem else
         f"evidence: {done.measured_problem}")
+    for text in done.not_finite:
+        say(f"answers are not finite: {text}: check the inputs and the weights")
     say("suggestion: " + _suggestion(done) + (" (flags of `tftrt export`)" if done.of_onnx and done.flag else ""))
 
 
@@ -208,7 +210,8 @@ def _suggestion(done: Sensitivity) -> str:
     if done.flag:
         return done.flag + (f" ({done.missed[0]} in another signature)" if done.missed else "")
     if not done.missed:
-        return "none; verify's bounds hold already, and no few nodes stand out"
+        return "none; " + ("no precision mends answers that are not finite" if done.not_finite else
+                           "verify's bounds hold already, and no few nodes stand out")
     tried = [one.nearest for one in done.signatures if one.nearest and not harm.holds(one.total)]
     if not tried:
         return f"none found: {done.missed[0]}"

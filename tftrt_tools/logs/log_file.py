@@ -6,6 +6,7 @@ import codecs
 import gzip
 import io
 import pathlib
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -21,6 +22,9 @@ _GZIP = b"\x1f\x8b"
 # How files begin that have to be unpacked first: {first bytes: (what it is, what unpacks it)}.
 _PACKED = {b"\x28\xb5\x2f\xfd": ("a zstd archive", "zstd -dc"), b"BZh": ("a bzip2 archive", "bzip2 -dc"),
            b"\xfd7zXZ\x00": ("an xz archive", "xz -dc"), b"PK\x03\x04": ("a zip archive", "unzip -p")}
+_ZEROS = re.compile(rb"\0+")
+# What no text in UTF-8 has.
+_NO_TEXT = re.compile("[\x01-\x08\x0b\x0e-\x1a\x1c-\x1f\ufffd]")
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # What a damaged gzip file raises.
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -74,15 +78,16 @@ class LogFile:
         readline = self._text.readline
         try:
             while line := readline(LONGEST_LINE):
-                # Zeros stand where a log was cut off at its beginning while a process went on writing.
-                while len(line) == LONGEST_LINE and not line.strip("\0"):
-                    line = readline(LONGEST_LINE)
+                while "\0" in line:
+                    line = line.replace("\0", "")
+                    if not line.endswith("\n"):
+                        line += readline(LONGEST_LINE - len(line))
                 self.lines += 1
                 if len(line) == LONGEST_LINE and line[-1] != "\n":
                     self.cut += 1
                     while (rest := readline(LONGEST_LINE)) and rest[-1] != "\n":
                         pass
-                yield line.rstrip("\r\n").lstrip("\0")
+                yield line.rstrip("\r\n")
         except _DAMAGED as error:
             self.damage = str(error)
 
@@ -111,6 +116,15 @@ def _check(called: str, beginning: bytes) -> None:
     for mark, (what, command) in _PACKED.items():
         if beginning.startswith(mark):
             raise errors.UsageError(f"{called} is {what}", f"unpack it into the command: {command} … | tftrt log -")
-    text = beginning.lstrip(b"\0")
-    if not beginning.startswith(_WIDE) and (b"\0" in text or sum(byte < 9 for byte in text) > len(text) // 10):
+    if not beginning.startswith(_WIDE) and _binary(beginning):
         raise errors.UsageError(f"{called} is no text, so it is no log", MEND)
+
+
+def _binary(beginning: bytes) -> bool:
+    """Whether a file that begins so is no text. A log may hold zeros, from where it was cut off while a process went on writing, or the
+    machine stopped: few, and with text around them. Those of a program or of a model are many, or what is around them is no text."""
+    zeros, text = len(_ZEROS.findall(beginning.strip(b"\0"))), beginning.replace(b"\0", b"")
+    if not zeros:
+        return sum(byte < 9 for byte in text) > len(text) // 10
+    strange = len(_NO_TEXT.findall(text.decode(errors="replace")))
+    return zeros > text.count(b"\n") + 1 or strange > len(text) // 20

@@ -78,7 +78,8 @@ def sensitivity(known: Known, document: Document) -> str:
     """What would help INT8."""
     if document["flag"]:
         return f"simulated, this helps: {document['flag']}" + (f"; still {document['missed'][0]}" if document["missed"] else "")
-    return "no few nodes stand out" + (f": {document['missed'][0]}" if document["missed"] else "")
+    missed = [*document["missed"], *document.get("not_finite", ())]
+    return "no few nodes stand out" + (f": {missed[0]}" if missed else "")
 
 
 def tune(known: Known, document: Document) -> str:

@@ -13,7 +13,7 @@ from tftrt_tools.inputs import find
 from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.inputs.rows import overlap, row_hashes
-from tftrt_tools.inputs.sources_job import batching
+from tftrt_tools.inputs.sources_job import batching, row_shapes
 from tftrt_tools.inputs.sources_job.request import Request
 
 if TYPE_CHECKING:
@@ -134,16 +134,24 @@ def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], 
         raise errors.UsageError(f"signature {signature_name!r} has no inputs", "it needs no calibration: leave it out")
     found = find.Found("random", ()) if options.random else find.find(options.source)
     options_module.check_image_flags(options, found.kind)
-    if found.kind != "function":
-        _check_batch_size(options.batch_size, signature_name, specs)
     request = Request(options=options, signature=signature_name, specs=tuple(specs), files=found.files,
                       rows=options.batches * options.batch_size, twins=tuple(twins))
+    if found.kind != "function":
+        _check_batch_size(request)
     read = importlib.import_module(f"tftrt_tools.inputs.sources_job.{found.kind}").source(request)
     return Batches(request, found.kind, read, rest)
 
 
-def _check_batch_size(size: int, signature: str, specs: Sequence[InputSpec]) -> None:
-    for spec in specs:
-        if spec.shape and spec.shape[0] not in (None, size):
-            raise errors.UsageError(f"{signature!r} takes {spec.name} {spec.text()}, and the calibration batch has {size} rows",
-                                    f"give --calibration_batch_size={spec.shape[0]}")
+def _check_batch_size(request: Request) -> None:
+    fixed = {spec: spec.shape[0] for spec in request.specs if spec.shape and spec.shape[0] is not None}
+    if len(set(fixed.values())) > 1:
+        takes = ", ".join(f"{spec.name} {spec.text()}" for spec in fixed)
+        raise errors.UsageError(f"{request.signature!r} takes {takes}, and a calibration batch has equally many rows of each input",
+                                "no batch size fits: choose another precision")
+    size = request.options.batch_size
+    for spec, rows in fixed.items():
+        if rows != size:
+            # A later dimension can depend on how many rows there are.
+            others = request.options.random and any(shape and shape[0] != rows for shape in row_shapes.declared(request).values())
+            raise errors.UsageError(f"{request.signature!r} takes {spec.name} {spec.text()}, and the calibration batch has {size} rows",
+                                    f"give --calibration_batch_size={rows}{f', and --shapes of a batch of {rows}' * others}")

@@ -13,18 +13,18 @@ def row_shapes(request: Request, mend: str) -> dict[str, tuple[int, ...] | None]
     Args: request: data.Request. mend: what else the user can do if a dimension is unknown.
     Raises: UsageError for unknown dimensions that --shapes does not give.
     """
-    declared = _declared(request)
+    given = declared(request)
     found: dict[str, tuple[int, ...] | None] = {}
     for spec in request.specs:
-        shape = declared.get(spec.name, spec.shape)
+        shape = given.get(spec.name, spec.shape)
         if shape is None or None in shape[1:]:
             raise errors.UsageError(f"input {spec.name!r} of {request.signature!r} has unknown dimensions ({spec.text()})", mend)
         found[spec.name] = tuple(dim for dim in shape[1:] if dim is not None) if shape else None
     return found
 
 
-def _declared(request: Request) -> dict[str, tuple[int, ...]]:
-    """The first shape that --shapes declares for each input of the signature; --shapes may also name other signatures."""
+def declared(request: Request) -> dict[str, tuple[int, ...]]:
+    """The first shape that --shapes declares for each input of the signature, {} for none; --shapes may also name other signatures."""
     if not request.options.shapes:
         return {}
     # An input's name may contain a slash itself.
