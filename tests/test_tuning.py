@@ -874,3 +874,24 @@ def test_without_a_gpu_the_reason_is_told_and_nothing_is_left(tftrt, zoo_model, 
     done = tftrt("tune", zoo_model("digits_cnn"), *NEEDED, cwd=tmp_path, env={"CUDA_VISIBLE_DEVICES": "-1"})
     assert_clear(done, 1, "tune measures speed, and engines cannot be built here")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npz"]
+
+
+@pytest.mark.parametrize(("flag", "says"), [
+    ("--accuracy_output=serving_default/probabilites", "--accuracy_output=serving_default/probabilites is no output of the model\n"
+     "  did you mean 'serving_default/probabilities'?"),
+    ("--accuracy_output=probabilities", "--accuracy_output=probabilities is no output of the model"),
+    ("--accuracy_output=other/probabilities", "--accuracy_output=other/probabilities is no output of the model"),
+    ("--accuracy_output=serving_default/", "--accuracy_output=serving_default/ is no output of the model"),
+    ("--work_dir=data.npz", "data.npz is no folder"), ("--work_dir=data.npz/work", "data.npz is no folder")])
+def test_what_the_model_and_the_disk_refuse_is_told_before_a_gpu_is_looked_for(tftrt, zoo_model, tmp_path, flag, says):
+    np.savez(tmp_path / "data.npz", image=np.zeros((8, 8, 8, 1), "float32"))
+    assert_clear(tftrt("tune", zoo_model("digits_cnn"), *NEEDED, flag, cwd=tmp_path, env={"CUDA_VISIBLE_DEVICES": "-1"}), 2, says)
+    assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
+
+
+def test_the_outputs_of_a_detector_are_one_output_of_the_goal():
+    outputs = {"detect": ["boxes", "scores", "class/0"], "other": ["scores"]}
+    for said in ("", "detect/boxes", "detect/class/0", "detect/boxes+scores+class/0", "other/scores"):
+        tune._check_output(said, outputs)
+    with pytest.raises(errors.UsageError, match="other/boxes is no output"):
+        tune._check_output("other/boxes", outputs)

@@ -176,8 +176,7 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
         work_dir=values.work_dir or f"optimize-{pathlib.Path(model).absolute().name}",
         words={name: tuple(_flags.words(values[name])) for name in _repeated() if values[name].present})
     _check_promise(asked)
-    if pathlib.Path(asked.work_dir).exists() and not pathlib.Path(asked.work_dir).is_dir():
-        raise errors.UsageError(f"--work_dir={asked.work_dir} is no folder", "name one that is there, or a new one")
+    whole_file.check_folder(asked.work_dir, "--work_dir")
     if pathlib.Path(asked.work_dir).resolve() == pathlib.Path(asked.output).resolve():
         raise errors.UsageError(f"--work_dir and --output_saved_model_dir are both {asked.output}", "give each a folder of its own")
     _check_output(asked, values)
