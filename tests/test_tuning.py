@@ -34,6 +34,8 @@ from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import opening
 from tftrt_tools.models.savedmodel.kind import RUNTIME
 from tftrt_tools.report import html
+from tftrt_tools.savedmodel import signatures
+from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.tuning import final, journal, measure_job, ranking, search, space, tune, turns_job
 from tftrt_tools.tuning.search import Budget
 from tftrt_tools.tuning.trial import ENV, Task, Trials
@@ -666,6 +668,15 @@ def test_a_frozen_input_is_timed_and_scored_with_its_value(tmp_path):
         found = tune._prepare(opened, settings, options, specs, maker, maker.given(tmp_path / "given"), None, tmp_path)
     assert found.timed[0]["frozen"] == {"training": False}
     assert [bool(np.load(one["inputs"])["training"]) for one in found.scoring["calls"]] == [False, False]
+
+
+def test_rows_of_a_signature_that_is_not_tuned_are_left_aside(tmp_path):
+    np.savez(tmp_path / "rows.npz", a=np.ones((4, 2), np.float32), b=np.ones((4, 2), np.float32))
+    specs = {"one": [InputSpec("a", "float32", (None, 2))], "two": [InputSpec("b", "float32", (None, 2))]}
+    options = tune.Options(data=str(tmp_path / "rows.npz"), goal=TOP1, work_dir=str(tmp_path / "work"))
+    maker = tune._maker(Settings(shapes="one/a:4x2"), options, specs, signatures.Once.of(["one"]))
+    read = maker.given(tmp_path / "given")
+    assert list(maker.cut(read, (4,))[0]) == ["one"] and read.notes == ("arrays of signatures that were not asked for were left aside: b",)
 
 
 def test_an_interruption_is_no_result(tmp_path):

@@ -141,7 +141,7 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
         specs, walked = _specs(original, settings)
         options = _of_walked(options, walked)
         _check_output(options.output, {name: [spec.name for spec in original.outputs[name]] for name in walked.names})
-        maker = _maker(settings, options, specs, walked)
+        maker = _maker(settings, options, original.inputs, walked)
         _objective(options.objective_shape, specs, _timed(maker.declared(), settings, specs))
         given = maker.given(folder)
         assert given is not None
@@ -317,10 +317,10 @@ def _specs(model: Model, settings: Settings) -> tuple[dict[str, Sequence[InputSp
 
 
 def _maker(settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once) -> inputs.CallMaker:
-    frozen_inputs.check(settings.freeze, specs, walked.twins)
+    takes = inputs.Takes.walking(walked, specs)
+    frozen_inputs.check(settings.freeze, takes.specs, walked.twins)
     asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=settings.shapes)
-    takes = dataclasses.replace(inputs.Takes.walking(walked, specs), frozen=frozen_inputs.values(settings.freeze, specs))
-    return inputs.CallMaker(takes, asked)
+    return inputs.CallMaker(dataclasses.replace(takes, frozen=frozen_inputs.values(settings.freeze, takes.specs)), asked)
 
 
 def _of_walked(options: Options, walked: signatures.Once) -> Options:
