@@ -53,8 +53,39 @@ def test_a_signature_that_is_asked_by_its_name_takes_the_data_of_its_twin(tmp_pa
     source = saved(tmp_path / "d.npz", **{"serving_default/x": ROWS, "serving_default/training": np.array(True)})
     assert {call.signature for call in chosen(tmp_path, takes, data=source).all} == {"serve"}
     assert [call.shapes["x"] for call in chosen(tmp_path, takes, shapes="serving_default/x:4x3").all] == [(4, 3)]
-    with pytest.raises(errors.UsageError, match="no input"):
+    with pytest.raises(errors.UsageError, match="fills no signature"):
         chosen(tmp_path, calls.Takes.one("serve", SPECS), data=source)
+
+
+@pytest.mark.parametrize("files", ["one file", "a folder"])
+@pytest.mark.parametrize("names", [("one/a", "two/b"), ("a", "b"), ("one/a", "b"), ("a", "two/b")])
+def test_arrays_of_a_signature_that_was_not_asked_for_are_left_aside(tmp_path, names, files):
+    specs = {"one": (InputSpec("a", "float32", (None, 2)),), "two": (InputSpec("b", "float32", (None, 2)),)}
+    for number in range(1 if files == "one file" else 2):
+        (tmp_path / "data").mkdir(exist_ok=True)
+        np.savez(tmp_path / "data" / f"{number}.npz", **{name: np.zeros((4, 2), np.float32) for name in names})
+    data = str(tmp_path / ("data/0.npz" if files == "one file" else "data"))
+    found = chosen(tmp_path / "one", calls.Takes.of(specs, keys=("one",)), data=data)
+    assert {call.signature for call in found.all} == {"one"} and found.own == ("one",)
+    assert found.given.notes == (f"arrays of signatures that were not asked for were left aside: {names[1]}",)
+    both = chosen(tmp_path / "both", calls.Takes.of(specs), data=data)
+    assert both.own == ("one", "two") and both.given.notes == ()
+
+
+@pytest.mark.parametrize("name", ["three/b", "c"])
+def test_an_array_of_no_signature_is_refused_beside_those_that_are_left_aside(tmp_path, name):
+    specs = {"one": (InputSpec("a", "float32", (None, 2)),), "two": (InputSpec("b", "float32", (None, 2)),)}
+    source = saved(tmp_path / "d.npz", **{"a": np.zeros((4, 2)), "b": np.zeros((4, 2)), name: np.zeros((4, 2))})
+    with pytest.raises(errors.UsageError, match=f"has an array '{name}' that is no input"):
+        chosen(tmp_path, calls.Takes.of(specs, keys=("one",)), data=source)
+
+
+def test_an_input_that_two_signatures_have_is_the_one_that_was_asked_for(tmp_path):
+    specs = {"one": (X, TRAINING), "two": (X, TRAINING)}
+    takes = calls.Takes.of(specs, keys=("one",), manifest={"signatures": [{**FROZEN["signatures"][0], "name": "one"}]})
+    found = chosen(tmp_path, takes, data=saved(tmp_path / "d.npz", **{"x": ROWS, "two/x": ROWS + 1, "two/training": np.array(True)}))
+    assert np.array_equal(found.all[0].inputs["x"], ROWS[:2]) and not found.all[0].inputs["training"]
+    assert found.given.notes == ("arrays of signatures that were not asked for were left aside: two/x, two/training",)
 
 
 def test_a_frozen_input_is_sent_with_its_value_and_need_not_be_given(tmp_path):

@@ -157,6 +157,15 @@ def test_labels_that_do_not_occur_are_not_counted():
     assert labels.counted(np.array([4, 1, 4]), {1: "a"}) == (labels.Class(1, "a", 1), labels.Class(4, "", 2))
 
 
+@pytest.mark.parametrize(("name", "code"), [("item", 0), ("item_embedding/item", 0), ("itme", 2)])
+def test_arrays_of_another_signature_are_left_aside(tftrt, zoo_model, tmp_path, name, code):
+    rows = {"user": np.array([b"a", b"b"]), "user_features": np.zeros((2, 8), np.float32), "visits": np.zeros((2, 4), np.int32), name: np.array([b"c", b"d"])}
+    np.savez(tmp_path / "rows.npz", **rows)
+    done = tftrt("data", zoo_model("ranker"), "rows.npz", "--signature_keys=user_embedding", "--output=out.npz", cwd=tmp_path)
+    assert done.returncode == code and ("array 'itme' that is no input" in done.stderr) == bool(code), done.stderr
+    assert code or sorted(loaded(tmp_path / "out.npz")) == [f"user_embedding/{one}" for one in ("user", "user_features", "visits")]
+
+
 def test_documents_in_folders_are_strings_with_labels(tmp_path):
     for name in ("ham", "spam"):
         (tmp_path / "mail" / name).mkdir(parents=True)
@@ -165,8 +174,8 @@ def test_documents_in_folders_are_strings_with_labels(tmp_path):
     found = find.find(str(tmp_path / "mail"))
     assert (found.kind, found.by_file, find.find(str(tmp_path / "mail/ham/0.txt")).by_file) == ("texts", True, False)
     wanted = export.Wanted(options=options.DataOptions(source=str(tmp_path / "mail")), output=str(tmp_path / "o.npz"), signature="s", labels=str(tmp_path / "l.npy"))
-    request = {"wanted": wanted.to_dict(), "specs": [InputSpec("text", "string", (None,)).to_dict()], "kind": found.kind,
-               "files": list(found.files), "prefix": ""}
+    request = {"wanted": wanted.to_dict(), "specs": [InputSpec("text", "string", (None,)).to_dict()], "others": [],
+               "kind": found.kind, "files": list(found.files), "prefix": ""}
     assert export_job.job(request)["rows"] == 4
     assert np.load(tmp_path / "l.npy").tolist() == [0, 0, 1, 1] and loaded(tmp_path / "o.npz")["text"][3] == b"spam\n1"
 

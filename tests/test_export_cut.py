@@ -72,6 +72,18 @@ def test_outputs_that_are_cut_take_their_nodes_with_them(two, tftrt, tmp_path):
     assert done.returncode == 0 and [one.name for one in onnx.load(tmp_path / "n.onnx").graph.input] == ["a", "b"]
 
 
+def test_each_signature_is_compared_on_its_own_arrays_of_the_data(two, tftrt, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", **{"serving_default/a": rows, "b": rows, "other/x": rows})
+    done = tftrt("export", two, f"--output={tmp_path / 'm.onnx'}", f"--data={tmp_path / 'rows.npz'}", "--precision_mode=FP16", "--signature_keys=other")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "left aside: serving_default/a, b" in done.stdout
+    done = tftrt("verify", two, two, f"--data={tmp_path / 'rows.npz'}", "--signature_keys=serving_default", "--nowrite", f"--json={tmp_path / 'j.json'}")
+    verified = json.loads((tmp_path / "j.json").read_text())
+    assert done.returncode == 0 and verified["sources"] == {"serving_default": "data"} and verified["samples"] == {"serving_default": 8}
+    assert verified["warnings"] == ["arrays of signatures that were not asked for were left aside: other/x"], done.stdout
+
+
 @pytest.mark.parametrize(("flags", "said", "mend"), [
     (["--outputs=yy"], "--outputs: no output 'yy'", "did you mean 'y'?"), (["--outputs=other/zzz"], "no output 'other/zzz'", "there are: "),
     (["--outputs=z"], "--outputs=z leaves signature 'other' without an output", "name one of y, or choose signatures"),

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl import flags
 
 from tests.sources_command import run
 from tftrt_tools import errors
 from tftrt_tools.accuracy import verify
+from tftrt_tools.commands import _source_flags
 from tftrt_tools.conversion import pipeline
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import files, passport
@@ -159,3 +161,28 @@ def test_flags_of_graphs_have_no_effect_on_what_has_signatures(tmp_path, capsys)
     (tmp_path / "a.h5").touch()
     assert run("inspect", tmp_path / "a.h5", "--outputs=y") == errors.EXIT_USAGE
     assert "--outputs has no effect" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [("export", "--output=m.onnx"), ("inspect",)])
+def test_custom_objects_have_no_effect_on_what_is_no_keras_file(argv, folder, zoo_model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    command, *flags = argv
+    for model, kind in ((zoo_model("digits_cnn"), "SavedModel"), (folder / "frozen.pb", "graph"), (folder / "step", "checkpoint")):
+        assert run(command, model, "--custom_objects=module:dict", *flags) == errors.EXIT_USAGE
+        assert f"is a {kind}, and they are of Keras files\n  leave it out\n" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_flags_of_a_file_are_not_of_the_savedmodel_beside_it(folder, zoo_model):
+    graph, saved = str(folder / "frozen.pb"), str(zoo_model("digits_cnn"))
+    values = flags.FlagValues()
+    for name, model in {"native": graph, "candidate": saved, "original": ""}.items():
+        flags.DEFINE_string(name, model, "", flag_values=values)
+    _source_flags.define(values)
+    values(["regress", "--inputs=image"])
+    plain, read = Source(path=saved), Source(path=graph, inputs=("image",))
+    assert _source_flags.read_given(values, "native", "candidate", "original") == {"native": read, "candidate": plain, "original": ""}
+    assert _source_flags.read_each(values, saved, graph) == [plain, read]
+    # Beside no file they say nothing of any model, and that is refused.
+    with pytest.raises(errors.UsageError, match="--inputs has no effect"):
+        check(_source_flags.read_each(values, saved, saved)[0])

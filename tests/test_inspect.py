@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests import command_here
+from tests.command_line import assert_clear
 from tests.engine_files import engine_file, look
 from tftrt_tools import child, errors
 from tftrt_tools.conversion import advice, pass_log
@@ -338,6 +339,13 @@ def test_signature_keys_restrict_what_is_shown(converted):
 def test_an_unknown_signature_or_tag_is_named(converted, settings, words):
     with pytest.raises(errors.UsageError, match=words):
         look(converted("ranker"), **settings)
+
+
+@pytest.mark.parametrize("flags", [("--shapes=image:1x8x8x1",), ("--shapes=nothing:1x8",), ("--shapes=image:axb",), ("--shapes=image:1x8", "--use_dynamic_shape"),
+                                   ("--minimum_segment_size=4",), ("--precision_mode=INT8",)])
+def test_flags_of_a_conversion_are_refused_where_it_is_done(tftrt, converted, flags):
+    done = tftrt("inspect", converted("digits_cnn", "--precision_mode=FP16"), *flags)
+    assert_clear(done, 2, f"{flags[0].partition('=')[0]} has no effect: the model is converted already")
 
 
 def test_saved_engines_are_read_without_being_loaded(built):

@@ -248,7 +248,8 @@ CASES = [
     (np.zeros((4, 5), int), np.full((4, 5), 0.5), "tags"), (np.zeros(4), np.ones((4, 1)), "values"), (np.zeros((4, 2)), np.ones((4, 2)), "values"),
     (np.array(["a"] * 4), np.array([b"a"] * 4, object), "texts"), (np.array(["a"] * 4), np.ones((4, 3)), "classes"), (np.zeros(4), np.ones((4, 3)), "classes"),
     (np.full(4, 0.5), np.ones((4, 3)), ""), (np.array(["no", "yes"] * 2), np.full((4, 1), 0.5), "classes"), (np.array(["a", "b", "c"]), np.full((3, 1), 0.5), ""),
-    (np.zeros((4, 2), int), np.ones((4, 3)), ""), (np.zeros(4, int), np.array([b"a"] * 4, object), "")]
+    (np.zeros((4, 2), int), np.ones((4, 3)), ""), (np.zeros(4, int), np.array([b"a"] * 4, object), ""),
+    (np.zeros(4, complex), np.ones((4, 3)), "")]
 
 
 @pytest.mark.parametrize(("array", "answer", "kind"), CASES)

@@ -512,6 +512,9 @@ def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, 
     ({"--data": "nothing.npz"}, (), 2, "--data=nothing.npz: no such file"), ({}, ("--max_minutes=0",), 2, "--max_minutes=0 is no budget"),
     ({"--goal": "top1:max-degradation=1"}, (), 2, "every model keeps it"), ({"--goal": "top1:percent-max-degradation=150"}, (), 2, "all of top1"),
     ({"--goal": "nosuchmodule:metric:threshold=0"}, (), 2, "no module nosuchmodule"), ({"--labels": "nothing.npy"}, (), 2, "--labels=nothing.npy: no such file"),
+    ({"--labels": "held_back.npz"}, ("--classes=none.txt",), 2, "--classes=none.txt cannot be read"),
+    ({"--labels": "cut.npy"}, (), 2, "cut.npy is no readable .npz or .npy file"), ({"--labels": "two.npz"}, (), 2, "--labels=two.npz holds 2 arrays: a, b"),
+    ({"--labels": "rows.csv"}, ("--label_column=nowhere",), 2, "--label_column=nowhere: rows.csv has no such column"),
     ({"--goal": "auc:threshold=0.5", "--labels": None}, (), 2, "auc compares answers with --labels alone"),
     ({}, ("--work_dir=held_back.npz",), 2, "is no folder"), ({}, ("--work_dir=best",), 2, "are both best"),
     ({}, ("--max_minutes=-3",), 2, "is no budget"), ({}, ("--max_minutes=inf",), 2, "is no budget"),
@@ -528,6 +531,9 @@ def test_what_can_never_work_is_refused_before_any_step(tftrt, zoo_model, folder
     os.symlink(zoo_model("digits_cnn"), folder / "model")
     (folder / "there").mkdir()
     (folder / "there/saved_model.pb").touch()
+    (folder / "cut.npy").write_bytes((folder / "labels.npy").read_bytes()[:200])
+    np.savez(folder / "two.npz", a=[1], b=[1])
+    (folder / "rows.csv").write_text("name,label\na,1\n")
     assert_clear(optimize(tftrt, folder, "model", *flags, **changes), code, says)
     assert not (folder / "optimize-model").exists()
 
@@ -545,3 +551,26 @@ def test_open_sizes_and_wrong_labels_are_told_in_their_step(tftrt, zoo_model, fo
     np.save(folder / "few.npy", np.zeros(3, np.int64))
     done = optimize(tftrt, folder, zoo_model("digits_cnn"), **{"--labels": "few.npy"})
     assert done.returncode == 2 and "--labels=few.npy holds 3 values, and held_back.npz 400 rows" in done.stderr and not (folder / "best").exists()
+
+
+@pytest.mark.parametrize(("labels", "says"), [
+    (lambda right: right[:3], "--labels holds 3 int64 values for 400 rows"),
+    (lambda right: right + 0.5, "--labels: float64[400] fits no output\n  outputs here: serving_default/probabilities float32[?, 10]"),
+    (lambda right: right.astype(complex), "--labels: complex128[400] fits no output"),
+    (lambda right: np.append(right[1:], 10), "--labels: 10 is no class of serving_default/probabilities, which has 10: 0 to 9")])
+def test_labels_that_fit_no_output_are_refused_before_anything_is_made(tftrt, zoo_model, folder, labels, says):
+    np.save(folder / "wrong.npy", labels(np.load(folder / "labels.npy")))
+    done = optimize(tftrt, folder, zoo_model("digits_cnn"), "--precisions=FP16", **{"--labels": "wrong.npy"})
+    assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr and not (folder / "best").exists()
+    assert "$ tftrt inspect" in done.stdout and "$ tftrt convert" not in done.stdout
+
+
+def test_labels_are_looked_at_where_the_data_leaves_a_frozen_input_out(tftrt, folder):
+    from tests import signature_models
+
+    signature_models.with_unread_input(folder / "model")
+    np.savez(folder / "rows.npz", x=signature_models.rows(9))
+    np.save(folder / "few.npy", np.zeros((3, signature_models.WIDTH), np.float32))
+    flags = {"--data": "rows.npz", "--labels": "few.npy", "--goal": "rmse:threshold=9"}
+    done = optimize(tftrt, folder, "model", "--precisions=FP16", "--freeze=training:false", **flags)
+    assert done.returncode == 2 and "--labels holds 3 float32 values for 9 rows" in done.stderr

@@ -34,6 +34,8 @@ from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import opening
 from tftrt_tools.models.savedmodel.kind import RUNTIME
 from tftrt_tools.report import html
+from tftrt_tools.savedmodel import signatures
+from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.tuning import final, journal, measure_job, ranking, search, space, tune, turns_job
 from tftrt_tools.tuning.search import Budget
 from tftrt_tools.tuning.trial import ENV, Task, Trials
@@ -668,6 +670,15 @@ def test_a_frozen_input_is_timed_and_scored_with_its_value(tmp_path):
     assert [bool(np.load(one["inputs"])["training"]) for one in found.scoring["calls"]] == [False, False]
 
 
+def test_rows_of_a_signature_that_is_not_tuned_are_left_aside(tmp_path):
+    np.savez(tmp_path / "rows.npz", a=np.ones((4, 2), np.float32), b=np.ones((4, 2), np.float32))
+    specs = {"one": [InputSpec("a", "float32", (None, 2))], "two": [InputSpec("b", "float32", (None, 2))]}
+    options = tune.Options(data=str(tmp_path / "rows.npz"), goal=TOP1, work_dir=str(tmp_path / "work"))
+    maker = tune._maker(Settings(shapes="one/a:4x2"), options, specs, signatures.Once.of(["one"]))
+    read = maker.given(tmp_path / "given")
+    assert list(maker.cut(read, (4,))[0]) == ["one"] and read.notes == ("arrays of signatures that were not asked for were left aside: b",)
+
+
 def test_an_interruption_is_no_result(tmp_path):
     with trials(tmp_path) as measure, pytest.raises(errors.Interrupted), signals.limit(1.0):
         measure(native_nodes("endless"))
@@ -874,3 +885,24 @@ def test_without_a_gpu_the_reason_is_told_and_nothing_is_left(tftrt, zoo_model, 
     done = tftrt("tune", zoo_model("digits_cnn"), *NEEDED, cwd=tmp_path, env={"CUDA_VISIBLE_DEVICES": "-1"})
     assert_clear(done, 1, "tune measures speed, and engines cannot be built here")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npz"]
+
+
+@pytest.mark.parametrize(("flag", "says"), [
+    ("--accuracy_output=serving_default/probabilites", "--accuracy_output=serving_default/probabilites is no output of the model\n"
+     "  did you mean 'serving_default/probabilities'?"),
+    ("--accuracy_output=probabilities", "--accuracy_output=probabilities is no output of the model"),
+    ("--accuracy_output=other/probabilities", "--accuracy_output=other/probabilities is no output of the model"),
+    ("--accuracy_output=serving_default/", "--accuracy_output=serving_default/ is no output of the model"),
+    ("--work_dir=data.npz", "data.npz is no folder"), ("--work_dir=data.npz/work", "data.npz is no folder")])
+def test_what_the_model_and_the_disk_refuse_is_told_before_a_gpu_is_looked_for(tftrt, zoo_model, tmp_path, flag, says):
+    np.savez(tmp_path / "data.npz", image=np.zeros((8, 8, 8, 1), "float32"))
+    assert_clear(tftrt("tune", zoo_model("digits_cnn"), *NEEDED, flag, cwd=tmp_path, env={"CUDA_VISIBLE_DEVICES": "-1"}), 2, says)
+    assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
+
+
+def test_the_outputs_of_a_detector_are_one_output_of_the_goal():
+    outputs = {"detect": ["boxes", "scores", "class/0"], "other": ["scores"]}
+    for said in ("", "detect/boxes", "detect/class/0", "detect/boxes+scores+class/0", "other/scores"):
+        tune._check_output(said, outputs)
+    with pytest.raises(errors.UsageError, match="other/boxes is no output"):
+        tune._check_output("other/boxes", outputs)

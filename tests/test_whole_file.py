@@ -51,6 +51,19 @@ def test_a_pipe_stays_a_pipe(tmp_path):
         tables.RequestsFile(tmp_path / "pipe")
 
 
+def test_a_folder_that_cannot_be_written_in_is_refused_and_none_is_made(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    for path in ("folder/new", ".", str(tmp_path)):
+        whole_file.check_folder(tmp_path / path, "--work_dir")
+    for path in ("file", "file/new"):
+        with pytest.raises(errors.UsageError, match="--work_dir=.*file is no folder"):
+            whole_file.check_folder(tmp_path / path, "--work_dir")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    with pytest.raises(errors.UsageError, match=f"--work_dir=.*new: {tmp_path} cannot be written to by this user"):
+        whole_file.check_folder(tmp_path / "folder/new", "--work_dir")
+    assert os.listdir(tmp_path) == ["file"]
+
+
 def test_a_file_that_is_open_is_added_to(tmp_path):
     with open(tmp_path / "log", "wb") as file:
         file.write(b"first ")

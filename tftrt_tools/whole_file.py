@@ -34,6 +34,21 @@ def check_place(path: Path) -> None:
         raise errors.UsageError(f"{path} cannot be written: {why}", "give the path of a file in a directory that is there")
 
 
+def check_folder(path: Path, flag: str) -> None:
+    """Check, before the work is done, that `path` is a folder to write in, or can become one. Args: flag: that names it.
+    Raises: UsageError."""
+    first = nearest(pathlib.Path(os.path.abspath(path)))
+    if not first.is_dir():
+        raise errors.UsageError(f"{flag}={path}: {first} is no folder", "name one that is there, or a new one")
+    if not os.access(first, os.W_OK | os.X_OK):
+        raise errors.UsageError(f"{flag}={path}: {first} cannot be written to by this user", f"choose another {flag}, or mend its rights")
+
+
+def nearest(path: pathlib.Path) -> pathlib.Path:
+    """`path`, or the nearest of its parents that exists."""
+    return next(one for one in (path, *path.parents) if one.exists())
+
+
 def is_stream(path: Path) -> bool:
     """Whether `path` is a device, a pipe, or an open file of a process (/dev/stdout): a new file must not replace it."""
     return place(path)[1]

@@ -87,7 +87,8 @@ class Labels:
             return TEXTS if self.texts and same else ""
         if self.array.dtype.kind == "f" and same:
             return VALUES
-        if self.array.dtype.kind not in "iubOSU" and not np.array_equal(self.array, np.round(self.array)):
+        sort = self.array.dtype.kind
+        if sort not in "iubfOSU" or sort == "f" and not np.array_equal(self.array, np.round(self.array)):
             return ""
         if by_row:
             return MASKS if len(mine) > 1 else CLASSES

@@ -100,6 +100,12 @@ def _outputs(first: Mapping[str, Mapping[str, npt.NDArray[Any]]], flag: str) -> 
     return f"outputs here: {here or 'none'}; {flag} names one, and `tftrt verify --help` says what labels may be"
 
 
+def check(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Refuse labels that no answer of the target can be. Args: target: what `find` returned. answer: {output: array} to any rows.
+    Raises: UsageError."""
+    _check_classes(_numbered(labels, target, answer), target, answer)
+
+
 def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, npt.NDArray[Any]]]) -> Scored:
     """Compare a model's answers with labels.
 
@@ -110,8 +116,8 @@ def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, npt.NDA
     measures = {measure: measure() for measure in registry.of_labels(target.kind)}
     start = 0
     for answer in answers:
-        if not start and target.kind in _NUMBERED:
-            labels = labels.as_numbers(_width(labels, target, answer))
+        if not start:
+            labels = _numbered(labels, target, answer)
         rows = len(answer[target.group.boxes if target.group else target.output])
         mine = labels.of(start, rows)
         if not labels.flat and len(mine.array) < rows:
@@ -127,6 +133,11 @@ def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, npt.NDA
         raise errors.UsageError(f"--labels: {_text(labels)} and {target.name} give no {registry.first_of(target.kind)}",
                                 "labels need at least one box, or rows that have a tag and rows that have not")
     return Scored(values, start, _per_class(measures.values(), target.kind))
+
+
+def _numbered(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]]) -> Labels:
+    """Labels of classes as integers; others as they are."""
+    return labels.as_numbers(_width(labels, target, answer)) if target.kind in _NUMBERED else labels
 
 
 def _width(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]]) -> int:

@@ -184,6 +184,30 @@ def verify(original: str | os.PathLike[str] | Source, converted: str | os.PathLi
         return _compared(first, second, rules, options, renamed)
 
 
+def check_labels(original: str | os.PathLike[str] | Source, options: Options, sizes: Sequence[int] = ()) -> None:
+    """Refuse labels that `verify` would refuse, before there is a converted model: the original answers the first call of the data.
+
+    Args: original, options: as of `verify`. sizes: rows of a call, largest first; () as without engines. Raises: UsageError, TftrtError.
+    """
+    rules = judgement.Rules.of(options)
+    with opening.opened(opening.check(original)) as (model,), scratch.folder("labels") as folder:
+        walked = signatures.Once.of(signatures.chosen(list(model.inputs), options.signature_keys), model.contents.same)
+        options = dataclasses.replace(options, label_output=walked.path(options.label_output))
+        rules = dataclasses.replace(rules, kinds=walked.renamed(rules.kinds))
+        maker = inputs.CallMaker(inputs.Takes.walking(walked, model.inputs).with_frozen(options.freeze), options.asked)
+        given = maker.given(folder)
+        found, dropped = maker.cut(given, sizes or _batch_sizes({}, options)) if given else ({}, 0)
+        labels = _labels(inputs.Calls(calls=found, origins=dict.fromkeys(found, "data"), given=given, dropped=dropped), options)
+        calls = [listed[0] for listed in found.values() if listed]
+        if labels is None or not calls:
+            return
+        answers = run.run(model, run.save_calls(calls, folder + "/in"), folder + "/answers", "the original", exact=True)
+        first = {call.signature: answers.answer(place) for place, call in enumerate(calls)}
+        judged = judgement.judge(((call, first[call.signature], first[call.signature]) for call in calls), "rewrite", list(first), rules)
+        target = _target(labels, first, judged, options, rules)
+        truth.check(labels, target, first[target.signature])
+
+
 def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules, options: Options) -> Verification:
     """The Verification of a model with the signatures of `tftrt wrap`, against the model that was wrapped."""
     _check_original(first)
@@ -458,7 +482,13 @@ def _accuracy(chosen: inputs.Calls, reference: Run, answers: Run, judged: judgem
         if call.signature in chosen.own:
             picked.setdefault(call.signature, []).append(index)
     first = {signature: reference.answer(listed[0]) for signature, listed in picked.items()}
-    classes = [one.name for one in judged.comparisons if one.classes]
-    target = truth.find(labels, first, rules.kinds, classes, options.label_output, "--label_output")
+    target = _target(labels, first, judged, options, rules)
     both = [truth.score(labels, target, (run_of.answer(index) for index in picked[target.signature])) for run_of in (reference, answers)]
     return truth.to_dict(target, *both), thresholds.of_labels(both[1].values, rules.bounds)
+
+
+def _target(labels: Labels, first: Mapping[str, Mapping[str, Any]], judged: judgement.Judgement, options: Options,
+            rules: judgement.Rules) -> truth.Target:
+    """The output that the labels are about. Args: first: as of truth.find. Raises: UsageError."""
+    classes = [one.name for one in judged.comparisons if one.classes]
+    return truth.find(labels, first, rules.kinds, classes, options.label_output, "--label_output")

@@ -4,6 +4,8 @@ from typing import Any
 
 from absl import flags
 
+from tftrt_tools.savedmodel import files
+from tftrt_tools.sources import kinds
 from tftrt_tools.sources.source import Source
 
 
@@ -31,6 +33,13 @@ def read(values: flags.FlagValues, path: str) -> Source:
                   inputs=tuple(filter(None, values.inputs)), outputs=tuple(filter(None, values.outputs)))
 
 
+def read_each(values: flags.FlagValues, *paths: str) -> list[Source]:
+    """The Source of each model of a command. The flags are about the files among them; a SavedModel beside a file has none of them."""
+    plain = [files.is_saved_model(kinds.resolved(path)) for path in paths]
+    return [Source(path=path) if alone and not all(plain) else read(values, path) for path, alone in zip(paths, plain, strict=True)]
+
+
 def read_given(values: flags.FlagValues, *names: str) -> dict[str, Any]:
-    """{name: Source} of flags that name a model; "" for a flag that the user left out."""
-    return {name: read(values, values[name].value) if values[name].value else "" for name in names}
+    """{name: Source} of flags that name a model, as `read_each`; "" for a flag that the user left out."""
+    given = [name for name in names if values[name].value]
+    return dict.fromkeys(names, "") | dict(zip(given, read_each(values, *(values[name].value for name in given)), strict=True))

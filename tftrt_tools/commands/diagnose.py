@@ -102,7 +102,7 @@ def _check_models(values: flags.FlagValues, original: str, converted: str) -> No
     from tftrt_tools.models.plan.kind import PLAN
     from tftrt_tools.savedmodel import passport
 
-    sources = [opening.check(_source_flags.read(values, model)) for model in (original, converted)]
+    sources = [opening.check(source) for source in _source_flags.read_each(values, original, converted)]
     first, second = (table.kind(source.path) for source in sources)
     if first is PLAN:
         opening.check_converted(sources[0])
@@ -140,8 +140,9 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
     # A plan is called without TensorFlow, and not in turns with a model that needs it.
     alone = table.kind(converted) is PLAN
     if not (values.profile or values.stored) and profile_command.gpu_here():
+        first, second = _source_flags.read_each(values, original, converted)
         options = measure.Options(
-            model=_source_flags.read(values, converted), original=None if alone else _source_flags.read(values, original),
+            model=second, original=None if alone else first,
             signature_keys=tuple(filter(None, values.signature_keys)), log_file=values.log_file,
             parts=plan.OF_A_PLANS_CALL if alone else plan.OF_A_CALL,
             asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed))

@@ -36,6 +36,7 @@ from tftrt_tools.commands import _calibration_flags, _data_flags, _engine_cache,
 from tftrt_tools.commands import build as build_command
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.commands import tune as tune_command
+from tftrt_tools.commands import verify as verify_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from tftrt_tools.accuracy.goal import Goal
     from tftrt_tools.optimizing.asked import Asked
+    from tftrt_tools.optimizing.known import Known
     from tftrt_tools.optimizing.run import Done
     from tftrt_tools.optimizing.step import StepResult
     from tftrt_tools.optimizing.story import Story
@@ -109,8 +111,12 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     def say(line: str) -> None:
         console.print(f"\n{line}", markup=False, soft_wrap=True, style="bold")
 
+    def check(known: Known) -> None:
+        if asked.labels:
+            _check_labels(known)
+
     command = ("optimize", *positional, *_given(values))
-    done = running.run(asked, running.Doing(call=call, say=say, max_minutes=values.max_minutes, command=command))
+    done = running.run(asked, running.Doing(call=call, say=say, check=check, max_minutes=values.max_minutes, command=command))
     made = _write(done, values)
     _print(done.story, made, console)
     story = done.story
@@ -130,7 +136,9 @@ def _given(values: flags.FlagValues) -> list[str]:
 def _asked(values: flags.FlagValues, model: str) -> Asked:
     """Raises: UsageError."""
     from tftrt_tools.accuracy import goal as goals
-    from tftrt_tools.inputs import find, labels
+    from tftrt_tools.accuracy import labels
+    from tftrt_tools.inputs import find
+    from tftrt_tools.inputs import labels as files
     from tftrt_tools.models import opening
     from tftrt_tools.optimizing.asked import Asked
     from tftrt_tools.savedmodel import passport
@@ -145,9 +153,10 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
         raise errors.UsageError(f"{model} is a converted model itself",
                                 "optimize the original; its manifest in assets.extra/tftrt names it")
     _check_goal(goals.parse(values.goal, where="--goal"), values.labels)
-    find.find(values.data, "--data")
-    if values.labels not in ("", labels.FOLDERS) and not pathlib.Path(values.labels).is_file():
-        raise errors.UsageError(f"--labels={values.labels}: no such file", "check the path; one label for each row of --data")
+    found = find.find(values.data, "--data")
+    # A table beside files is read by the files' names, which are not known yet.
+    if values.labels not in ("", files.FOLDERS) and not (found.by_file and pathlib.Path(values.labels).is_file()):
+        labels.read(values.labels, None, values.label_column, values.classes)
     if values.calibration_data:
         find.find(values.calibration_data)
     if values.shapes:
@@ -167,8 +176,7 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
         work_dir=values.work_dir or f"optimize-{pathlib.Path(model).absolute().name}",
         words={name: tuple(_flags.words(values[name])) for name in _repeated() if values[name].present})
     _check_promise(asked)
-    if pathlib.Path(asked.work_dir).exists() and not pathlib.Path(asked.work_dir).is_dir():
-        raise errors.UsageError(f"--work_dir={asked.work_dir} is no folder", "name one that is there, or a new one")
+    whole_file.check_folder(asked.work_dir, "--work_dir")
     if pathlib.Path(asked.work_dir).resolve() == pathlib.Path(asked.output).resolve():
         raise errors.UsageError(f"--work_dir and --output_saved_model_dir are both {asked.output}", "give each a folder of its own")
     _check_output(asked, values)
@@ -194,6 +202,18 @@ def _check_goal(goal: Goal, labels: str) -> None:
             raise errors.UsageError(f"--goal={goal.metric}: there is no module {name} here", "the module must be importable from here")
     elif not metrics.METRICS[goal.metric].kinds and not labels:
         raise errors.UsageError(f"--goal: {goal.metric} compares answers with --labels alone", "give --labels, or another metric")
+
+
+def _check_labels(known: Known) -> None:
+    """Refuse labels that `verify` would refuse once the model is made. Raises: UsageError."""
+    from tftrt_tools.inputs import calls
+    from tftrt_tools.optimizing import steps
+
+    values, _ = _flags.parse("verify", verify_command, steps.judging_words(known))
+    assert values is not None
+    freeze = ";".join(word.partition("=")[2] for word in steps.graph_words(known) if word.startswith("--freeze="))
+    sizes = calls.batch_sizes(call for listed in known.calls.values() for call in listed) if known.gpu else ()
+    verify_command.check_labels(values, known.asked.model, freeze, sizes)
 
 
 def _repeated() -> tuple[str, ...]:

@@ -147,8 +147,8 @@ def _options(values: flags.FlagValues, path: str) -> Options:
         callers = (0,)
     if callers and callers[0] < 1:
         raise errors.UsageError(f"--callers={','.join(values.callers)} are no numbers of callers", "such as --callers=1,2,4")
-    models = _source_flags.read_given(values, "original")
-    return measure.Options(model=_source_flags.read(values, path), original=models["original"] or None,
+    model, *original = _source_flags.read_each(values, *filter(None, (path, values.original)))
+    return measure.Options(model=model, original=original[0] if original else None,
                            signature_keys=tuple(filter(None, values.signature_keys)), traced=values.traced_calls, callers=callers,
                            asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed),
                            engines=values.engines, without_gpu=values.without_gpu, log_file=values.log_file)

@@ -29,6 +29,7 @@ examples:
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -39,11 +40,12 @@ from tftrt_tools.execution import kernels
 from tftrt_tools.savedmodel import signatures
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
-    from tftrt_tools.accuracy.verify import Verification
+    from tftrt_tools.accuracy.verify import Options, Verification
+    from tftrt_tools.inputs.calls import Asked
 
 OUTPUTS = ("html", "plot")
 
@@ -85,22 +87,15 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Verify. Returns: the exit code."""
     original, converted = _flags.arguments("verify", positional, ["ORIGINAL", "CONVERTED"])
     from tftrt_tools.accuracy import verify
-    from tftrt_tools.inputs import calls
     from tftrt_tools.models import opening
     from tftrt_tools.savedmodel import passport
 
-    asked = calls.Asked(data=values.data, reading=_data_flags.reading(values), data_rows=values.data_rows, shapes=values.shapes,
-                        ranges=values.ranges, seed=values.seed)
+    asked = _asked(values)
     if tensors := [name for name in values.tensors if name]:
         return _tensors.run(values, original, converted, tensors, asked)
     if values.plot:
         raise errors.UsageError("--plot draws inner tensors, and --tensors names none", "add --tensors=all, or write a report with --html")
-    options = verify.Options(
-        asked=asked, thresholds=values.thresholds, batch_size=values.batch_size, labels=values.labels, label_output=values.label_output,
-        label_column=values.label_column, classes=values.classes, allow_builds=values.allow_builds,
-        allow_matching_nonfinite=values.allow_matching_nonfinite, allow_calibration_data=values.allow_calibration_data,
-        signature_keys=tuple(filter(None, values.signature_keys)), rename=tuple(values.rename),
-        epsilon=values.epsilon, log_file=values.log_file, **_judging_flags.read(values))
+    options = _options(values, asked)
     with progress.on_terminal():
         done = verify.verify(_source_flags.read(values, original), converted, options)
     _print(done, values.json)
@@ -113,6 +108,34 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if done.passed and kept:
         _next.show(values, _next.publish(values, converted))
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
+
+
+def _asked(values: flags.FlagValues) -> Asked:
+    from tftrt_tools.inputs import calls
+
+    return calls.Asked(data=values.data, reading=_data_flags.reading(values), data_rows=values.data_rows, shapes=values.shapes,
+                       ranges=values.ranges, seed=values.seed)
+
+
+def _options(values: flags.FlagValues, asked: Asked) -> Options:
+    from tftrt_tools.accuracy import verify
+
+    return verify.Options(
+        asked=asked, thresholds=values.thresholds, batch_size=values.batch_size, labels=values.labels, label_output=values.label_output,
+        label_column=values.label_column, classes=values.classes, allow_builds=values.allow_builds,
+        allow_matching_nonfinite=values.allow_matching_nonfinite, allow_calibration_data=values.allow_calibration_data,
+        signature_keys=tuple(filter(None, values.signature_keys)), rename=tuple(values.rename),
+        epsilon=values.epsilon, log_file=values.log_file, **_judging_flags.read(values))
+
+
+def check_labels(values: flags.FlagValues, original: str, freeze: str, sizes: Sequence[int]) -> None:
+    """Refuse labels that a run with these flags would refuse. Args: freeze, sizes: what the converted model will have frozen, and the rows
+    of a call that its engines will take, largest first, () without engines. Raises: UsageError, TftrtError."""
+    from tftrt_tools.accuracy import verify
+
+    options = dataclasses.replace(_options(values, _asked(values)), freeze=freeze)
+    with progress.on_terminal():
+        verify.check_labels(_source_flags.read(values, original), options, sizes)
 
 
 def _print(done: Verification, json_path: str | None) -> None:

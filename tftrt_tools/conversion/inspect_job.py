@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from tftrt_tools.savedmodel.inspection import Inspection
 
+# Settings that choose what is shown of a model.
+_OF_ANY_MODEL = ("tags", "signature_keys")
+
 
 def job(request: Mapping[str, Any]) -> dict[str, Any]:
     """Args: request: {"model": SavedModel directory, "settings": Settings.to_dict()}.
@@ -28,10 +31,21 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     progress.say("reading the model")
     meta_graph = protos.meta_graph(protos.read(request["model"]), settings.tags)
     if inspector.is_converted(request["model"], meta_graph):
+        _refuse_settings(settings)
         return _converted(request["model"], meta_graph, settings).to_dict()
     from tftrt_tools.conversion.job import planner
 
     return planner.plan(request["model"], settings).to_dict()
+
+
+def _refuse_settings(settings: Settings) -> None:
+    """Refuse what is about a conversion that is still to come. Raises: UsageError."""
+    default = Settings()
+    names = [field.name for field in dataclasses.fields(Settings) if field.name not in _OF_ANY_MODEL]
+    for name in sorted(names, key=lambda one: one != "shapes"):  # these imply others
+        if getattr(settings, name) != getattr(default, name):
+            raise errors.UsageError(f"--{name} has no effect: the model is converted already",
+                                    "leave it out, or inspect the original model")
 
 
 def _lost(model: str, meta_graph: meta_graph_pb2.MetaGraphDef,

@@ -47,10 +47,14 @@ def scalar_text(spec: InputSpec) -> str:
     return f"{spec.name} is one value for all rows: give it as an array of rank 0, such as {spec.name}=np.array({value})"
 
 
+def input_names(specs: Mapping[str, Sequence[InputSpec]]) -> set[str]:
+    """The names that arrays of these signatures may have: INPUT, and SIGNATURE/INPUT. Args: specs: {signature: [InputSpec]}."""
+    return {name for signature, inputs_of in specs.items() for spec in inputs_of for name in (spec.name, f"{signature}/{spec.name}")}
+
+
 def check_names(arrays: Iterable[str], specs: Mapping[str, Sequence[InputSpec]]) -> None:
     """Refuse arrays whose names are not inputs. Args: specs: {signature: [InputSpec]}. Raises: UsageError."""
-    known = {spec.name for inputs_of in specs.values() for spec in inputs_of}
-    known |= {f"{signature}/{spec.name}" for signature, inputs_of in specs.items() for spec in inputs_of}
+    known = input_names(specs)
     unknown = [name for name in arrays if name and name not in known]
     if unknown:
         raise errors.UsageError(f"the data has an array {unknown[0]!r} that is no input", "inputs here: " + ", ".join(sorted(known)))

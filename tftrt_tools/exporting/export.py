@@ -97,7 +97,7 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
         digest = described.digest()
         fixed = _fixed(next(iter(calls.values()), []), options)
         work = _Work(source=source, saved=described.path, exporter=exporter, folder=pathlib.Path(folder), digest=digest, options=options,
-                     target=target, outputs=outputs, fixed=fixed)
+                     target=target, specs=described.inputs, outputs=outputs, fixed=fixed)
         asked = dataclasses.replace(options.comparison, log_file=options.log_file, freeze=options.freeze)
         if asked.labels and len(walked.names) > 1:
             raise errors.UsageError("--labels is about one signature, and several are exported", "choose it with --signature_keys")
@@ -205,6 +205,8 @@ class _Work:
     digest: str
     options: Options
     target: Target
+    # {signature: its inputs} of all signatures.
+    specs: Mapping[str, Sequence[InputSpec]]
     # {signature: its outputs that are kept, () for all}.
     outputs: Mapping[str, tuple[str, ...]]
     # {input: the shape that it gets for good}.
@@ -385,7 +387,8 @@ def _calls(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verif
     sizes = inputs.up_to(size) if size else inputs.batch_sizes(())
     rows = work.folder / f"rows-{name.replace('/', '_')}"
     rows.mkdir()
-    chosen = inputs.choose(inputs.Takes.one(name, {name: specs}).with_frozen(comparison.freeze), comparison.asked, rows, sizes)
+    takes = inputs.Takes.one(name, {**work.specs, name: specs}).with_frozen(comparison.freeze)
+    chosen = inputs.choose(takes, comparison.asked, rows, sizes)
     return run.save_calls(chosen.all[:_MOST_CALLS], rows / "searched")
 
 

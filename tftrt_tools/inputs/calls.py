@@ -70,6 +70,8 @@ class Takes:
     walked: signatures.Once
     # {signature: {input: array of rank 0}}: values that the conversion froze.
     frozen: Mapping[str, Mapping[str, npt.NDArray[Any]]] = dataclasses.field(default_factory=dict)
+    # {signature: InputSpecs} of the model's other signatures, which are not called: arrays for them are left aside.
+    others: Mapping[str, Sequence[InputSpec]] = dataclasses.field(default_factory=dict)
     # {signature: shapes of calls} that the model's passport names.
     known: Mapping[str, list[Shapes]] = dataclasses.field(default_factory=dict)
     # {signature: its input that takes encoded pictures}, as far as it is known.
@@ -93,7 +95,9 @@ class Takes:
                 manifest: Mapping[str, Any] | None = None) -> Takes:
         """For the signatures that are walked. Args: inputs, manifest: as of `of`."""
         specs = {name: inputs[name] for name in walked.names}
-        return cls(specs=specs, walked=walked, frozen=frozen_inputs.of_manifest(manifest or {}, specs)).with_known(built_for(manifest))
+        others = {name: one for name, one in inputs.items() if name not in walked.with_twins(specs)}
+        frozen = frozen_inputs.of_manifest(manifest or {}, specs)
+        return cls(specs=specs, walked=walked, others=others, frozen=frozen).with_known(built_for(manifest))
 
     def with_pictures(self, pictures: Mapping[str, str]) -> Takes:
         """The same with inputs of which it is known that they take encoded pictures: {signature: input}."""
@@ -161,7 +165,8 @@ class CallMaker:
         if not asked.data:
             return None
         optional = {name: frozenset(values) for name, values in takes.frozen.items()}
-        return givens.given(asked.data, takes.specs, folder, asked.reading, asked.data_rows, asked.said, files_rows, takes.walked, optional)
+        return givens.given(asked.data, takes.specs, folder, asked.reading, asked.data_rows, asked.said, files_rows, takes.walked, optional,
+                            takes.others)
 
     def cut(self, given: givens.Given, sizes: Sequence[int]) -> tuple[dict[str, list[run.Call]], int]:
         """Calls of the signatures that the data fills. Args: sizes: rows of a call, largest first. Returns: ({signature: calls}, rows
@@ -195,13 +200,14 @@ class CallMaker:
     def filled(self, given: givens.Given) -> dict[str, dict[str, npt.NDArray[Any]]]:
         """{signature: {input: array, rows in front}} of the signatures that the data fills. Args: given: arrays, not of a function.
         Raises: UsageError as `cut`."""
-        found = cutting.filled(given.arrays, self._to_fill(given), self._asked.said if self._asked.said != givens.FLAG else "the data")
+        found = cutting.filled(given.arrays, self._to_fill(given), self._asked.said if self._asked.said != givens.FLAG else "the data",
+                               given.aside)
         return {name: self._with_frozen(name, arrays) for name, arrays in found.items()}
 
     def _to_fill(self, given: givens.Given) -> dict[str, list[InputSpec]]:
         """The inputs that the data has to fill: those that the conversion froze only if the data has them."""
-        frozen = self._takes.frozen
-        return {name: cutting.without(frozen.get(name, {}), specs, given.arrays) for name, specs in self._takes.specs.items()}
+        frozen, own = self._takes.frozen, [name for name in given.arrays if name not in given.aside]
+        return {name: cutting.without(frozen.get(name, {}), specs, own) for name, specs in self._takes.specs.items()}
 
     def _with_frozen(self, signature: str, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """The user's inputs together with the frozen ones. Raises: UsageError where the user's data has other values for these."""

@@ -16,31 +16,33 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def calls_of_arrays(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]],
-                    batch_sizes: Sequence[int]) -> tuple[dict[str, list[run.Call]], int]:
+def calls_of_arrays(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], batch_sizes: Sequence[int],
+                    aside: Collection[str] = ()) -> tuple[dict[str, list[run.Call]], int]:
     """Cut arrays into calls.
 
     Args:
       arrays: {input, or signature/input: array with the rows in front}; "" for the only input of a signature.
       specs: {signature: InputSpecs}.
       batch_sizes: rows of a call, largest first; the rest of the data goes to the smaller ones.
+      aside: names of arrays that are left aside.
 
     Returns: ({signature: its calls}, rows that fill no call). Raises: UsageError.
     """
     found, dropped = {}, 0
-    for signature, prepared in filled(arrays, specs).items():
+    for signature, prepared in filled(arrays, specs, aside=aside).items():
         found[signature], lost = _cut(signature, prepared, specs[signature], batch_sizes)
         dropped += lost
     return found, dropped
 
 
-def filled(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], said: str = "the data") -> dict[str, dict[str, npt.NDArray[Any]]]:
+def filled(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], said: str = "the data",
+           aside: Collection[str] = ()) -> dict[str, dict[str, npt.NDArray[Any]]]:
     """The arrays of the signatures for which all inputs are there, in the inputs' dtypes.
 
-    Args: arrays, specs: as in `calls_of_arrays`. said: the data, for messages.
+    Args: arrays, specs, aside: as in `calls_of_arrays`. said: the data, for messages.
     Returns: {signature: {input: array}}, one at least. Raises: UsageError.
     """
-    array_reader.check_names(arrays, specs)
+    array_reader.check_names((name for name in arrays if name not in aside), specs)
     found = {}
     for signature, inputs in specs.items():
         mine = {spec.name: array_reader.pick(arrays, signature, spec.name, len(inputs)) for spec in inputs}

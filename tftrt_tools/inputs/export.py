@@ -79,7 +79,9 @@ def export(model: str | Source, wanted: Wanted, log_file: str | None = None) -> 
     options_module.check_image_flags(wanted.options, found.kind)
     _check_labels(wanted, found)
     plain = name == signatures.DEFAULT or len(signatures.Once.of(list(inputs), described.same).names) == 1
+    others = array_reader.input_names(inputs) - array_reader.input_names({name: inputs[name]})
     request = {"wanted": dataclasses.replace(wanted, signature=name).to_dict(), "specs": [spec.to_dict() for spec in inputs[name]],
+               "others": sorted(others),
                "kind": found.kind, "files": list(found.files), "prefix": "" if plain else f"{name}/"}
     return Written.from_dict(child.run("tftrt_tools.inputs.export_job:job", request, env=_ENV, log_file=log_file).result)
 

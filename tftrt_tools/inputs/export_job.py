@@ -27,7 +27,8 @@ _SAID_EVERY = 50
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Args: request: {"wanted": Wanted dict with the signature's name, "specs", "kind", "files", "prefix": of the names of arrays}.
+    """Args: request: {"wanted": Wanted dict with the signature's name, "specs", "others", "kind", "files", "prefix": of the names of
+    arrays}.
     Returns: Written as a dict. Raises: UsageError."""
     wanted, kind = Wanted.from_dict(request["wanted"]), request["kind"]
     specs = tuple(map(InputSpec.from_dict, request["specs"]))
@@ -36,7 +37,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     folders: dict[int, str] = {}
     if wanted.labels and not wanted.answers and find.Found(kind, files).by_file:
         of_path, folders = labels_module.of_folders(files, source, wanted.classes)
-    rows, labels, wheres, tally = _read(wanted, specs, kind, files, of_path)
+    rows, labels, wheres, tally = _read(wanted, specs, tuple(request["others"]), kind, files, of_path)
     answers = _answers(wanted, kind, files, wheres, len(rows))
     scored, others = _dealt(wanted, len(rows))
     known = {row_hashes(rows[number])[0] for number in scored} if others else set()
@@ -57,13 +58,14 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
                    bytes=size, inputs=inputs, classes=classes, failed=failed).to_dict()
 
 
-def _read(wanted: Wanted, specs: tuple[InputSpec, ...], kind: str, files: tuple[str, ...],
+def _read(wanted: Wanted, specs: tuple[InputSpec, ...], others: tuple[str, ...], kind: str, files: tuple[str, ...],
           of_path: dict[str, int]) -> tuple[list[dict[str, npt.NDArray[Any]]], list[int], list[str], batching.Tally]:
-    """([{input: array of one row}], [class of each] or [], [the file of each chunk], Tally). Args: of_path: {picture: class}, or {}."""
+    """([{input: array of one row}], [class of each] or [], [the file of each chunk], Tally). Args: others: as of Request.
+    of_path: {picture: class}, or {}."""
     held_back = wanted.calibration_rows or DEFAULT_CALIBRATION_ROWS
     asked = wanted.rows + (held_back if wanted.calibration else 0) if wanted.rows else 0
     request = Request(options=wanted.options, signature=wanted.signature, specs=specs, files=files, said=find.POSITIONAL, rows=asked,
-                      label_feature=wanted.label_feature)
+                      label_feature=wanted.label_feature, others=others)
     tally, labels, rows, wheres = batching.Tally(), [], [], []
     chunks = importlib.import_module(f"tftrt_tools.inputs.sources_job.{kind}").source(request)(tally)
 

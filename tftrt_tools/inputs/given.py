@@ -33,23 +33,27 @@ class Given:
     calls: dict[str, list[run.Call]]
     # Rows of files that were read for this; None for one file of arrays and for a function.
     rows: read.Rows | None
+    # Names of its arrays that belong to signatures that are not called.
+    aside: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know about the data, a line each."""
         failed = self.rows.failed if self.rows else ()
         named = ", ".join(failed[:_NAMED]) + (", …" if len(failed) > _NAMED else "")
-        return (f"{len(failed)} pictures could not be decoded: {named}",) if failed else ()
+        undecoded = (f"{len(failed)} pictures could not be decoded: {named}",) if failed else ()
+        aside = ", ".join(self.aside[:_NAMED]) + (", …" if len(self.aside) > _NAMED else "")
+        return (*undecoded, *([f"arrays of signatures that were not asked for were left aside: {aside}"] if aside else []))
 
     def cut(self, specs: Mapping[str, Sequence[InputSpec]], batch_sizes: Sequence[int]) -> tuple[dict[str, list[run.Call]], int]:
         """Calls of the signatures that the data fills, as cutting.calls_of_arrays makes them. Returns: ({signature: calls}, rows
         dropped)."""
-        return (self.calls, 0) if self.calls else cutting.calls_of_arrays(self.arrays, specs, batch_sizes)
+        return (self.calls, 0) if self.calls else cutting.calls_of_arrays(self.arrays, specs, batch_sizes, self.aside)
 
 
 def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | pathlib.Path, reading: DataOptions | None = None,
           rows: int = 0, said: str = FLAG, files_rows: int = 0, walked: Once | None = None,
-          optional: Mapping[str, frozenset[str]] | None = None) -> Given:
+          optional: Mapping[str, frozenset[str]] | None = None, others: Mapping[str, Sequence[InputSpec]] | None = None) -> Given:
     """Read the data that a flag names.
 
     Args:
@@ -62,6 +66,7 @@ def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | p
       files_rows: replaces `rows` for files that have to be read one after the other.
       walked: the signatures of `specs`, with further names of their functions, which the data may also use.
       optional: {signature: inputs that the data may leave out}.
+      others: {signature: InputSpecs} of the model's other signatures, whose arrays are left aside.
 
     Returns: Given. Raises: UsageError.
     """
@@ -74,11 +79,14 @@ def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | p
             raise errors.UsageError(f"--data_rows does not cut what a function yields, and {said}={source} is one",
                                     "let it yield fewer rows")
         return Given({}, user_calls.calls(source, specs, folder / "user", said, walked, optional), None)
+    unwanted = array_reader.input_names(others or {}) - array_reader.input_names(specs)
     if found.kind == "arrays" and len(found.files) == 1:
         arrays = array_reader.load(found.files[0])
         arrays = walked.renamed(arrays) if walked else arrays
-        return Given({name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}, {}, None)
-    has = array_reader.names(found.files[0]) if found.kind == "arrays" else ()
+        return Given({name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}, {}, None,
+                     tuple(name for name in arrays if name in unwanted))
+    held = array_reader.names(found.files[0]) if found.kind == "arrays" else ()
+    has, aside = ([name for name in held if (name in unwanted) == out] for out in (False, True))
     wanted = {name: cutting.without((optional or {}).get(name, frozenset()), inputs, has) for name, inputs in specs.items()}
-    read_rows = read.read(found, wanted, reading, folder / "rows", files_rows or rows, said, walked)
-    return Given(read_rows.arrays, {}, read_rows)
+    read_rows = read.read(found, wanted, reading, folder / "rows", files_rows or rows, said, walked, {**(others or {}), **specs})
+    return Given(read_rows.arrays, {}, read_rows, tuple(aside))

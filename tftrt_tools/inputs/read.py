@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools import child
+from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import npz
 from tftrt_tools.inputs.find import Found
 from tftrt_tools.inputs.options import DataOptions
@@ -40,7 +41,7 @@ class Rows:
 
 
 def read(found: Found, specs: Mapping[str, Sequence[InputSpec]], options: DataOptions, folder: str | pathlib.Path, rows: int = 0,
-         said: str = "--data", walked: Once | None = None) -> Rows:
+         said: str = "--data", walked: Once | None = None, known: Mapping[str, Sequence[InputSpec]] | None = None) -> Rows:
     """Read rows of files, in a child.
 
     Args:
@@ -51,13 +52,17 @@ def read(found: Found, specs: Mapping[str, Sequence[InputSpec]], options: DataOp
       rows: the most rows, for pictures spread over all files, else the first ones; 0 for all.
       said: the flag that named the source, for messages.
       walked: the signatures of `specs`, with further names of their functions, which the source may also use.
+      known: {signature: [InputSpec]} of all signatures, whose arrays the source may hold; None for those of `specs`.
 
     Returns: Rows. Raises: UsageError.
     """
     order = sorted(specs, key=lambda name: name != DEFAULT)
+    every = known or specs
+    others = {name: array_reader.input_names(every) - array_reader.input_names({name: every[name]}) for name in order}
     request = {"options": options.to_dict(), "kind": found.kind, "files": list(found.files), "rows": rows, "said": said,
                "signatures": [{"name": name, "specs": [spec.to_dict() for spec in specs[name]],
-                               "twins": list(walked.twins.get(name, ())) if walked else []} for name in order], "folder": str(folder)}
+                               "twins": list(walked.twins.get(name, ())) if walked else [], "others": sorted(others[name])}
+                              for name in order], "folder": str(folder)}
     answer = child.run("tftrt_tools.inputs.read_job:job", request, env=ENV).result
     arrays = {name: _array(place) for name, place in answer["arrays"].items()}
     return Rows(arrays=arrays, kind=found.kind, names=tuple(answer["names"]), numbers=tuple(answer["numbers"]), total=answer["total"],

@@ -33,7 +33,8 @@ class _Unfit(Exception):
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Args: request: {"options", "kind", "files", "rows", "said", "signatures": [{"name", "specs": InputSpec dicts, "twins"}], "folder"}.
+    """Args: request: {"options", "kind", "files", "rows", "said", "signatures": [{"name", "specs": InputSpec dicts, "twins", "others"}],
+    "folder"}.
     Returns: {"arrays": {SIGNATURE/INPUT: {"path", "dtype", "shape"}}, "names", "numbers", "total", "failed"}. Raises: UsageError."""
     folder = pathlib.Path(request["folder"])
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +67,7 @@ class _Reading:
         self._limit, self._kind, self._source = request["rows"], request["kind"], request["options"]["source"]
         self._request = Request(options=DataOptions.from_dict(request["options"]), signature=one["name"],
                                 specs=tuple(map(InputSpec.from_dict, one["specs"])), files=tuple(request["files"]), said=request["said"],
-                                rows=self._limit, twins=tuple(one["twins"]))
+                                rows=self._limit, twins=tuple(one["twins"]), others=tuple(one["others"]))
         self._folder = folder
         self.places: dict[str, Any] = {}
         self.names: list[str] = []

@@ -35,6 +35,8 @@ class Doing:
     call: Callable[[Sequence[str]], int]
     # Shows a line to the user.
     say: Callable[[str], None]
+    # Looks at the labels, once it is known which rows are scored and before what takes long. Raises: UsageError.
+    check: Callable[[Known], None] = lambda known: None
     # Minutes of the run.
     max_minutes: float
     # The command itself, to be repeated, as words without `tftrt`.
@@ -64,6 +66,8 @@ class _Run:
         for step in entries:
             try:
                 ended = self._step(step)
+                if step.name == knowledge.DATA and not ended:
+                    self._doing.check(self._known)
             except KeyboardInterrupt as error:
                 raise self._interrupted(step, error) from None
             if ended is not None:

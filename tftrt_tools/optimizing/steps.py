@@ -26,7 +26,7 @@ _MOST_BATCHES = 6
 _PROBE_SECONDS = 10.0
 
 
-def _graph(known: Known) -> list[str]:
+def graph_words(known: Known) -> list[str]:
     """The user's words about the graph, and the mends."""
     return [*known.asked.given(GRAPH), *known.mend_words]
 
@@ -48,7 +48,7 @@ def _inspect_again(known: Known) -> Commands:
         return LeftOut("inspect advises no flag")
     # With shapes engines have profiles, and TF-TRT takes other ops.
     shapes = [f"--shapes={known.shapes}"] if known.gpu else []
-    return [Command("inspect-mended", ["inspect", known.asked.model, *known.asked.given(SOURCE), *_graph(known), *shapes])]
+    return [Command("inspect-mended", ["inspect", known.asked.model, *known.asked.given(SOURCE), *graph_words(known), *shapes])]
 
 
 def _data(known: Known) -> Commands:
@@ -73,7 +73,7 @@ def _calibrate(known: Known) -> Commands:
         return LeftOut("INT8 is not asked for")
     table = known.asked.path(TABLE)
     words = ["calibrate", known.asked.model, *known.calibration, "--compare", f"--output_table={table}", "--overwrite",
-             *known.asked.given(SOURCE), *_graph(known), f"--shapes={known.shapes}"]
+             *known.asked.given(SOURCE), *graph_words(known), f"--shapes={known.shapes}"]
     return [Command("calibrate", words, [table])]
 
 
@@ -85,7 +85,7 @@ def _sensitivity(known: Known) -> Commands:
     if not known.int8_misses:
         return LeftOut(f"INT8 keeps {known.wanted_db:g} dB, as far as it is simulated")
     words = ["sensitivity", known.asked.model, *known.data, f"--calibration_table={known.asked.path(TABLE)}", "--measure=simulate",
-             "--use_dynamic_shape", *known.asked.given(SOURCE), *_graph(known), f"--html={known.asked.path('sensitivity.html')}"]
+             "--use_dynamic_shape", *known.asked.given(SOURCE), *graph_words(known), f"--html={known.asked.path('sensitivity.html')}"]
     return [Command("sensitivity", words, [known.asked.path("sensitivity.html")])]
 
 
@@ -94,7 +94,7 @@ def _tune(known: Known) -> Commands:
     precisions = [one for one in asked.precisions if one != "INT8" or known.calibration]
     words = ["tune", asked.model, *known.data, *known.labels, f"--accuracy={asked.goal}", f"--shapes={known.shapes}",
              f"--precisions={','.join(precisions)}", *(known.calibration if "INT8" in precisions else ()),
-             *asked.given((*SOURCE, "accuracy_output", "objective_shape", *JUDGING, *CACHE)), *_graph(known),
+             *asked.given((*SOURCE, "accuracy_output", "objective_shape", *JUDGING, *CACHE)), *graph_words(known),
              f"--work_dir={asked.path(TUNING)}", f"--html={page}"]
     return [Command("tune", list(dict.fromkeys(words)), [asked.path(f"{TUNING}/{FLAGS}"), page])]
 
@@ -120,7 +120,7 @@ def _convert(known: Known) -> Commands:
         inputs = [asked.model, *known.data, *known.calibration]
         return [Command("convert", ["convert", f"--flagfile={flags}", *output], [place], inputs)]
     words = ["convert", f"--input_saved_model_dir={asked.model}", *output, f"--precision_mode={known.precision}", *asked.given(SOURCE),
-             *_graph(known), *([f"--shapes={known.shapes}"] if known.gpu else [])]
+             *graph_words(known), *([f"--shapes={known.shapes}"] if known.gpu else [])]
     if known.precision == "INT8":
         words.append(f"--calibration_table={asked.path(TABLE)}")
     return [Command("convert", words, [place])]
@@ -148,10 +148,15 @@ def _build_cut(document: Mapping[str, Any]) -> bool:
     return any(passport.OUT_OF_TIME in one["reason"] for signature in document["signatures"] for one in signature.get("unbuilt", ()))
 
 
+def judging_words(known: Known) -> list[str]:
+    """The words by which `verify` reads rows and labels and judges answers."""
+    about = [word.replace("--accuracy_output", "--label_output") for word in known.asked.given(("accuracy_output",)) if known.labels]
+    return [*known.data, *known.labels, *about, *known.asked.given((*SOURCE, *JUDGING))]
+
+
 def _verify(known: Known) -> Commands:
     asked, page = known.asked, known.asked.path("verify.html")
-    about = [word.replace("--accuracy_output", "--label_output") for word in asked.given(("accuracy_output",)) if known.labels]
-    words = ["verify", asked.model, asked.output, *known.data, *known.labels, *about, *asked.given((*SOURCE, *JUDGING)), f"--html={page}"]
+    words = ["verify", asked.model, asked.output, *judging_words(known), f"--html={page}"]
     return [Command("verify", words, [page, str(passport.folder(asked.output) / passport.VERIFY)])]
 
 

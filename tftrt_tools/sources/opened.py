@@ -24,6 +24,8 @@ def check(model: str | os.PathLike[str] | Source) -> Source:
         raise errors.UsageError(f"--{flag} has no effect: {source} is a {kind}, which has signatures", "leave it out")
     if kind == kinds.SAVED_MODEL:
         files.check(source.path)
+    if kind != kinds.KERAS and source.custom_objects:
+        raise errors.UsageError(f"--custom_objects has no effect: {source} is a {kind}, and they are of Keras files", "leave it out")
     for flag in ("inputs", "outputs"):
         tensors.parse(flag, getattr(source, flag))
     return source

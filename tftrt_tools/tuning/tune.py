@@ -134,12 +134,14 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
     given_model.check_plans(settings.freeze, options.backends)
     shape_grammar.parse(settings.shapes)
     check_objective(options.objective_shape, settings.shapes)
+    whole_file.check_folder(options.work_dir, "--work_dir")
     table = calibration_file.read(options.calibration_table) if options.calibration_table else None
     find.find(options.data, "--data")
     with opening.opened(source, log_file=options.log_file) as (original,), scratch.folder("tune") as folder:
         specs, walked = _specs(original, settings)
         options = _of_walked(options, walked)
-        maker = _maker(settings, options, specs, walked)
+        _check_output(options.output, {name: [spec.name for spec in original.outputs[name]] for name in walked.names})
+        maker = _maker(settings, options, original.inputs, walked)
         _objective(options.objective_shape, specs, _timed(maker.declared(), settings, specs))
         given = maker.given(folder)
         assert given is not None
@@ -315,10 +317,10 @@ def _specs(model: Model, settings: Settings) -> tuple[dict[str, Sequence[InputSp
 
 
 def _maker(settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once) -> inputs.CallMaker:
-    frozen_inputs.check(settings.freeze, specs, walked.twins)
+    takes = inputs.Takes.walking(walked, specs)
+    frozen_inputs.check(settings.freeze, takes.specs, walked.twins)
     asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=settings.shapes)
-    takes = dataclasses.replace(inputs.Takes.walking(walked, specs), frozen=frozen_inputs.values(settings.freeze, specs))
-    return inputs.CallMaker(takes, asked)
+    return inputs.CallMaker(dataclasses.replace(takes, frozen=frozen_inputs.values(settings.freeze, takes.specs)), asked)
 
 
 def _of_walked(options: Options, walked: signatures.Once) -> Options:
@@ -326,6 +328,16 @@ def _of_walked(options: Options, walked: signatures.Once) -> Options:
     said = tuple(walked.path(part.strip()) for text in options.output_kind for part in text.split(";"))
     return dataclasses.replace(options, output=walked.path(options.output), objective_shape=walked.path(options.objective_shape),
                                output_kind=said)
+
+
+def _check_output(said: str, outputs: Mapping[str, Sequence[str]]) -> None:
+    """Refuse an --accuracy_output that the model does not have. Args: outputs: {signature: names}. Raises: UsageError."""
+    signature, _, name = said.partition("/")
+    mine = outputs.get(signature, ())
+    # The outputs of a detector together are named by all of them.
+    if said and name not in mine and not set(name.split("+")) <= set(mine):
+        raise errors.UsageError(f"--accuracy_output={said} is no output of the model",
+                                errors.nearest(said, [f"{key}/{one}" for key, listed in outputs.items() for one in listed]))
 
 
 def _prepare(model: Model, settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]],

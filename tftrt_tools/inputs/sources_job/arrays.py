@@ -29,7 +29,7 @@ def _inputs(path: str, request: Request) -> dict[str, npt.NDArray[Any]]:
     arrays, wanted = array_reader.load(path), ", ".join(f"{spec.name} {spec.text()}" for spec in request.specs)
     own, walked = {spec.name for spec in request.specs}, Once({request.signature: request.twins})
     mine = {name: array for name, array in walked.renamed(arrays).items()
-            if "/" not in name or name in own or name.startswith(request.signature + "/")}
+            if ("/" not in name or name in own or name.startswith(request.signature + "/")) and name not in request.others}
     try:
         array_reader.check_names(mine, {request.signature: request.specs})
     except errors.UsageError as error:

@@ -29,6 +29,8 @@ class Request:
     label_feature: str = ""
     # Other names of the signature's function: data may name its inputs by them.
     twins: tuple[str, ...] = ()
+    # Names of arrays that only other signatures of the model take: they are skipped.
+    others: tuple[str, ...] = ()
 
     def paths(self, name: str) -> tuple[str, ...]:
         """The possible names of an input in data, the shortest last: SIGNATURE/INPUT, the same with other names of the signature, INPUT."""

@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-from tftrt_tools import errors
+from tftrt_tools import errors, whole_file
 
 
 def of(model: str | os.PathLike[str], model_name: str, base_path: str, what: str) -> pathlib.Path:
@@ -18,11 +18,7 @@ def of(model: str | os.PathLike[str], model_name: str, base_path: str, what: str
     source, real = pathlib.Path(os.path.realpath(model)), pathlib.Path(os.path.realpath(base))
     if source == real or source in real.parents:
         raise errors.UsageError(f"{what} {base} lies inside the model {model}", "choose another --base_path")
-    if not nearest(base).is_dir():
-        raise errors.UsageError(f"{nearest(base)} is no directory", "choose another --base_path")
+    first = whole_file.nearest(base)
+    if not first.is_dir():
+        raise errors.UsageError(f"{first} is no directory", "choose another --base_path")
     return base
-
-
-def nearest(path: pathlib.Path) -> pathlib.Path:
-    """`path`, or the nearest of its parents that exists."""
-    return next(one for one in (path, *path.parents) if one.exists())

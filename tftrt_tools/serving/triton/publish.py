@@ -174,7 +174,7 @@ def _checked(model: str, model_name: str, repository: str, options: Options) -> 
     if not _NAME.fullmatch(model_name) or model_name.startswith("."):
         raise errors.UsageError(f"--model_name={model_name!r}: Triton cannot name that", "use letters, digits, - and _")
     base = base_path.of(model, model_name, repository, "the model's directory")
-    first = base_path.nearest(base)
+    first = whole_file.nearest(base)
     if not os.access(first, os.W_OK | os.X_OK):
         raise errors.UsageError(f"{first} cannot be written to by this user", "choose another --base_path, or mend its rights")
     if options.version is not None:
