@@ -21,7 +21,7 @@ from tests.gpu_commands import NO_GPU
 from tftrt_tools import errors
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.execution import npz
-from tftrt_tools.exporting import onnx_bisect_job, precision
+from tftrt_tools.exporting import onnx_bisect_job, precision, targets
 from tftrt_tools.exporting.job import foreign, lowering, opsets
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models.onnx import file, runner_job
@@ -347,7 +347,7 @@ def test_a_fusion_that_fails_in_itself_is_left_out(tmp_path, monkeypatch):
 # Plans -------------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_takes_the_file_as_it_is_or_with_int8_from_data(tmp_path):
+def test_a_plan_takes_the_file_as_it_is_or_with_int8_from_data(tmp_path, monkeypatch):
     source, stage = onnx_files.foreign(tmp_path / "given.onnx"), tmp_path / "stage"
     stage.mkdir()
     settings = Settings(precision_mode="INT8", shapes="x:2x4x3;z:8")
@@ -358,7 +358,13 @@ def test_a_plan_takes_the_file_as_it_is_or_with_int8_from_data(tmp_path):
     np.savez(tmp_path / "rows.npz", x=RNG.normal(size=(32, 4)).astype(np.float32))
     asked = precision.Asked(precision="INT8", data=DataOptions(source=str(tmp_path / "rows.npz")), method="max")
     name, notes = convert.place_onnx(Source(path=source), stage, Settings(precision_mode="INT8", shapes="x:2x4"), None, asked)
-    assert name == "" and notes == ("the file has opset 17; onnx converted it to 16", "INT8 was written into the ONNX file, in 1 of its nodes")
+    assert name == "" and notes == ("the file has opset 17; onnx converted it to 16", "INT8 was written into the ONNX file, in 1 of its nodes; some may be "
+                                    "faster in a wider type: --int8_as=auto builds twice and leaves them out")
+    monkeypatch.setattr(targets, "here", lambda: "10")
+    stage = tmp_path / "later"
+    stage.mkdir()
+    _, notes = convert.place_onnx(Source(path=source), stage, Settings(precision_mode="INT8", shapes="x:2x4"), None, asked)
+    assert "INT8 was written into the ONNX file, in 1 of its nodes" in notes
     assert file.overview(str(stage / "model.onnx")).ops["QuantizeLinear"] == 2
 
 

@@ -35,6 +35,8 @@ from tftrt_tools.sources import opened
 from tftrt_tools.sources.source import Source, of
 
 _CHECK = "tftrt_tools.plans.build_job:check"
+# The --target whose TensorRT takes tables, and so may choose where to compute in INT8. Release 9 does, too; it has no target of its own.
+_CHOOSES = "8.5"
 
 
 def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str] | None, settings: Settings, *, overwrite: bool = False,
@@ -105,8 +107,7 @@ def _place_chosen(source: Source, stage: pathlib.Path, settings: Settings, asked
     """As place_onnx, for --int8_as=auto: with the ranges that the data has, and INT8 where a plan that was built with them has it.
 
     The model is exported once, and all is made from that file, so that all have the same names. Raises: as `convert`."""
-    groups = shaping.groups(settings.shapes)
-    if groups and all(map(shape_grammar.is_range, groups)):
+    if _are_ranges(settings):
         raise errors.UsageError(f"--int8_as={as_plan.AUTO}: a plan for ranges of shapes does not tell the types of its layers",
                                 "give exact shapes: --shapes=INPUT:1x…,32x…; or name a plan that was built for such")
     log = f"{log_file}.{as_plan.AUTO}" if log_file else None
@@ -131,6 +132,12 @@ def _place_chosen(source: Source, stage: pathlib.Path, settings: Settings, asked
                                     "leave it out, or name a plan that was built elsewhere") from None
         chosen = dataclasses.replace(asked, data=None, table=known, int8_as=str(plan), int8_said=as_plan.AUTO)
         return name, (*notes, *place_onnx(file, stage, unnamed, log_file, chosen)[1])
+
+
+def _are_ranges(settings: Settings) -> bool:
+    """Whether no profile is for exact shapes."""
+    groups = shaping.groups(settings.shapes)
+    return bool(groups) and all(map(shape_grammar.is_range, groups))
 
 
 def _is_onnx(source: Source) -> bool:
@@ -167,15 +174,17 @@ def _exported(source: Source, stage: pathlib.Path, settings: Settings, names: tu
     done = export.export(source, stage / document.ONNX, options)
     if not done.passed:
         raise failed(source, done)
-    written = tuple(_written(one.precision) for one in done.files if one.precision)
+    may_choose = options.target == _CHOOSES and not asked.int8_as and not _are_ranges(settings)
+    written = tuple(_written(one.precision, may_choose) for one in done.files if one.precision)
     return (*(note for one in done.files for note in (*one.notes, *parser.lines(one.doubts))), *written)
 
 
-def _written(found: precision.Written) -> str:
-    """What to know of the precision in a file."""
+def _written(found: precision.Written, may_choose: bool) -> str:
+    """What to know of the precision in a file. Args: may_choose: whether --int8_as=auto could find where INT8 is worth it."""
     wider = sum(one.reason.startswith(as_plan.WHY) for one in found.left)
-    return (f"{found.precision} was written into the ONNX file, in {len(found.taken)} of its nodes"
-            + (f"; TensorRT of itself takes a wider type in {wider} others" if wider else ""))
+    known = f"TensorRT of itself takes a wider type in {wider} others" if wider else ""
+    advice = f"some may be faster in a wider type: --int8_as={as_plan.AUTO} builds twice and leaves them out" if may_choose else ""
+    return "; ".join(filter(None, (f"{found.precision} was written into the ONNX file, in {len(found.taken)} of its nodes", known, advice)))
 
 
 def _signature(source: Source, saved: str, asked: str) -> str:
