@@ -393,6 +393,14 @@ def test_bench_of_a_model_or_a_server_that_is_gone_at_the_end_is_not_complete(di
         assert "within 1 s" in done.stdout
 
 
+def test_bench_of_a_model_that_hangs_is_not_complete(tftrt, tmp_path):
+    plain(tmp_path / "repository", "hanging", _HANG)
+    with TritonServer(tmp_path / "repository", tmp_path) as server:
+        done = tftrt("bench", server.address, "--model_name=hanging", "--timeout=1", "--warmup_seconds=0", "--duration_seconds=2")
+        assert done.returncode == 1 and "the model hangs; mend it, and restart the server" in done.stdout, done.stdout + done.stderr
+        server.process.kill()
+
+
 def test_regress_compares_two_models_of_one_triton(server, tftrt, tmp_path):
     flags = ("--rounds=20", "--max_rounds=20", "--requests=2", "--metrics=p50", f"--server={server.address}")
     done = tftrt("regress", "--native=digits", "--candidate=whole", *flags, f"--json={tmp_path / 'same.json'}")
