@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from concurrent import futures
 
 import grpc
@@ -22,8 +23,8 @@ from tests.mock_server import MODEL, MockServer
 from tests.pages import quoted, unprinted
 from tests.serving_models import eventually
 from tftrt_tools import errors
-from tftrt_tools.bench import answers, breakdown, measure, server_metrics
-from tftrt_tools.client import PREDICT, request_bytes
+from tftrt_tools.bench import answers, breakdown, measure, server_metrics, targets
+from tftrt_tools.client import PREDICT, ServingError, request_bytes
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import bench as command
 
@@ -344,6 +345,51 @@ def test_a_server_that_is_still_busy_after_the_load_is_not_gone(proxy, bench, ca
     proxy.answer = lambda number, answer: (grpc.StatusCode.DEADLINE_EXCEEDED, "too much") if number > 60 else answer
     ended, found = bench(proxy.address, "--model_name=digits", "--scenario=offline", "--concurrency=2", "--min_queries=80", "--expected=none")
     assert ended == 0 and found["complete"] and "it has too much to do, or the model hangs" in "".join(capsys.readouterr())
+
+
+def test_a_model_that_hangs_makes_it_incomplete(proxy, bench, capsys):
+    over = threading.Event()
+    proxy.answer = lambda number, answer: answer if number <= FIRST_ANSWERS + 4 else over.wait(30) and answer
+    try:
+        ended, found = bench(proxy.address, "--model_name=digits", "--timeout=0.3", "--expected=none")
+    finally:
+        over.set()
+    assert ended == errors.EXIT_FAILED and not found["complete"] and found["rows"][0]["answered"] and "the model hangs" in found["ended"]
+    said, = (line for line in capsys.readouterr().out.splitlines() if "NOT COMPLETE" in line)
+    assert "the server answered no more for the last" in said and found["ended"].endswith("mend it, and restart the server")
+
+
+def test_a_backlog_is_awaited(proxy, bench, capsys):
+    """Each request takes 50 ms, one at a time, and nobody waits for the later ones; so what comes after the load takes longer than a request may."""
+    def slow(number, answer):
+        time.sleep(0.05 * (number > FIRST_ANSWERS))
+        return answer
+
+    proxy.answer = slow
+    ended, found = bench(proxy.address, "--model_name=digits", "--timeout=0.25", "--scenario=offline", "--concurrency=8", "--min_queries=48",
+                         "--expected=none")
+    shown = "".join(capsys.readouterr())
+    assert ended == 0 and found["complete"] and found["rows"][0]["failed"] and "one more request may take" in shown and "hangs" not in shown
+
+
+@pytest.mark.parametrize("backlog, seconds, busy", [(0, 0.1, False), (0.05, 0.2, False), (1000, 0.1, True)])
+def test_time_tells_a_hang_from_a_backlog(backlog, seconds, busy):
+    asked = []
+
+    class Hanging:
+        protocol, address = None, "x:1"
+
+        def predict_bytes(self, request, timeout):
+            asked.append(timeout)
+            time.sleep(timeout)
+            raise ServingError("DEADLINE_EXCEEDED", "", "no answer")
+
+        def status(self, model):
+            pass
+
+    server = targets.Server(Hanging(), types.SimpleNamespace(timeout=0.1, tls=None, channels=1, model_name="m"), "s")
+    why, maybe = server.silence(backlog)
+    assert maybe is busy and why.startswith("no answer") and ("hangs" in why) is not busy and asked == [pytest.approx(seconds)]
 
 
 def test_a_server_that_refuses_for_a_moment_after_the_load_is_not_gone(proxy, bench):

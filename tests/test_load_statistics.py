@@ -262,7 +262,15 @@ def test_how_long_nothing_was_answered_at_the_end_of_a_run(codes, milliseconds):
     sent = np.arange(5) * 200_000_000
     found = _records("closed", sent, sent, sent + 100_000_000, np.array(codes))
     assert found.silent_ns == milliseconds * 1_000_000
-    assert _records("closed", *(np.zeros(0, np.int64),) * 3).silent_ns == 0
+    none = _records("closed", *(np.zeros(0, np.int64),) * 3)
+    assert none.silent_ns == none.unanswered == none.pace == 0
+
+
+def test_how_much_a_server_may_have_left_to_do_and_at_which_pace_it_worked():
+    sent = np.arange(5) * 200_000_000
+    found = dataclasses.replace(_records("closed", sent, sent, sent + 100_000_000, np.array([0, 14, 0, 4, 4])), unfinished=3)
+    assert found.unanswered == 5 and found.pace == 4.0, "two answers in half a second"
+    assert dataclasses.replace(found, earlier_ns=np.array([1, 2])).pace == 8.0
 
 
 def test_how_many_requests_were_under_way():

@@ -144,3 +144,5 @@ def test_a_request_that_the_closed_gate_refuses_is_a_failed_check_and_any_other_
     assert isinstance(refused, errors.CheckFailed) and "no engine of the candidate serves" in refused.cause and "build --shapes" in refused.mend
     other = answers.read_failure(client.ServingError("INVALID_ARGUMENT", "bad shape"), "native", "/m")
     assert other.exit_code == errors.EXIT_FAILED and "the native model /m refuses a request: INVALID_ARGUMENT: bad shape" in other.cause
+    silent = answers.read_failure(client.ServingError("DEADLINE_EXCEEDED", "Deadline Exceeded", "no answer within 1 s", "give more time"), "candidate", "/m")
+    assert silent.exit_code == errors.EXIT_FAILED and silent.cause == "the candidate model /m does not answer a request: no answer within 1 s"

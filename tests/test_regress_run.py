@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shutil
 from xml.etree import ElementTree
 
@@ -349,6 +350,41 @@ def test_a_model_that_answers_nothing_ends_the_block_and_not_the_patience():
     ended = rounds.Asker({rounds.NATIVE: rounds.Share(Dead(), 0, 1)}, "x", 1, lambda: errors.TftrtError("the server ended"))
     with pytest.raises(errors.TftrtError, match="the server ended"):
         ended.block(rounds.NATIVE, 1000)
+
+
+@pytest.mark.parametrize("codes, until, text", [
+    ([0, 0, 4], math.inf, "answers no more: the last 4 requests ran past their deadline"), ([0, 4, 0], -1, "did not answer 1 of 3 requests, and the time is over"),
+    ([0, 14, 0], -1, "did not answer 1 of 3 requests"), ([4, 0, 4, 4, 0], math.inf, ""), ([0, 14], math.inf, ""), ([0, 8], -1, ""), ([0], -1, "")])
+def test_a_model_that_hangs_later_ends_the_block_and_not_the_patience(codes, until, text):
+    class Hanging:
+        """Its requests end with `codes`, then with the last of them; a hundred in all if nobody stops it."""
+        messages, problems, beats, size, cores = {}, [], [], 1, 1
+        stopped = False
+
+        def __init__(self):
+            self.entries = []
+
+        def tell(self, commands):
+            pass
+
+        def tell_all(self, do):
+            self.stopped = True
+
+        def idle(self):
+            return self.stopped or len(self.entries) > 100
+
+        def listen_until_idle(self, seconds):
+            arrived = codes if not self.entries else codes[-1:]
+            self.entries.append(Entries.of([[now, now, now + 1, code, 0, 0] for now, code in enumerate(arrived, 10 * len(self.entries))]))
+
+    asker = rounds.Asker({rounds.CANDIDATE: rounds.Share(hanging := Hanging(), 0, 1)}, "x", 1)
+    asker.until = until
+    if not text:
+        assert asker.block(rounds.CANDIDATE, 100).failed == sum(map(bool, codes[2:])) + 100 * bool(codes[-1])
+        return
+    with pytest.raises(errors.TftrtError, match=f"the candidate model {text}") as told:
+        asker.block(rounds.CANDIDATE, 100)
+    assert told.value.exit_code == errors.EXIT_FAILED and "--timeout" in told.value.mend and len(hanging.entries) < 5
 
 
 def test_in_process_the_traces_of_the_timed_calls_are_those_of_the_first():

@@ -46,6 +46,17 @@ class TritonPythonModel:
         self.slow = 0
         return [triton.InferenceResponse([triton.Tensor("y", one.inputs()[0].as_numpy())]) for one in requests]
 '''
+_HANG = '''
+import time
+import triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    answered = 0
+    def execute(self, requests):
+        self.answered += len(requests)
+        time.sleep(1e6 if self.answered > 300 else 0)
+        return [triton.InferenceResponse([triton.Tensor("y", one.inputs()[0].as_numpy())]) for one in requests]
+'''
 _STREAM = '''
 import triton_python_backend_utils as triton
 
@@ -382,6 +393,14 @@ def test_bench_of_a_model_or_a_server_that_is_gone_at_the_end_is_not_complete(di
         assert "within 1 s" in done.stdout
 
 
+def test_bench_of_a_model_that_hangs_is_not_complete(tftrt, tmp_path):
+    plain(tmp_path / "repository", "hanging", _HANG)
+    with TritonServer(tmp_path / "repository", tmp_path) as server:
+        done = tftrt("bench", server.address, "--model_name=hanging", "--timeout=1", "--warmup_seconds=0", "--duration_seconds=2")
+        assert done.returncode == 1 and "the model hangs; mend it, and restart the server" in done.stdout, done.stdout + done.stderr
+        server.process.kill()
+
+
 def test_regress_compares_two_models_of_one_triton(server, tftrt, tmp_path):
     flags = ("--rounds=20", "--max_rounds=20", "--requests=2", "--metrics=p50", f"--server={server.address}")
     done = tftrt("regress", "--native=digits", "--candidate=whole", *flags, f"--json={tmp_path / 'same.json'}")
@@ -389,6 +408,18 @@ def test_regress_compares_two_models_of_one_triton(server, tftrt, tmp_path):
     assert not json.loads((tmp_path / "same.json").read_text())["answers"]["problems"]
     wrong = tftrt("regress", "--native=digits", "--candidate=other", *flags)
     assert wrong.returncode == 3 and "probabilities" in wrong.stdout, wrong.stdout + wrong.stderr
+
+
+@pytest.mark.parametrize("native, candidate", [("well", "hanging"), ("hanging", "well")])
+def test_regress_of_a_model_that_hangs_ends_soon(native, candidate, tftrt, tmp_path):
+    plain(tmp_path / "repository", "well", _SAME.replace("SLOW", "0"))
+    plain(tmp_path / "repository", "hanging", _HANG)
+    with TritonServer(tmp_path / "repository", tmp_path) as server:
+        begun = time.monotonic()
+        done = tftrt("regress", f"--server={server.address}", f"--native={native}", f"--candidate={candidate}", "--timeout=0.5", *QUICK)
+        assert_clear(done, 1, f"the {'native' if native == 'hanging' else 'candidate'} model answers no more")
+        assert time.monotonic() - begun < 40
+        server.process.kill()
 
 
 @pytest.fixture(scope="module")

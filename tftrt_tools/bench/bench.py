@@ -151,13 +151,16 @@ class _Run:
             return measure.INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)
 
     def _gone(self, opened: Sequence[Target]) -> str:
-        """"" or a message that the server, or its model, was gone in the last row; after any other row the next row finds that out."""
+        """"" or a message that the server, or its model, was gone or hung in the last row; after another row the next one finds out."""
         server = next((one for one in opened if isinstance(one, targets.Server)), None)
         if not server or not self._measure.silent_seconds:
             return ""
-        why, there = server.silence()
-        text = why and f"the server answered no more for the last {self._measure.silent_seconds:.1f} s: {why}"
-        if text and there:
+        silent, backlog = f"the server answered no more for the last {self._measure.silent_seconds:.1f} s", self._measure.backlog_seconds
+        if (seconds := server.patience(backlog)) > self._options.timeout:
+            self._view.note(f"note: {silent}; one more request may take {seconds:g} s, three times the work that it may have left")
+        why, busy = server.silence(backlog)
+        text = why and f"{silent}: {why}"
+        if text and busy:
             self._view.note(f"note: {text}; it still tells its model's state: it has too much to do, or the model hangs")
             return ""
         return text

@@ -37,6 +37,8 @@ class Measure:
         self._options, self._view, self._watch, self._files, self._counters = options, view, watch, files, counters
         self.interrupted = False
         self.silent_seconds = 0.0  # of the server's last row: run_record.Records.silent_ns
+        # Seconds of work that the server may have left, at the pace of its rows: of all requests that it did not answer in time.
+        self.backlog_seconds = self._pace = 0.0
         self._scheduled = schedule.read(options.schedule_file) if options.schedule_file else None
 
     def point(self, target: Target, sent: Sent, point: points.Point, probe: bool = False) -> measurements.Row:
@@ -48,6 +50,8 @@ class Measure:
         self.interrupted = records.partial == INTERRUPTED
         if target.name == measurements.SERVER:
             self.silent_seconds = records.silent_ns / 1e9
+            self._pace = records.pace or self._pace
+            self.backlog_seconds += records.unanswered / self._pace if self._pace else 0.0
         server, notes = meanwhile.server()
         if self._files:
             self._files.add(target.name, point, records)

@@ -1,6 +1,7 @@
 """What is measured: a server, or the same runtime in a process of its own."""
 
 import dataclasses
+import math
 import os
 import pathlib
 import time
@@ -25,6 +26,8 @@ from tftrt_tools.serving.smoke import server_process
 _UNKNOWN = b"\0"
 # A server that fails now and then, or for a moment after too much load, is not gone.
 _ATTEMPTS, _PAUSE_S = 3, 0.5
+# A server has this many times its backlog for one more answer; longer than five minutes nobody waits.
+_BACKLOGS, _LONGEST_S = 3, 300.0
 _EMPTY_CALLS = load_plan.Plan(seconds=0.5, warm_up=load_plan.WarmUpRule(window_s=0.1, at_most_s=1.0), check_every=0)
 # Takes the first answers, {index: answer}; gives the Judge of later answers, or None.
 JudgeOf = Callable[[Mapping[int, Answer]], Judge | None]
@@ -119,19 +122,37 @@ class Server:
             raise errors.TftrtError(f"{self._target.address} does not answer {path}", f"is it a {self._protocol.server}?")
         return float(records.service_ns.mean()) / 1e9
 
-    def silence(self) -> tuple[str, bool]:
-        """(why a request that was answered before is answered no more, without any load beside it, "" where it is; whether the server is
-        there none the less: it is still busy with what it was sent, or the model hangs)."""
-        why = ""
+    def patience(self, backlog: float) -> float:
+        """Seconds that one more request may take. Args: backlog: seconds of work that the server may have left."""
+        work = math.ceil(10 * _BACKLOGS * backlog) / 10
+        return max(self._options.timeout, work if work <= _LONGEST_S else 0.0)
+
+    def silence(self, backlog: float) -> tuple[str, bool]:
+        """(why a request that was answered before is answered no more, without any load beside it, "" where it is; whether the server may
+        only be busy with what it was sent).
+
+        Time tells a hang from a backlog: the model hangs if one more request gets no answer in three times the time that the requests
+        without an answer take, at the pace at which others were answered, and not in the timeout either. A server that says
+        DEADLINE_EXCEEDED sooner is at work. Where three times the backlog is more than five minutes, nobody can tell: it may be busy.
+
+        Args: backlog: as for `patience`.
+        """
+        why, seconds = "", self.patience(backlog)
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(_PAUSE_S)
+            begun = time.monotonic()
             try:
-                self._client.predict_bytes(self._answered)
+                self._client.predict_bytes(self._answered, timeout=seconds)
             except ServingError as error:
                 why = error.cause
                 if error.code == "DEADLINE_EXCEEDED":
-                    return why, self._is_there()
+                    waited = time.monotonic() - begun > 0.9 * seconds
+                    if not self._is_there():
+                        return why, False
+                    if waited and _BACKLOGS * backlog <= seconds:
+                        return f"{why}, though it tells its model's state: the model hangs; mend it, and restart the server", False
+                    return why, True
             else:
                 return "", True
         return why, False

@@ -117,7 +117,8 @@ def _define_measurement(text: dict[str, flags.FlagValues]) -> None:
     flags.DEFINE_integer("max_rounds", 90, "the most rounds; with more looks each look is stricter", lower_bound=1, **text)
     flags.DEFINE_integer("requests", 0, "requests to each model in a round; by default as many as take about 0.4 s", lower_bound=0, **text)
     flags.DEFINE_integer("concurrency", 1, "requests under way at a time", lower_bound=1, **text)
-    flags.DEFINE_float("max_seconds", 600.0, "no further look begins after this many seconds", lower_bound=0, **text)
+    flags.DEFINE_float("max_seconds", 600.0, "no further round begins after this many seconds; from then on a request "
+                       "without an answer ends the run", lower_bound=0, **text)
     flags.DEFINE_list("rename", [], "inputs and outputs that have another name in the candidate, NATIVE=CANDIDATE each; with --in_process",
                       **text)
     flags.DEFINE_list("metrics", ["p50", "p99", "throughput"], "what is judged: p50, p90, p95, p99, p99.9, throughput", **text)

@@ -146,6 +146,17 @@ class Records:
             return 0
         return max(self.length_ns, int(self.done_ns.max())) - last
 
+    @property
+    def unanswered(self) -> int:
+        """Requests that nobody answered in time: the server may still have to do them."""
+        return int((self.code == DEADLINE_EXCEEDED).sum()) + self.unfinished
+
+    @property
+    def pace(self) -> float:
+        """Requests answered a second until the last answer; 0 without one. A server can do at least as many."""
+        done = np.concatenate([self.earlier_ns, self.done_ns[self.ok]])
+        return 1e9 * done.size / max(int(done.max()), 1) if done.size else 0.0
+
     @functools.cached_property
     def under_way(self) -> int:
         """The most requests that were under way at one time. Requests that did not end are not counted."""

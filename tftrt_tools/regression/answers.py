@@ -135,6 +135,8 @@ def read_failure(error: Any, name: str, model: str) -> errors.TftrtError:
     if why := load_failure.no_engine_ops(error.message):
         return Refused(f"the {name} model {model} does not run there: {why}", "use --backend=local, which runs engine ops as TensorFlow "
                        "ops, or a machine with a GPU")
-    kind = Refused if name == rounds.CANDIDATE and error.code not in _NO_ANSWER else errors.TftrtError
+    if error.code in _NO_ANSWER:
+        return errors.TftrtError(f"the {name} model {model} does not answer a request: {error.cause}", error.mend)
+    kind = Refused if name == rounds.CANDIDATE else errors.TftrtError
     return kind(f"the {name} model {model} refuses a request: {error.code}: {said}",
                 "mend the requests (--shapes, --data, --signature_keys), or the model")

@@ -106,7 +106,7 @@ class Options:
     baseline: Baseline | Latest | None = None
     # Seconds for one request.
     timeout: float = 60.0
-    # Seconds after which no new round begins.
+    # Seconds after which no new round begins, and a request without an answer ends the one that runs.
     max_seconds: float = 600.0
     # NATIVE=CANDIDATE for each input and output with another name in the candidate, in process.
     rename: tuple[str, ...] = ()
@@ -325,6 +325,7 @@ class _Run:
     def _measure(self, timed: pairing.Calls) -> None:
         options = self._options
         with self._both.asking(timed) as asker:
+            asker.until = self._begun + options.max_seconds
             latency = max(asker.warm_up().values())
             self._per_block = rounds.requests_of_block(latency, options.concurrency)
             if options.requests:

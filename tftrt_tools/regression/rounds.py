@@ -10,6 +10,7 @@ processes are made once, and only one model gets requests at a time.
 import contextlib
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
@@ -20,7 +21,7 @@ from tftrt_tools import errors, progress
 from tftrt_tools.load import generator, limits, load_plan, workers
 from tftrt_tools.load.assignment import Assignment
 from tftrt_tools.load.payload import Payload
-from tftrt_tools.load.request_entries import Entries
+from tftrt_tools.load.request_entries import DEADLINE_EXCEEDED, UNAVAILABLE, Entries
 
 Side = Literal["native", "candidate"]
 NATIVE: Side = "native"
@@ -120,6 +121,8 @@ class Asker:
 
     Args: shares: {name: Share}. name: of the server or process, for messages. concurrency: requests under way. problem: function that
       says why the server ended, as a TftrtError, or None while it runs. served: whether the load processes only send.
+
+    Attributes: until: the instant, on time.monotonic(), from which a request that nobody answers ends the load; without one it never does.
     """
 
     def __init__(self, shares: Mapping[Side, Share], name: str, concurrency: int, problem: Problem = lambda: None,
@@ -128,6 +131,7 @@ class Asker:
         self._failures: dict[Side, list[str]] = {name: [] for name in shares}
         self._sent = dict.fromkeys(shares, 0)
         self._windows: dict[Side, list[tuple[int, int]]] = {name: [] for name in shares}
+        self.until = math.inf
 
     def warm_up(self) -> dict[Side, float]:
         """Send requests to both models for a while. Returns: {model: median seconds}. Raises: TftrtError if one answers nothing."""
@@ -144,25 +148,30 @@ class Asker:
 
     def block(self, name: Side, count: int) -> Block:
         """Send requests to one model, and count the last `count` of them. Returns: Block. Raises: KeyboardInterrupt; TftrtError
-        where its process or the server ended, or nothing was answered."""
+        where its process or the server ended, nothing was answered, or the model hangs (`_lost`)."""
         share, lead = self._shares[name], LEAD * self._concurrency
         team, before = share.team, len(share.team.entries)
         part = {"first": share.first, "count": share.count, "skipped": self._sent[name] % share.count}
         self._sent[name] += count + lead
         team.tell([{"do": "closed", "slots": self._concurrency, "limit": count + lead, "start": 0, "due_at_start": False, "part": part}])
+        lost = ""
         while not team.idle():
             team.listen_until_idle(1.0)
             if team.problems:
                 raise errors.TftrtError(f"the load on {self._name} ended: {team.problems[0]}", "run the command again")
             if problem := self._problem():
                 raise problem
-            if self._silent(Entries.joined(team.entries[before:])):
+            arrived = Entries.joined(team.entries[before:])
+            lost = lost or self._lost(arrived)  # the first words: later entries are those of requests that were under way
+            if lost or self._silent(arrived):
                 team.tell_all("stop")
         ended = Entries.joined(team.entries[before:]).by_sent()
         self._note_failures(name, team, ended.code[~ended.ok])
         if not ended.ok.any():
             raise errors.TftrtError(f"the {name} model answered none of {len(ended)} requests: {'; '.join(self.failures(name))}",
                                     "mend the requests (--shapes, --data), the model or the server")
+        if lost:
+            raise errors.TftrtError(f"the {name} model {lost}", "if it hangs, mend it and restart its server; else raise --timeout")
         counted = ended[min(lead, len(ended) - 1):]
         window = counted.sent_ns.min(), counted.done_ns.max()
         self._windows[name].append(window)
@@ -171,6 +180,17 @@ class Asker:
     def _silent(self, arrived: Entries) -> bool:
         """Whether no request was answered so far: a dead server refuses each, and a hung one lets each run into its deadline."""
         return len(arrived) >= _LEAST * self._concurrency and not arrived.ok.any()
+
+    def _lost(self, arrived: Entries) -> str:
+        """What a model does that answered before, and now lets each request run into its deadline; "" where the block goes on. That shows
+        in the last requests; after `until` one that nobody answered is enough."""
+        last = arrived.code[-_LEAST * self._concurrency:]
+        if len(last) == _LEAST * self._concurrency and (last == DEADLINE_EXCEEDED).all() and arrived.ok.any():
+            return f"answers no more: the last {len(last)} requests ran past their deadline (--timeout)"
+        unanswered = int(np.isin(arrived.code, (DEADLINE_EXCEEDED, UNAVAILABLE)).sum())
+        if unanswered and time.monotonic() > self.until:
+            return f"did not answer {unanswered} of {len(arrived)} requests, and the time is over (--max_seconds)"
+        return ""
 
     def _note_failures(self, name: Side, team: workers.Team, codes: npt.NDArray[np.int64]) -> None:
         for code in dict.fromkeys(codes.tolist()):
