@@ -404,6 +404,15 @@ def test_a_function_of_your_own_gets_all_rows_the_labels_and_the_reference():
     assert score.score(goal, CALLS, REFERENCE, ANSWERS, Labels({"": np.array([1, 2, 3, 99])})).value == pytest.approx(6.8)
 
 
+def test_a_function_of_your_own_judges_a_signature_whose_output_has_slashes():
+    """Outputs of ONNX files often have."""
+    reference, answers = ([{"head/scores:0": array, "probabilities": array} for array in (one["probabilities"] for one in side)]
+                          for side in (REFERENCE, ANSWERS))
+    goal = goals.parse("tests.test_tuning:own_metric:threshold=1")
+    labels = Labels({"": np.array([1, 2, 3, 99])})
+    assert score.score(goal, CALLS, reference, answers, labels, f"{CALLS[0]}/head/scores:0").value == pytest.approx(6.8)
+
+
 @pytest.mark.parametrize("name, words", [("broken_metric", "KeyError: 'logits'"), ("nowhere", "no attribute 'nowhere'"), ("CALL", "no function")])
 def test_a_function_that_fails_is_named_with_its_reason(name, words):
     with pytest.raises(errors.UsageError, match=words):

@@ -85,7 +85,7 @@ def _added(exchange: Exchange, one: Labelled) -> Added:
 
 def _output(added: Added, asked: str) -> str | None:
     """The wrapped output that --label_output names, "" for any; None where it is of another signature."""
-    signature, _, output = asked.rpartition("/")
+    signature, _, output = asked.partition("/")
     if not asked:
         return ""
     if signature not in (added.name, added.of):
