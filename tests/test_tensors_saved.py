@@ -173,7 +173,8 @@ def test_an_engine_that_fell_back_proves_nothing():
 
 
 @pytest.mark.parametrize(("flags", "cause", "mend"), [
-    (("--tensors=gone",), "'gone:0' is no tensor of floats that both models compute", "such are "),
+    (("--tensors=gone",), "'gone' is no tensor of floats that both models compute", "there are: all, "),
+    (("--tensors=al",), "'al' is no tensor of floats that both models compute", "did you mean 'all'?"),
     (("--tensors=all", "--signature_keys=other"), "no signature 'other' in common", "both have serving_default"),
     (("--tensors=all", "--signature_keys=a,b"), "--tensors is about one signature", "such as --signature_keys=a"),
     (("--tensors=all", "--rename=a=b"), "--rename has no effect with --tensors", "leave it out")])

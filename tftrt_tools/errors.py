@@ -29,11 +29,12 @@ EXTRA = {"tensorflow": "TensorFlow 2.14", "keras": "TensorFlow 2.14", "h5py": "T
           "tensorflow_serving": "tensorflow-serving-api 2.14", "aiohttp": "aiohttp", "rapidjson": "python-rapidjson"}
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A mend for a name that is not known: the one that it resembles, or all that there are."""
+def nearest(name: str, known: Iterable[str], most: int | None = None) -> str:
+    """A mend for a name that is not known: the one that it resembles, or those that there are. Args: most: of them that are told."""
     listed = list(known)
     near = difflib.get_close_matches(name, listed, 1)
-    return f"did you mean {near[0]!r}?" if near else "there are: " + ", ".join(listed)
+    more = ", …" if most is not None and len(listed) > most else ""
+    return f"did you mean {near[0]!r}?" if near else "there are: " + ", ".join(listed[:most]) + more
 
 
 def first_line(text: str) -> str:

@@ -50,9 +50,9 @@ def chunks(request: dict[str, Any]) -> dict[str, Any]:
     shared = {name: second[name] for name, one in first.items() if name in second and one.alike(second[name])}
     seen = {name: one for name, one in shared.items() if request["inside"] or not one.engine or one.output >= 0}
     names = [name if name in shared or ":" in name else f"{name}:0" for name in request["names"]]
-    for name in names:
+    for said, name in zip(request["names"], names, strict=True):
         if name not in seen:
-            raise errors.UsageError(*_refused(name, shared, seen))
+            raise errors.UsageError(*_refused(said, name, shared, seen))
     if not seen:
         raise errors.UsageError("--tensors: the models have no inner tensor of the same name", "compare a model with what was made from it")
     chosen = {name: one for name, one in seen.items() if name in names or not names}
@@ -82,13 +82,13 @@ def _told(one: marking.Computed) -> str:
     return f"{one.op} in {graph.engine_name(one.engine)}" if one.engine else one.op
 
 
-def _refused(name: str, shared: dict[str, marking.Computed], seen: dict[str, marking.Computed]) -> tuple[str, str]:
-    """(why there is no such tensor to compare, the mend)."""
+def _refused(said: str, name: str, shared: dict[str, marking.Computed], seen: dict[str, marking.Computed]) -> tuple[str, str]:
+    """(why there is no such tensor to compare, the mend). Args: said: as the user wrote the name."""
     if name in shared:
         return (f"--tensors: {name!r} is inside an INT8 engine, where a further output has no range and changes what it measures",
                 "--tensors=all compares what engines give; export the model, and compare the ONNX file with its plan")
-    some = ", ".join(list(seen)[:_MOST_TOLD]) + (", …" if len(seen) > _MOST_TOLD else "")
-    return f"--tensors: {name!r} is no tensor of floats that both models compute", f"such are {some}" if seen else "they share none"
+    mend = errors.nearest(said, ["all", *seen], _MOST_TOLD) if seen else "they share none"
+    return f"--tensors: {said!r} is no tensor of floats that both models compute", mend
 
 
 def _without_engines(model: str, folder: pathlib.Path) -> loading.Model:

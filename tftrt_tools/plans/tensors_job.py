@@ -33,8 +33,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     known = {name for pair in shared for name in (pair.first, pair.second)}
     missing = [name for name in request["names"] if name not in known]
     if missing:
-        raise errors.UsageError(f"--tensors: {missing[0]!r} is no tensor of floats that both graphs compute", "such are "
-                                + ", ".join(pair.name for pair in shared[:_MOST_TOLD]) + (", …" if len(shared) > _MOST_TOLD else ""))
+        raise errors.UsageError(f"--tensors: {missing[0]!r} is no tensor of floats that both graphs compute",
+                                errors.nearest(missing[0], ["all", *(pair.name for pair in shared)], _MOST_TOLD))
     if not request["names"] and not _inner((pair.second for pair in shared), models[1]) and _inner(second, models[1]):
         raise errors.UsageError("--tensors: the graphs have no inner tensor of the same name", mend)
     pairs = [pair for pair in shared if not request["names"] or {pair.first, pair.second} & set(request["names"])]
