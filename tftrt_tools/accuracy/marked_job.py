@@ -85,7 +85,7 @@ def _told(one: marking.Computed) -> str:
 def _refused(said: str, name: str, shared: dict[str, marking.Computed], seen: dict[str, marking.Computed]) -> tuple[str, str]:
     """(why there is no such tensor to compare, the mend). Args: said: as the user wrote the name."""
     if name in shared:
-        return (f"--tensors: {name!r} is inside an INT8 engine, where a further output has no range and changes what it measures",
+        return (f"--tensors: {said!r} is inside an INT8 engine, where a further output has no range and changes what it measures",
                 "--tensors=all compares what engines give; export the model, and compare the ONNX file with its plan")
     mend = errors.nearest(said, ["all", *seen], _MOST_TOLD) if seen else "they share none"
     return f"--tensors: {said!r} is no tensor of floats that both models compute", mend

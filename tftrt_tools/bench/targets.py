@@ -131,9 +131,9 @@ class Server:
         """(why a request that was answered before is answered no more, without any load beside it, "" where it is; whether the server may
         only be busy with what it was sent).
 
-        Time tells a hang from a backlog: the model hangs if one more request gets no answer in three times the time that the requests
-        without an answer take, at the pace at which others were answered, and not in the timeout either. A server that says
-        DEADLINE_EXCEEDED sooner is at work. Where three times the backlog is more than five minutes, nobody can tell: it may be busy.
+        Time tells a hang from a backlog. One more request may take three times the backlog, and the timeout at least. If it has no answer
+        by then, the model hangs. A server that says DEADLINE_EXCEEDED sooner is at work. Where three times the backlog is more than five
+        minutes, nobody can tell: it may be busy.
 
         Args: backlog: as for `patience`.
         """

@@ -84,7 +84,7 @@ def _type(row: Row) -> str:
 
 
 def wider(asked: AsPlan, nodes: Sequence[str]) -> dict[str, str]:
-    """{node: why it stays} of the nodes that the plan does not compute in INT8, and those that it does in less than half of their layers.
+    """{node: why it stays} of the nodes that the plan computes in INT8 in less than half of their layers.
 
     Args: nodes: that could be rounded. A node that no layer names is left out of the answer.
     Raises: UsageError where the plan is of another model, does not tell, or computes none of them in INT8.

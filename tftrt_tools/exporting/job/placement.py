@@ -32,6 +32,7 @@ _FUSED = frozenset({"BatchNormalization", "Add", "Mul", "Identity"})
 _ELEMENTWISE = frozenset({
     "Abs", "Add", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Max", "Min", "Mish", "Mul", "Neg",
     "PRelu", "Pow", "Reciprocal", "Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Sub", "Tanh"})
+_PASSING = _ELEMENTWISE | SAME_VALUES
 _BY_USER = "--fp32_nodes names it"
 
 
@@ -225,12 +226,10 @@ def _joins(facts: Facts, node: onnx.NodeProto) -> bool:
 
 def _beside(facts: Facts, tensor: str, sites: Mapping[int, Site]) -> list[onnx.NodeProto]:
     """The element-wise nodes that read a tensor beside rounded nodes with weights; [] if anything else reads it, or what becomes of it."""
-    readers = facts.readers.get(tensor, [])
-    others = [node for node in readers if not _rounds(sites, node, tensor)]
-    alike = any(_rounds(sites, node, tensor) and sites[id(node)].weights for node in readers)
-    if not alike or tensor in facts.outputs or not all(_comes_to_rounding(facts, node, sites) for node in others):
+    rounded, others = ([node for node in facts.readers.get(tensor, ()) if _rounds(sites, node, tensor) == own] for own in (True, False))
+    if tensor in facts.outputs or not any(sites[id(node)].weights for node in rounded):
         return []
-    return others
+    return others if all(_comes_to_rounding(facts, node, sites) for node in others) else []
 
 
 def _rounds(sites: Mapping[int, Site], node: onnx.NodeProto, tensor: str) -> bool:
@@ -239,14 +238,14 @@ def _rounds(sites: Mapping[int, Site], node: onnx.NodeProto, tensor: str) -> boo
 
 
 def _comes_to_rounding(facts: Facts, node: onnx.NodeProto, sites: Mapping[int, Site]) -> bool:
-    """Whether a node is element-wise, and what it gives is only read where it is rounded, through others of its kind."""
+    """Whether a node is element-wise, and all that becomes of its result, through others of its kind, is rounded."""
     if node.op_type not in _ELEMENTWISE:
         return False
     pending, seen = [node], {id(node)}
     while pending:
         tensor = pending.pop().output[0]
         readers = [one for one in facts.readers.get(tensor, ()) if not _rounds(sites, one, tensor)]
-        if tensor in facts.outputs or tensor not in facts.readers or any(one.op_type not in _ELEMENTWISE | SAME_VALUES for one in readers):
+        if tensor in facts.outputs or tensor not in facts.readers or any(one.op_type not in _PASSING for one in readers):
             return False
         pending += [one for one in readers if id(one) not in seen]
         seen.update(map(id, readers))
