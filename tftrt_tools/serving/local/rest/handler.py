@@ -98,6 +98,8 @@ class Handler:
             return page(501)
         if parts is None:
             return page(400)
+        if verb == "OPTIONS" and body:
+            return Answer(400, "text/html", b"", close=True)
         path, target = parts
         if path == self._metrics_path and (text := self._backend.metrics()) is not None:
             if target != path:
