@@ -55,7 +55,7 @@ def _serve(options: types.SimpleNamespace) -> int:
         except errors.TftrtError as error:
             outcome.append(f"{error.cause}; {error.mend}")
         except BaseException:
-            logging.exception("the start failed")
+            logging.exception("a fault of the development server: the start failed")
             outcome.append("a bug of the development server")
         if outcome:
             ended.set()
