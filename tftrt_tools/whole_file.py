@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import secrets
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
@@ -129,11 +130,12 @@ def _renamed(target: pathlib.Path, folder: pathlib.Path) -> Iterator[BinaryIO]:
     # The name is known before the file exists, so the file is removed whenever an interrupt comes.
     temporary = folder / f".{target.name}.{secrets.token_hex(4)}"
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            with contextlib.suppress(FileNotFoundError):  # a new file has what the umask leaves
+                os.fchmod(file.fileno(), stat.S_IMODE(os.stat(target).st_mode) & 0o777)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
         os.replace(temporary, target)
     finally:
         with contextlib.suppress(OSError):

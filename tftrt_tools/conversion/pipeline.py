@@ -157,7 +157,7 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
     given = calibration_file.read(settings.calibration_table) if settings.calibration_table else None
     target = None if dry_run or output is None else staging.check_target(output, overwrite, [source.path])
     with contextlib.ExitStack() as stack:
-        stage = stack.enter_context(staging.staged(target)) if target else None
+        stage = stack.enter_context(staging.staged(target, overwrite)) if target else None
         model = stack.enter_context(opened(source, os.fspath(log_file) if log_file else None))
         checker = stack.enter_context(run.worker(saved_model.RUNTIME)) if stage and settings.shapes and settings.save_engines else None
         digest = _Digest(source.path)

@@ -50,7 +50,7 @@ def build(plan: str | os.PathLike[str], output: str | os.PathLike[str] | None, o
     kept = pathlib.Path(plan) / document.ONNX
     before = files.digest(plan)
     with contextlib.ExitStack() as stack:
-        stage = stack.enter_context(staging.staged(target))
+        stage = stack.enter_context(staging.staged(target, overwrite or output is None))
         for path in (str(kept), *onnx_file.outside(str(kept))):
             place = stage / os.path.relpath(path, plan)
             place.parent.mkdir(parents=True, exist_ok=True)

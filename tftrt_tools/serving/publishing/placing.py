@@ -18,8 +18,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator
 
-from tftrt_tools import errors, progress
-from tftrt_tools.engine_cache import locks
+from tftrt_tools import errors, locks, progress
 from tftrt_tools.serving import version_directories
 
 _PREFIX = ".tftrt-publish-"
