@@ -14,8 +14,7 @@ import time
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools import errors
-from tftrt_tools.engine_cache import locks
+from tftrt_tools import errors, locks, renaming
 from tftrt_tools.serving import version_directories
 from tftrt_tools.serving.publishing import placing
 
@@ -198,14 +197,14 @@ def test_a_file_system_without_locks_publishes_and_sweeps_nothing(source, tmp_pa
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-@pytest.mark.parametrize(("module", "call"), [(shutil, "copyfile"), (os, "fsync"), (os, "rename"), (pathlib.Path, "mkdir")])
+@pytest.mark.parametrize(("module", "call"), [(shutil, "copyfile"), (os, "fsync"), (renaming, "new"), (pathlib.Path, "mkdir")])
 def test_a_disk_that_fails_leaves_nothing(source, tmp_path, monkeypatch, module, call, code):
     place(source, tmp_path / "m")
     real, calls = getattr(module, call), []
 
     def fail(*arguments, **options):
         calls.append(arguments)
-        if len(calls) > 1 or call in ("rename", "fsync"):
+        if len(calls) > 1 or call in ("new", "fsync"):
             raise OSError(code, os.strerror(code), str(arguments[0]))
         return real(*arguments, **options)
 

@@ -422,6 +422,6 @@ def test_a_file_system_without_locks_is_written_and_nothing_is_swept(tmp_path, m
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(locks.fcntl, "flock", refuse)
-    with staging.staged(tmp_path / "out", False), staging.staged(tmp_path / "out", True):
-        pass
+    with staging.staged(tmp_path / "out", True) as stage, staging.staged(tmp_path / "out", True):
+        assert stage.is_dir()
     assert names(tmp_path) == ["out"]

@@ -246,7 +246,7 @@ def calibrate(source: str | os.PathLike[str] | Source, output: str | os.PathLike
     tables = tuple(map(EngineTable.from_dict, answer["tables"]))
     calibration = _new_calibration(answer, tables, settings, _absolute(source), digest.value())
     if target:
-        calibration.write(target)
+        calibration.write(target, overwrite)
     return CalibrationRun(str(target) if target else None, calibration, time.monotonic() - start)
 
 

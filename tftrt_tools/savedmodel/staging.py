@@ -22,8 +22,6 @@ from tftrt_tools import errors, locks, renaming
 from tftrt_tools.savedmodel import files
 
 _MODEL, _LOCK, _OLD = "model", "lock", "old"
-# Characters of the target's name in that of a stage, which may have 255 bytes.
-_MOST = 50
 # Seconds after which a stage without a lock (of a version before, which has the number of its process) is surely abandoned. The number
 # alone says little: containers that share a disk number their processes separately.
 _ABANDONED = 24 * 3600
@@ -113,7 +111,7 @@ def _stage(target: pathlib.Path) -> Iterator[pathlib.Path]:
     held: list[int] = []
     for _ in range(_TURNS):
         # The name is known before anything is made: an interrupt may come between any two steps.
-        holder = _named(target, f".tftrt-s{secrets.token_hex(4)}", hidden=True)
+        holder = renaming.named(target, f".tftrt-s{secrets.token_hex(4)}", ".")
         try:
             with _told_as(holder, target):
                 if _made(holder, held):
@@ -124,11 +122,6 @@ def _stage(target: pathlib.Path) -> Iterator[pathlib.Path]:
             for lock in held:
                 os.close(lock)
     raise errors.TftrtError(f"{target.parent} is swept by others again and again", "try again, or choose another output directory")
-
-
-def _named(target: pathlib.Path, end: str, hidden: bool = False) -> pathlib.Path:
-    """A name beside `target` that begins with its own, as far as a name may have so many bytes."""
-    return target.parent / f"{'.' if hidden else ''}{target.name[:_MOST]}{end}"
 
 
 def _made(holder: pathlib.Path, held: list[int]) -> bool:
@@ -173,7 +166,7 @@ def _as_target(text: str, holder: pathlib.Path, target: pathlib.Path) -> str:
 
 def _sweep(target: pathlib.Path) -> None:
     """Remove what killed writers left beside the target; give the target back what one was replacing."""
-    pattern = re.compile(re.escape(_named(target, ".tftrt-", hidden=True).name) + "s[0-9a-f]{8}")
+    pattern = re.compile(re.escape(renaming.named(target, ".tftrt-", ".").name) + "s[0-9a-f]{8}")
     before = re.compile(re.escape(f".{target.name}.tftrt-") + r"(\d+)(-old)?")
     for path in list(target.parent.iterdir()) if os.access(target.parent, os.R_OK) else ():
         with contextlib.suppress(OSError):
@@ -279,18 +272,10 @@ def _give_back(old: pathlib.Path, target: pathlib.Path) -> None:
         try:
             renaming.new(old, target)
         except FileExistsError:
-            _kept(old, target, ".before")
+            renaming.beside(old, target, ".before")
 
 
-def _kept(stage: pathlib.Path, target: pathlib.Path, end: str = ".finished") -> str:
-    """Keep a directory beside the place that it cannot have. Returns: where, for a message; "" where that cannot be, too."""
-    for number in range(1, _TURNS):
-        place = _named(target, end + (f"-{number}" if number > 1 else ""))
-        try:
-            renaming.new(stage, place)
-        except FileExistsError:
-            continue
-        except OSError:
-            return ""
-        return f"; the finished result is in {place}"
-    return ""
+def _kept(stage: pathlib.Path, target: pathlib.Path) -> str:
+    """Keep a finished directory beside the place that it cannot have. Returns: where, for a message; "" where that cannot be, too."""
+    place = renaming.beside(stage, target)
+    return f"; the finished result is in {place}" if place else ""

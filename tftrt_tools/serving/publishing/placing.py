@@ -11,22 +11,19 @@ A stage without a held lock was left by a killed publisher. None of these names 
 """
 
 import contextlib
-import errno
 import os
 import pathlib
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator
 
-from tftrt_tools import errors, locks, progress
+from tftrt_tools import errors, locks, progress, renaming
 from tftrt_tools.serving import version_directories
 
 _PREFIX = ".tftrt-publish-"
 _LOCK = ".tftrt-publish.lock"
 # How often a directory that other publishers remove is made.
 _TURNS = 100
-# Errors of a rename onto an existing file or directory.
-_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 
 
 class Stage:
@@ -51,10 +48,10 @@ class Stage:
                 complete(number)
                 target = self._base / str(number)
                 try:
-                    os.rename(self.folder, target)
+                    renaming.new(self.folder, target, served=True)
                 except OSError as error:
                     # A publisher without locks was faster: take the next number, or raise the clear error above.
-                    if error.errno not in _TAKEN or not os.path.lexists(target):
+                    if error.errno not in renaming.TAKEN or not os.path.lexists(target):
                         raise
                     continue
                 flush_folder(self._base)
