@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tftrt_tools import errors, signals
 
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        with errors.translated():
+        with errors.translated(), _threads_heard():
             code = _told(argv)
             # What fails behind this has a traceback of Python's own.
             sys.stdout.flush()
@@ -59,6 +60,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return errors.EXIT_FAILED
+
+
+@contextlib.contextmanager
+def _threads_heard() -> Iterator[None]:
+    """What was lost in a thread ends the command, in place of what follows from it."""
+    try:
+        yield
+    finally:
+        signals.LOST.raise_first()
 
 
 def _told(argv: list[str]) -> int:

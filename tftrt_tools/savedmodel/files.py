@@ -70,7 +70,7 @@ def listing(path: str | os.PathLike[str]) -> list[str]:
     change the answers."""
     path = pathlib.Path(path)
     files = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
-    return sorted(name.as_posix() for name in files if name.parts[0] != EXTRAS)
+    return sorted((name.as_posix() for name in files if name.parts[0] != EXTRAS), key=os.fsencode)
 
 
 def checkpoint_parts(prefix: str | os.PathLike[str]) -> list[pathlib.Path]:
@@ -86,7 +86,8 @@ def digest(path: str | os.PathLike[str]) -> str:
     path = pathlib.Path(path)
     whole = hashlib.sha256()
     for name, file in _named(path):
-        whole.update(f"{name}\0{file.stat().st_size}\0".encode())
+        # A name is bytes, which need not be text.
+        whole.update(b"%s\0%d\0" % (os.fsencode(name), file.stat().st_size))
         with open(file, "rb") as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 whole.update(chunk)
