@@ -318,7 +318,7 @@ def test_another_gpu_is_refused_and_an_unknown_one_noted(tmp_path):
     (("--target=local",), 2, "--target has no effect with --server=triton"), (("--warmup_data=x.npz",), 2, "--warmup_data has no effect"),
     (("--triton_backend=tensorrt",), 2, "does not run an ONNX file"), (("--triton_tensorrt=10.0",), 2, "without --triton_release"),
     (("--triton_preferred_batch_sizes=a",), 2, "are no numbers"), (("--model_name=a b",), 2, "Triton cannot name that"),
-    (("--base_path=s3://bucket/x",), 2, "no local directory"), (("--version=0",), 2, "a version is a number from 1"),
+    (("--base_path=s3://bucket/x",), 2, "no path on this machine"), (("--version=0",), 2, "a version is a number from 1"),
     (("--triton_max_batch_size=99999999999",), 2, "--triton_max_batch_size=99999999999"), (("--triton_versions=99999999999",), 2, "--triton_versions=99999999999"),
     (("--triton_instances=99999999999",), 2, "--triton_instances=99999999999"), (("--triton_queue_delay_us=99999999999",), 2, "--triton_queue_delay_us=99999999999"),
     (("--warmup_shapes=x:9999999999999999999999x4",), 2, "does not take 9999999999999999999999x4"),

@@ -1,5 +1,5 @@
-"""Threads whose exceptions are not lost: a function's result or exception comes with its future, and what stays in a thread ends the process's
-work all the same."""
+"""Threads whose exceptions are not lost: a function's result or exception comes with its future, and an exception that no code catches ends
+what the process does."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _fill(done: concurrent.futures.Future[T], work: Callable[[], T]) -> None:
 
 
 class Lost:
-    """Exceptions that no code of their thread has caught. The first one interrupts the main thread by a signal; who ends the work there asks
-    `raise_first`."""
+    """Exceptions that no code of their thread has caught. The first one interrupts the main thread by a signal; what ends the work there
+    calls `raise_first`."""
 
     def __init__(self, number: signal.Signals, is_heard: Callable[[], bool] = lambda: True) -> None:
         """Args: number: of the signal. is_heard: whether a handler of that signal raises an exception in the main thread."""

@@ -303,6 +303,9 @@ def _answer(target: str, request: Any, send: Callable[[dict[str, Any]], None]) -
         send({"error": told.to_dict()} if told else {"bug": traceback.format_exc()})
     except OSError as error:
         send({"error": errors.from_os_error(error).to_dict()})
+    except UnicodeEncodeError as error:
+        named = errors.from_encode_error(error)
+        send({"error": named.to_dict()} if named else {"bug": traceback.format_exc()})
     except MemoryError:
         send({"error": errors.TftrtError("out of memory", "free memory or use a larger machine").to_dict()})
     except BaseException:

@@ -90,7 +90,23 @@ def write_each(jobs: Iterable[tuple[str | None, Callable[[], object]]]) -> list[
 
 def write_text(path: Path, text: str, grows_in: pathlib.Path | None = None, overwrite: bool = True) -> None:
     """Write `text` to `path` by one rename. Args and raises: as `replacing`."""
-    write_bytes(path, text.encode(), grows_in, overwrite)
+    write_bytes(path, encoded(text), grows_in, overwrite)
+
+
+def encoded(text: str) -> bytes:
+    """A text as UTF-8. The name of a file in it that is none becomes the bytes that it is, and what stands for no byte an escape."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace")
+
+
+def check_named(path: Path) -> None:
+    """Raise UsageError for a path that TensorFlow cannot take: its bytes are no UTF-8."""
+    try:
+        os.path.abspath(path).encode()
+    except UnicodeEncodeError:
+        raise errors.not_utf8(os.path.abspath(path)) from None
 
 
 def write_bytes(path: Path, data: bytes, grows_in: pathlib.Path | None = None, overwrite: bool = True) -> None:
@@ -107,7 +123,8 @@ def replacing(path: Path, grows_in: pathlib.Path | None = None, overwrite: bool 
     Links are followed. A stream (is_stream) is written to directly.
 
     Args: grows_in: the directory where it grows; by default, and where `path` is a link, that of the file itself. overwrite: whether a file
-      may be replaced. Raises: OSError; UsageError without `overwrite` where something has the name at the end. It says where the content is.
+      may be replaced. Raises: OSError; UsageError without `overwrite` where something has the name at the end. It says where the content
+      is.
     """
     target, stream = place(path)
     folder = pathlib.Path(target).parent if grows_in is None or os.path.islink(path) else grows_in
@@ -152,5 +169,6 @@ def _place(temporary: pathlib.Path, target: pathlib.Path, overwrite: bool) -> No
         renaming.new(temporary, target)
     except FileExistsError:
         kept = renaming.beside(temporary, target)
-        raise errors.UsageError(f"what is at {target} appeared there meanwhile, and is left as it is"
-                                + (f"; the finished file is {kept}" if kept else ""), "move the one or the other, or choose another file") from None
+        said = f"; the finished file is {kept}" if kept else ""
+        raise errors.UsageError(f"what is at {target} appeared there meanwhile, and is left as it is{said}",
+                                "move the one or the other, or choose another file") from None

@@ -167,9 +167,10 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
         outcome = child.run("tftrt_tools.conversion.convert_job:job", request, env=env, log_file=log_file)
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
-        done = Conversion(source=_absolute(source), output=str(target) if target else None, source_digest=digest.result(), settings=settings,
-                          signatures=signatures, versions={**answer["versions"], "python": platform.python_version()}, gpu=answer["gpu"],
-                          seconds=0.0, cache_problem=answer["cache_problem"], left_behind=tuple(answer["other_tags"]))
+        done = Conversion(source=_absolute(source), output=str(target) if target else None, source_digest=digest.result(),
+                          settings=settings, signatures=signatures,
+                          versions={**answer["versions"], "python": platform.python_version()}, gpu=answer["gpu"], seconds=0.0,
+                          cache_problem=answer["cache_problem"], left_behind=tuple(answer["other_tags"]))
         done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
         if layers:
             tables = done.calibration.engines if done.calibration else ()

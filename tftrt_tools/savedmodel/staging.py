@@ -18,7 +18,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 
-from tftrt_tools import errors, locks, renaming
+from tftrt_tools import errors, locks, renaming, whole_file
 from tftrt_tools.savedmodel import files
 
 _MODEL, _LOCK, _OLD = "model", "lock", "old"
@@ -43,6 +43,7 @@ def check_target(target: str | os.PathLike[str], overwrite: bool, sources: Itera
             raise errors.UsageError(f"the output {target} and the input {source} lie inside one another", "choose another output directory")
     if target.is_symlink():
         target = pathlib.Path(os.path.realpath(target))
+    whole_file.check_named(target)
     if target.is_symlink() or target.exists():
         if not target.is_dir():
             raise errors.UsageError(f"the output {target} exists and is no directory", "choose another output directory")
