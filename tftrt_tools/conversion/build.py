@@ -97,6 +97,7 @@ def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, 
     """
     start = time.monotonic()
     files.check(model)
+    files.check_links(model, files.ASSETS, files.EXTRAS)
     manifest = passport.read(model, passport.MANIFEST)
     added = passport.added_signatures(manifest)
     if added:

@@ -158,6 +158,8 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(staging.staged(target, overwrite)) if target else None
         model = stack.enter_context(opened(source, os.fspath(log_file) if log_file else None))
+        if stage:
+            files.check_links(model, files.ASSETS, files.EXTRAS)
         checker = stack.enter_context(run.worker(saved_model.RUNTIME)) if stage and settings.shapes and settings.save_engines else None
         digest = background.start(lambda: files.digest(source.path))  # while the child loads TensorFlow
         request = {"source": model, "output": str(stage) if stage else None, "settings": settings.to_dict(),

@@ -47,6 +47,7 @@ def build(plan: str | os.PathLike[str], output: str | os.PathLike[str] | None, o
     manifest = _manifest(plan)
     settings = _settings(plan, manifest, options)
     target = staging.check_target(plan, True) if output is None else staging.check_target(output, overwrite, [plan])
+    files.check_links(plan)
     kept = pathlib.Path(plan) / document.ONNX
     before = files.digest(plan)
     with contextlib.ExitStack() as stack:

@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator
 
 from tftrt_tools import errors, locks, progress, renaming
+from tftrt_tools.savedmodel import files
 from tftrt_tools.serving import version_directories
 
 _PREFIX = ".tftrt-publish-"
@@ -163,26 +164,9 @@ def _sweep(base: pathlib.Path) -> None:
 
 
 def copy(source: str | pathlib.Path, target: str | pathlib.Path, left_out: Collection[str] = ()) -> None:
-    """Copy a model's files, with the permissions that new files get here.
-
-    Args: source: directory. target: an empty directory. left_out: paths relative to `source`, POSIX form, not to copy.
-    Raises: UsageError for a link to a directory, a dangling link or a special file; OSError.
-    """
-    source, target = pathlib.Path(source), pathlib.Path(target)
-    check_space(source, target)
-    for path in sorted(source.rglob("*")):
-        name = path.relative_to(source)
-        if path.is_dir():
-            if path.is_symlink():
-                raise errors.UsageError(f"{path} is a link to a directory, which no digest covers",
-                                        f"copy the model first: cp -rL {source} COPY")
-            (target / name).mkdir()
-        elif not path.is_file():
-            what = "a link to nothing" if path.is_symlink() else "neither a file nor a directory"
-            raise errors.UsageError(f"{path} is {what}", "remove it from the model")
-        elif name.as_posix() not in left_out:
-            progress.say(f"copying {name}")
-            shutil.copyfile(path, target / name)
+    """As files.copy, where the disk has room. Raises: TftrtError, too."""
+    check_space(source, pathlib.Path(target))
+    files.copy(source, target, left_out, lambda name: progress.say(f"copying {name}"))
 
 
 def check_space(source: str | pathlib.Path, target: pathlib.Path) -> None:
