@@ -76,8 +76,10 @@ def listing(path: str | os.PathLike[str]) -> list[str]:
 
 
 def check_links(path: str | os.PathLike[str], *parts: str) -> None:
-    """Refuse a model with a link that leads out of it: what is copied from there may be any file of this machine. Args: parts: the folders of
-    it that are looked at, by default all. Raises: UsageError."""
+    """Refuse a model with a link that leads out of it: what is copied from there may be any file of this machine.
+
+    Args: parts: the folders of it that are looked at, by default all. Raises: UsageError.
+    """
     for part in parts or ("",):
         place = pathlib.Path(path) / part
         for one in ([place] if part else []) + sorted(place.rglob("*")):
