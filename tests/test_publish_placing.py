@@ -246,12 +246,13 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing(source, small_disk, monke
     assert sorted(path.name for path in (small_disk / "m").iterdir()) == ["1", "2"]
 
 
-def test_links_are_followed_and_what_is_no_file_is_refused(source, tmp_path):
-    (tmp_path / "elsewhere").write_text("x")
-    (source / "linked").symlink_to(tmp_path / "elsewhere")
+def test_links_inside_are_followed_and_what_is_no_file_is_refused(source, tmp_path):
+    (source / "linked").symlink_to(source / "saved_model.pb")
     _, path = place(source, tmp_path / "m")
-    assert (path / "linked").read_text() == "x" and not (path / "linked").is_symlink()
-    for name, target, words in (("folder", source / "variables", "link to a directory"), ("gone", tmp_path / "nothing", "link to nothing")):
+    assert (path / "linked").read_bytes() == (source / "saved_model.pb").read_bytes() and not (path / "linked").is_symlink()
+    (tmp_path / "elsewhere").write_text("x")
+    for name, target, words in (("folder", source / "variables", "link to a directory"), ("gone", source / "nothing", "link to nothing"),
+                                ("out", tmp_path / "elsewhere", "leads out of the model")):
         (source / name).symlink_to(target)
         with pytest.raises(errors.UsageError, match=words):
             place(source, tmp_path / "m")

@@ -253,6 +253,10 @@ def test_errors_name_the_target_and_not_its_stage(tmp_path):
     with pytest.raises(FileNotFoundError) as missing, staging.staged(tmp_path / "out", False) as stage:
         (stage / "deep" / "file").write_text("x")
     assert missing.value.filename == str(tmp_path / "out" / "deep" / "file")
+    with pytest.raises(errors.TftrtError, match="/out/file: No space") as told, staging.staged(tmp_path / "out", False) as stage, \
+            open(stage / "file", "w") as file:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert ".tftrt-" not in str(told.value) and file
     with pytest.raises(errors.UsageError) as told, staging.staged(tmp_path / "out", False) as stage:
         raise errors.UsageError(f"{stage}/x is damaged", f"remove {stage}")
     assert (told.value.cause, told.value.mend) == (f"{tmp_path}/out/x is damaged", f"remove {tmp_path}/out") and not names(tmp_path)

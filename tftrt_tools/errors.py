@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
+import pathlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -182,6 +183,29 @@ def _written(error: OSError) -> str:
             if isinstance(name, str) and getattr(value, "mode", "r") not in ("r", "rb"):
                 return name
     return ""
+
+
+@contextlib.contextmanager
+def told_as(known: Mapping[pathlib.Path, pathlib.Path]) -> Iterator[None]:
+    """Inside the block, errors name the paths that the user knows. Args: known: {path of ours: the user's}, the longer ones first."""
+    def told(text: str) -> str:
+        for mine, theirs in known.items():
+            text = text.replace(str(mine), str(theirs))
+        return text
+
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error.filename, str) and told(error.filename) != error.filename:
+            raise OSError(error.errno, error.strerror, told(error.filename)) from None
+        found = from_os_error(error)
+        if not error.filename and told(found.cause) != found.cause:
+            raise TftrtError(told(found.cause), found.mend) from None
+        raise
+    except TftrtError as error:
+        error.cause, error.mend = told(error.cause), told(error.mend)
+        error.args = (error.cause,)
+        raise
 
 
 @contextlib.contextmanager

@@ -114,7 +114,7 @@ def _stage(target: pathlib.Path) -> Iterator[pathlib.Path]:
         # The name is known before anything is made: an interrupt may come between any two steps.
         holder = renaming.named(target, f".tftrt-s{secrets.token_hex(4)}", ".")
         try:
-            with _told_as(holder, target):
+            with errors.told_as({holder / _MODEL: target, holder: target}):
                 if _made(holder, held):
                     yield holder / _MODEL
                     return
@@ -144,25 +144,6 @@ def _made(holder: pathlib.Path, held: list[int]) -> bool:
             raise
     (holder / _MODEL).mkdir()
     return True
-
-
-@contextlib.contextmanager
-def _told_as(holder: pathlib.Path, target: pathlib.Path) -> Iterator[None]:
-    """Let errors name the target that the user knows where they name its stage."""
-    try:
-        yield
-    except OSError as error:
-        if not isinstance(error.filename, (str, bytes)) or str(holder) not in os.fsdecode(error.filename):
-            raise
-        raise OSError(error.errno, error.strerror, _as_target(os.fsdecode(error.filename), holder, target)) from None
-    except errors.TftrtError as error:
-        error.cause, error.mend = (_as_target(text, holder, target) for text in (error.cause, error.mend))
-        error.args = (error.cause,)
-        raise
-
-
-def _as_target(text: str, holder: pathlib.Path, target: pathlib.Path) -> str:
-    return text.replace(str(holder / _MODEL), str(target)).replace(str(holder), str(target))
 
 
 def _sweep(target: pathlib.Path) -> None:

@@ -417,7 +417,7 @@ def _kept_calls(path: pathlib.Path) -> list[dict[str, Any]]:
                   "reference": str(one["reference"])} for one in json.loads(path.read_text())]
     except (ValueError, KeyError, TypeError) as error:
         raise errors.TftrtError(f"{path} is damaged: {error}", f"remove {path.parent}: the original then answers again") from None
-    for name in (one[part] for one in calls for part in ("inputs", "reference")):
+    for name in (str(one[part]) for one in calls for part in ("inputs", "reference")):
         if os.path.dirname(os.path.dirname(os.path.realpath(path.parent / name))) != home:
             raise errors.TftrtError(f"{path} names a file outside its folder: {name}",
                                     f"it was changed by somebody: remove {path.parent}, or take another --work_dir")

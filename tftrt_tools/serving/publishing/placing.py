@@ -79,7 +79,8 @@ def staged(base: pathlib.Path, workplace: pathlib.Path | None = None) -> Iterato
             _sweep_in(base)
         for folder in made:
             flush_folder(folder.parent)
-        yield Stage(base, workplace, holder / "model")
+        with errors.told_as({holder / "model": base, holder: base}):
+            yield Stage(base, workplace, holder / "model")
     finally:
         if holder is not None:
             shutil.rmtree(holder, ignore_errors=True)
