@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from tests.command_here import run_tftrt
 from tests.command_line import assert_clear, loaded_modules
-from tftrt_tools import errors
+from tftrt_tools import errors, locks
 from tftrt_tools.commands import _engine_cache
-from tftrt_tools.engine_cache import folders, key, listing, locks, store
+from tftrt_tools.engine_cache import folders, key, listing, store
 from tftrt_tools.engine_cache.entry import EngineRecord, Entry
 from tftrt_tools.engine_cache.key import DeclaredInput, EngineKey, Fed
 from tftrt_tools.engine_cache.store import Store

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.command_here import run_program
+from tests.conftest import ROOT
 from tftrt_tools import errors
 from tftrt_tools.execution import arrays, npz
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -36,6 +37,42 @@ def test_names_of_parameters_and_strings():
     npz.save(file, {"file": np.ones(2), "args": np.array([b"a", b""], object)})
     found = npz.load(io.BytesIO(file.getvalue()))
     assert found["file"].tolist() == [1, 1] and found["args"].tolist() == [b"a", b""]
+
+
+@pytest.mark.parametrize("values", [
+    [b"a", b"", b"\0b\0"], ["é", "", "\ud800"], [b"a", "a"], [], [[b"a", b"bc"], ["d", b""]], b"alone"])
+def test_strings_are_written_without_pickles(values, tmp_path):
+    array = np.array(values, object)
+    npz.save(tmp_path / "x.npz", {"s": array, "n": np.ones(2)})
+    found = npz.load(tmp_path / "x.npz")
+    assert list(found) == ["s", "n"] and found["s"].dtype == object and found["s"].shape == array.shape
+    assert found["s"].tolist() == array.tolist() and list(map(type, found["s"].flat)) == list(map(type, array.flat))
+    with np.load(tmp_path / "x.npz", allow_pickle=False) as raw:
+        assert all(raw[name].dtype != object for name in raw.files)
+
+
+class Hostile:
+    """Its pickle runs code where it is loaded."""
+
+    def __reduce__(self):
+        return pytest.fail, ("a pickle was loaded",)
+
+
+def test_a_pickle_is_not_loaded(tmp_path):
+    np.savez(tmp_path / "x.npz", s=np.array([Hostile()], object))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        npz.load(tmp_path / "x.npz")
+    for values in ([1], [None], [np.ones(2), b"a"]):
+        array = np.empty(len(values), object)
+        array[:] = values
+        with pytest.raises(errors.UsageError, match="Python objects"):
+            npz.save(tmp_path / "y.npz", {"s": array})
+
+
+def test_no_module_loads_or_writes_pickles():
+    found = [f"{path.name}: {line.strip()}" for path in (ROOT / "tftrt_tools").rglob("*.py") for line in path.read_text().splitlines()
+             if "allow_pickle=True" in line or line.strip().startswith(("import pickle", "from pickle import")) and "pickletools" not in line]
+    assert not found
 
 
 def test_the_users_bfloat16_data_is_what_the_signature_takes(tmp_path):

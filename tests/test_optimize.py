@@ -53,6 +53,18 @@ def test_on_a_gpu_every_step_runs_and_the_goal_is_kept(script, tmp_path):
     assert ">KEPT<" in page and shlex.join(tuned).replace("'", "&#39;") in page and 'href="work/tune.html"' in page
 
 
+def test_only_what_the_run_made_is_replaced_at_the_output(script, tmp_path):
+    script.run()
+    assert "--overwrite" not in script.words("convert")  # convert looks at the output once more at its end
+    (tmp_path / "model" / "saved_model.pb").write_text("another")
+    script.run()
+    assert "--overwrite" in script.words("convert")
+    (tmp_path / "model" / "saved_model.pb").write_text("a third")
+    (tmp_path / "best" / "saved_model.pb").write_text("somebody's own")
+    script.run()
+    assert "--overwrite" not in script.words("convert")
+
+
 def test_without_a_gpu_what_needs_one_is_left(script):
     script.documents["doctor"] = machine(gpu=False).to_dict()
     done = script.run(slo="p99<20ms")

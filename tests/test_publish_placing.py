@@ -14,8 +14,7 @@ import time
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools import errors
-from tftrt_tools.engine_cache import locks
+from tftrt_tools import errors, locks, renaming
 from tftrt_tools.serving import version_directories
 from tftrt_tools.serving.publishing import placing
 
@@ -198,14 +197,14 @@ def test_a_file_system_without_locks_publishes_and_sweeps_nothing(source, tmp_pa
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-@pytest.mark.parametrize(("module", "call"), [(shutil, "copyfile"), (os, "fsync"), (os, "rename"), (pathlib.Path, "mkdir")])
+@pytest.mark.parametrize(("module", "call"), [(shutil, "copyfile"), (os, "fsync"), (renaming, "new"), (pathlib.Path, "mkdir")])
 def test_a_disk_that_fails_leaves_nothing(source, tmp_path, monkeypatch, module, call, code):
     place(source, tmp_path / "m")
     real, calls = getattr(module, call), []
 
     def fail(*arguments, **options):
         calls.append(arguments)
-        if len(calls) > 1 or call in ("rename", "fsync"):
+        if len(calls) > 1 or call in ("new", "fsync"):
             raise OSError(code, os.strerror(code), str(arguments[0]))
         return real(*arguments, **options)
 
@@ -247,12 +246,13 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing(source, small_disk, monke
     assert sorted(path.name for path in (small_disk / "m").iterdir()) == ["1", "2"]
 
 
-def test_links_are_followed_and_what_is_no_file_is_refused(source, tmp_path):
-    (tmp_path / "elsewhere").write_text("x")
-    (source / "linked").symlink_to(tmp_path / "elsewhere")
+def test_links_inside_are_followed_and_what_is_no_file_is_refused(source, tmp_path):
+    (source / "linked").symlink_to(source / "saved_model.pb")
     _, path = place(source, tmp_path / "m")
-    assert (path / "linked").read_text() == "x" and not (path / "linked").is_symlink()
-    for name, target, words in (("folder", source / "variables", "link to a directory"), ("gone", tmp_path / "nothing", "link to nothing")):
+    assert (path / "linked").read_bytes() == (source / "saved_model.pb").read_bytes() and not (path / "linked").is_symlink()
+    (tmp_path / "elsewhere").write_text("x")
+    for name, target, words in (("folder", source / "variables", "link to a directory"), ("gone", source / "nothing", "link to nothing"),
+                                ("out", tmp_path / "elsewhere", "leads out of the model")):
         (source / name).symlink_to(target)
         with pytest.raises(errors.UsageError, match=words):
             place(source, tmp_path / "m")

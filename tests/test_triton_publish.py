@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, save_model
 
 from tests import onnx_files
 from tests.command_line import assert_clear
-from tftrt_tools import errors
+from tftrt_tools import errors, renaming
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.serving.triton import backends, batching, config, growing, preflight, publish, releases, servable
 from tftrt_tools.wire import triton_config
@@ -319,7 +319,7 @@ def test_another_gpu_is_refused_and_an_unknown_one_noted(tmp_path):
     (("--target=local",), 2, "--target has no effect with --server=triton"), (("--warmup_data=x.npz",), 2, "--warmup_data has no effect"),
     (("--triton_backend=tensorrt",), 2, "does not run an ONNX file"), (("--triton_tensorrt=10.0",), 2, "without --triton_release"),
     (("--triton_preferred_batch_sizes=a",), 2, "are no numbers"), (("--model_name=a b",), 2, "Triton cannot name that"),
-    (("--base_path=s3://bucket/x",), 2, "no local directory"), (("--version=0",), 2, "a version is a number from 1"),
+    (("--base_path=s3://bucket/x",), 2, "no path on this machine"), (("--version=0",), 2, "a version is a number from 1"),
     (("--triton_max_batch_size=99999999999",), 2, "--triton_max_batch_size=99999999999"), (("--triton_versions=99999999999",), 2, "--triton_versions=99999999999"),
     (("--triton_instances=99999999999",), 2, "--triton_instances=99999999999"), (("--triton_queue_delay_us=99999999999",), 2, "--triton_queue_delay_us=99999999999"),
     (("--warmup_shapes=x:9999999999999999999999x4",), 2, "does not take 9999999999999999999999x4"),
@@ -373,10 +373,10 @@ def test_a_version_that_exists_and_a_folder_that_cannot_be_written_are_told(tmp_
 def test_a_publication_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     source = onnx_file(tmp_path / "m.onnx")
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(publish.placing.os, "rename", full)
+    monkeypatch.setattr(renaming, "new", full)
     with pytest.raises(OSError, match="No space"):
         published(source, tmp_path)
     assert not (tmp_path / "repository").exists()
@@ -387,7 +387,7 @@ def test_a_publication_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     monkeypatch.undo()
     published(source, tmp_path, max_batch_size=4)
     before = (tmp_path / "repository/m/config.pbtxt").read_text()
-    monkeypatch.setattr(publish.placing.os, "rename", full)
+    monkeypatch.setattr(renaming, "new", full)
     with pytest.raises(OSError, match="No space"):
         published(source, tmp_path, max_batch_size=8, replace_config=True)
     assert (tmp_path / "repository/m/config.pbtxt").read_text() == before
@@ -398,13 +398,13 @@ def test_a_new_model_appears_in_a_repository_with_one_rename(tmp_path, monkeypat
     """A Triton that starts takes every directory there for a model, and ends with one that is not whole."""
     source, repository = onnx_file(tmp_path / "m.onnx"), tmp_path / "repository"
     repository.mkdir()
-    seen, rename = [], os.rename
+    seen, rename = [], renaming.new
 
-    def watched(one, other):
+    def watched(one, other, **said):
         seen.append(sorted(path.relative_to(repository).as_posix() for path in repository.rglob("*")))
-        rename(one, other)
+        rename(one, other, **said)
 
-    monkeypatch.setattr(os, "rename", watched)
+    monkeypatch.setattr(renaming, "new", watched)
     published(source, tmp_path)
     assert len(seen) >= 2 and not any(seen), seen
     assert sorted(one.name for one in (repository / "m").iterdir()) == ["1", "config.pbtxt"]
@@ -422,7 +422,7 @@ def test_a_new_model_that_another_publisher_was_faster_with_is_told(tmp_path, mo
         fill(*arguments)
 
     monkeypatch.setattr(publish, "_fill", slow)
-    with pytest.raises(errors.TftrtError, match="another publisher has made"):
+    with pytest.raises(errors.TftrtError, match="appeared there meanwhile"):
         published(source, tmp_path)
     assert sorted(one.name for one in (repository / "m").iterdir()) == ["1", "config.pbtxt"]
 

@@ -915,3 +915,35 @@ def test_the_outputs_of_a_detector_are_one_output_of_the_goal():
         tune._check_output(said, outputs)
     with pytest.raises(errors.UsageError, match="other/boxes is no output"):
         tune._check_output("other/boxes", outputs)
+
+
+def _kept(folder, **changes):
+    (folder / "in").mkdir(parents=True)
+    (folder / "original").mkdir()
+    (folder / "in" / "0.npz").touch()
+    (folder / "original" / "0.npz").touch()
+    one = {"signature": "s", "rows": 3, "inputs": "in/0.npz", "reference": "original/0.npz", **changes}
+    (folder / "calls.json").write_text(json.dumps([one]))
+    return folder / "calls.json", one
+
+
+def test_the_calls_of_a_work_folder_are_its_own(tmp_path):
+    path, one = _kept(tmp_path / "good")
+    assert tune._kept_calls(path) == [one]
+    for number, name in enumerate(("../x.npz", "/etc/passwd", "in/../../x.npz", "in", "in/sub/0.npz", "calls.json")):
+        path, _ = _kept(tmp_path / str(number), inputs=name)
+        with pytest.raises(errors.TftrtError, match="outside its folder"):
+            tune._kept_calls(path)
+    path, _ = _kept(tmp_path / "linked")
+    (tmp_path / "elsewhere.npz").touch()
+    (path.parent / "original" / "0.npz").unlink()
+    (path.parent / "original" / "0.npz").symlink_to(tmp_path / "elsewhere.npz")
+    with pytest.raises(errors.TftrtError, match="outside its folder"):
+        tune._kept_calls(path)
+
+
+@pytest.mark.parametrize("text", ["{", "3", "[1]", "[{}]", '{"a": 1}', '[{"signature": "s", "rows": "x", "inputs": "a", "reference": "b"}]'])
+def test_damaged_calls_of_a_work_folder_are_one_line(text, tmp_path):
+    (tmp_path / "calls.json").write_text(text)
+    with pytest.raises(errors.TftrtError, match="is damaged"):
+        tune._kept_calls(tmp_path / "calls.json")

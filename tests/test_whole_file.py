@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools import errors, whole_file
+from tftrt_tools import errors, renaming, whole_file
 from tftrt_tools.bench import tables
 
 
@@ -79,3 +79,27 @@ def test_a_command_writes_its_json_to_its_own_output(tmp_path):
     done = subprocess.run([sys.executable, "-m", "tftrt_tools", "table", "diff", table, table, "--json=/dev/fd/1"], cwd=ROOT, text=True,
                           capture_output=True, timeout=60)
     assert done.returncode == 0 and '"kind": "calibration_difference"' in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_appears_meanwhile_stays_and_the_finished_one_is_kept(links, whole, tmp_path, monkeypatch):
+    if not whole:  # a file system without renameat2
+        monkeypatch.setattr(renaming, "_renamed", lambda source, target, flag: False)
+    if not links:
+        monkeypatch.setattr(os, "link", lambda source, target: os.open(source, os.O_DIRECTORY))
+    place = tmp_path / "rows.npz"
+    for number in ("", "-2"):
+        with pytest.raises(errors.UsageError, match=f"appeared there meanwhile.*rows.npz.finished{number}$"), \
+                whole_file.replacing(place, overwrite=False) as file:
+            file.write(b"mine")
+            place.write_text("theirs")
+        place.unlink()
+    whole_file.write_text(place, "new", overwrite=False)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "rows.npz": "new", "rows.npz.finished": "mine", "rows.npz.finished-2": "mine"}
+
+
+def test_a_file_may_have_the_longest_name(tmp_path):
+    whole_file.write_text(tmp_path / ("x" * 255), "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["x" * 255]

@@ -25,11 +25,13 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, BinaryIO
 
-from tftrt_tools import collection, errors, interpreter, lean_import, progress, scratch
+from tftrt_tools import background, collection, errors, interpreter, lean_import, progress, scratch
 
 _PR_SET_PDEATHSIG = 1
 _TAIL_LINES = 12
 _TERMINATE_SECONDS = 5
+# In a child; its process leaves this signal to Python.
+_LOST = background.Lost(signal.SIGINT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,6 +260,8 @@ def _death(code: int, log: str, timeout: float | None) -> ChildDied:
 
 def _serve(fd: int, target: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The parent may have it ignored, and so its children; a thread of this process uses it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Programs that native code starts (ptxas) must not keep the pipe open after this process has ended.
     os.set_inheritable(fd, False)
     requests = os.fdopen(os.dup(0), "rb")
@@ -267,6 +271,7 @@ def _serve(fd: int, target: str) -> None:
     os.close(nothing)
     with os.fdopen(fd, "w", buffering=1) as pipe, lean_import.tensorflow():
 
+        _LOST.watch()
         lock = threading.Lock()  # another thread may report progress
 
         def send(message: dict[str, Any]) -> None:
@@ -285,7 +290,10 @@ def _answer(target: str, request: Any, send: Callable[[dict[str, Any]], None]) -
     try:
         module, function = target.split(":")
         with progress.listening(lambda *said: send({"progress": said})):
-            result = getattr(importlib.import_module(module), function)(request)
+            try:
+                result = getattr(importlib.import_module(module), function)(request)
+            finally:
+                _LOST.raise_first()
         sys.stdout.flush()
         send({"result": result})
     except errors.TftrtError as error:
@@ -295,6 +303,9 @@ def _answer(target: str, request: Any, send: Callable[[dict[str, Any]], None]) -
         send({"error": told.to_dict()} if told else {"bug": traceback.format_exc()})
     except OSError as error:
         send({"error": errors.from_os_error(error).to_dict()})
+    except UnicodeEncodeError as error:
+        named = errors.from_encode_error(error)
+        send({"error": named.to_dict()} if named else {"bug": traceback.format_exc()})
     except MemoryError:
         send({"error": errors.TftrtError("out of memory", "free memory or use a larger machine").to_dict()})
     except BaseException:

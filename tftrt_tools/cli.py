@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tftrt_tools import errors, signals
 
@@ -44,10 +45,12 @@ _HELP = ("-h", "-help", "--help", "help", "--helpfull", "--helpshort")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Args: argv: without the program's name. Returns: the exit code."""
+    if argv is None:
+        _use_utf8()
     _open_streams()
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        with errors.translated():
+        with errors.translated(), _threads_heard():
             code = _told(argv)
             # What fails behind this has a traceback of Python's own.
             sys.stdout.flush()
@@ -59,6 +62,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return errors.EXIT_FAILED
+
+
+@contextlib.contextmanager
+def _threads_heard() -> Iterator[None]:
+    """What was lost in a thread ends the command, in place of what follows from it."""
+    try:
+        yield
+    finally:
+        signals.LOST.raise_first()
 
 
 def _told(argv: list[str]) -> int:
@@ -75,13 +87,23 @@ def _told(argv: list[str]) -> int:
     return _run(argv[0], argv[1:])
 
 
+def _use_utf8() -> None:
+    """Start this process anew where the locale (such as LC_ALL=C with PYTHONUTF8=0) is not UTF-8: TensorFlow takes names of files as UTF-8,
+    and Python would read them otherwise. What is printed keeps the locale's encoding."""
+    if sys.getfilesystemencoding() == "utf-8" or sys.flags.utf8_mode or not sys.executable:
+        return
+    encoding = sys.stdout.encoding if sys.stdout else "ascii"
+    env = {"PYTHONIOENCODING": f"{encoding}:backslashreplace", **os.environ, "PYTHONUTF8": "1"}
+    os.execve(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]], env)
+
+
 def _open_streams() -> None:
     """A stream that is closed (`<&-`) becomes an empty one; characters that stdout's encoding has not are written as escapes."""
     # The lowest number is free then, so it gets that of the stream: no other file can.
     sys.stdin = sys.stdin or open(os.open(os.devnull, os.O_RDONLY), closefd=False)
     sys.stdout = sys.stdout or open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)
     sys.stderr = sys.stderr or open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
+import pathlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -151,6 +152,22 @@ def from_os_error(error: OSError) -> TftrtError:
     return TftrtError(f"{names}: {reason}" if names else reason, mends.get(error.errno or 0, ""))
 
 
+def from_encode_error(error: UnicodeEncodeError) -> UsageError | None:
+    """What it means that a text cannot be written as UTF-8: it is the name of a file, and its bytes are none. None for any other error."""
+    return not_utf8(error.object) if error.reason == "surrogates not allowed" else None
+
+
+def not_utf8(name: str) -> UsageError:
+    """UsageError for the name of a file, or a text with one."""
+    shown = name.encode("utf-8", "surrogateescape" if _is_of_bytes(name) else "backslashreplace").decode("utf-8", "backslashreplace")
+    return UsageError(f"{shown} is no UTF-8, and TensorFlow and ONNX take no other names", "rename it, or give it another name by `ln -s`")
+
+
+def _is_of_bytes(name: str) -> bool:
+    """Whether all that is no text in a name stands for a byte (PEP 383)."""
+    return all(not "\ud800" <= one <= "\udfff" or "\udc80" <= one <= "\udcff" for one in name)
+
+
 def _written(error: OSError) -> str:
     """The file that was written to where an error without a name came from: the system names no file where a write fails. "" if none is
     found."""
@@ -169,6 +186,29 @@ def _written(error: OSError) -> str:
 
 
 @contextlib.contextmanager
+def told_as(known: Mapping[pathlib.Path, pathlib.Path]) -> Iterator[None]:
+    """Inside the block, errors name the paths that the user knows. Args: known: {path of ours: the user's}, the longer ones first."""
+    def told(text: str) -> str:
+        for mine, theirs in known.items():
+            text = text.replace(str(mine), str(theirs))
+        return text
+
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error.filename, str) and told(error.filename) != error.filename:
+            raise OSError(error.errno, error.strerror, told(error.filename)) from None
+        found = from_os_error(error)
+        if not error.filename and told(found.cause) != found.cause:
+            raise TftrtError(told(found.cause), found.mend) from None
+        raise
+    except TftrtError as error:
+        error.cause, error.mend = told(error.cause), told(error.mend)
+        error.args = (error.cause,)
+        raise
+
+
+@contextlib.contextmanager
 def translated() -> Iterator[None]:
     """Inside the block, an exception that a user can cause becomes a TftrtError; a closed pipe and a bug stay what they are."""
     try:
@@ -182,5 +222,10 @@ def translated() -> Iterator[None]:
         raise told from error
     except OSError as error:
         raise from_os_error(error) from error
+    except UnicodeEncodeError as error:
+        named = from_encode_error(error)
+        if named is None:
+            raise
+        raise named from error
     except MemoryError as error:
         raise TftrtError(f"not enough memory: {error}", "ask for fewer or smaller requests") from error

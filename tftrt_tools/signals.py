@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from tftrt_tools import errors
+from tftrt_tools import background, errors
 
 # TensorFlow's import takes seconds on a slow disk. An import that hangs (of the user's module) must still be interruptible.
 PATIENCE_SECONDS = 10
@@ -26,10 +26,15 @@ _START = subprocess.Popen.__init__.__code__
 
 
 def install() -> None:
-    """Set both handlers. SIGINT stays ignored where the parent process has set it so."""
+    """Set both handlers. SIGINT stays ignored where the parent process has set it so. An exception that a thread does not catch comes as
+    SIGTERM does; LOST then tells it."""
+    LOST.watch()
     signal.signal(signal.SIGTERM, _Handler(errors.Interrupted, "ended by SIGTERM"))
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _Handler(KeyboardInterrupt))
+
+
+LOST = background.Lost(signal.SIGTERM, lambda: isinstance(signal.getsignal(signal.SIGTERM), _Handler))
 
 
 class Limit:

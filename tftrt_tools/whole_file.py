@@ -6,10 +6,11 @@ import contextlib
 import os
 import pathlib
 import secrets
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from tftrt_tools import errors
+from tftrt_tools import errors, renaming
 
 Path = str | os.PathLike[str]
 _MOST_LINKS = 40  # as Linux
@@ -87,29 +88,48 @@ def write_each(jobs: Iterable[tuple[str | None, Callable[[], object]]]) -> list[
     return lost
 
 
-def write_text(path: Path, text: str, grows_in: pathlib.Path | None = None) -> None:
-    """Write `text` to `path` by one rename, with the usual permissions of a new file. Args: grows_in: as `replacing`. Raises: OSError."""
-    write_bytes(path, text.encode(), grows_in)
+def write_text(path: Path, text: str, grows_in: pathlib.Path | None = None, overwrite: bool = True) -> None:
+    """Write `text` to `path` by one rename. Args and raises: as `replacing`."""
+    write_bytes(path, encoded(text), grows_in, overwrite)
 
 
-def write_bytes(path: Path, data: bytes, grows_in: pathlib.Path | None = None) -> None:
-    """Write `data` to `path`, as `write_text` does. Args: grows_in: as `replacing`. Raises: OSError."""
-    with replacing(path, grows_in) as file:
+def encoded(text: str) -> bytes:
+    """A text as UTF-8. The name of a file in it that is none becomes the bytes that it is, and what stands for no byte an escape."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace")
+
+
+def check_named(path: Path) -> None:
+    """Raise UsageError for a path that TensorFlow cannot take: its bytes are no UTF-8."""
+    try:
+        os.path.abspath(path).encode()
+    except UnicodeEncodeError:
+        raise errors.not_utf8(os.path.abspath(path)) from None
+
+
+def write_bytes(path: Path, data: bytes, grows_in: pathlib.Path | None = None, overwrite: bool = True) -> None:
+    """Write `data` to `path`, as `write_text` does."""
+    with replacing(path, grows_in, overwrite) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
-def replacing(path: Path, grows_in: pathlib.Path | None = None) -> Iterator[BinaryIO]:
-    """A binary file to write to. It replaces `path` by one rename at the end of the block; after an exception, nothing is left of it.
+def replacing(path: Path, grows_in: pathlib.Path | None = None, overwrite: bool = True) -> Iterator[BinaryIO]:
+    """A binary file to write to. It replaces `path` by one rename at the end of the block; after an exception, nothing is left of it. A new
+    file has the permissions that the umask leaves, one that is replaced keeps its own.
 
     Links are followed. A stream (is_stream) is written to directly.
 
-    Args: grows_in: the directory where it grows; by default, and where `path` is a link, that of the file itself. Raises: OSError.
+    Args: grows_in: the directory where it grows; by default, and where `path` is a link, that of the file itself. overwrite: whether a file
+      may be replaced. Raises: OSError; UsageError without `overwrite` where something has the name at the end. It says where the content
+      is.
     """
     target, stream = place(path)
     folder = pathlib.Path(target).parent if grows_in is None or os.path.islink(path) else grows_in
     try:
-        with open(target, "ab") if stream else _renamed(pathlib.Path(target), folder) as file:
+        with open(target, "ab") if stream else _renamed(pathlib.Path(target), folder, overwrite) as file:
             yield file
     except OSError as error:
         if _names_another(error, pathlib.Path(target)):
@@ -125,16 +145,30 @@ def _names_another(error: OSError, target: pathlib.Path) -> bool:
 
 
 @contextlib.contextmanager
-def _renamed(target: pathlib.Path, folder: pathlib.Path) -> Iterator[BinaryIO]:
+def _renamed(target: pathlib.Path, folder: pathlib.Path, overwrite: bool) -> Iterator[BinaryIO]:
     # The name is known before the file exists, so the file is removed whenever an interrupt comes.
-    temporary = folder / f".{target.name}.{secrets.token_hex(4)}"
+    temporary = folder / renaming.named(target, f".{secrets.token_hex(4)}", ".").name
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            with contextlib.suppress(FileNotFoundError):  # a new file has what the umask leaves
+                os.fchmod(file.fileno(), stat.S_IMODE(os.stat(target).st_mode) & 0o777)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
+        _place(temporary, target, overwrite)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def _place(temporary: pathlib.Path, target: pathlib.Path, overwrite: bool) -> None:
+    if overwrite:
+        os.replace(temporary, target)
+        return
+    try:
+        renaming.new(temporary, target)
+    except FileExistsError:
+        kept = renaming.beside(temporary, target)
+        said = f"; the finished file is {kept}" if kept else ""
+        raise errors.UsageError(f"what is at {target} appeared there meanwhile, and is left as it is{said}",
+                                "move the one or the other, or choose another file") from None

@@ -91,9 +91,9 @@ class Calibration(records.Record):
     def __post_init__(self) -> None:
         _check_record(self.data)
 
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write it to `path`, whole or not at all. Raises: OSError."""
-        whole_file.write_text(path, self.text())
+    def write(self, path: str | os.PathLike[str], overwrite: bool = True) -> None:
+        """Write it to `path`, whole or not at all. Args and raises: as whole_file.replacing."""
+        whole_file.write_text(path, self.text(), overwrite=overwrite)
 
     def text(self) -> str:
         """The content of its file."""

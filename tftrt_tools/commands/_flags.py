@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tftrt_tools import errors, whole_file
+from tftrt_tools.commands import _places
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,8 @@ _MEANT = {"data": "calibration_data", "calibration_data": "data"}
 
 
 def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.FlagValues | None, list[str] | None]:
-    """Parse `argv` with the flags of module `command`. Checks, before the work, that the files named by --json and by the command's OUTPUTS
+    """Parse `argv` with the flags of module `command`; file:// becomes a path. Checks, before the work, that no path is of another machine
+    (_places), that the files named by --json and by the command's OUTPUTS
     (names of flags) can be made, and that none of them, nor --log_file, is one that the command reads; where it reads its --log_file, that
     is in its READS.
 
@@ -39,6 +41,7 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
     command.define(values)
     for old in _OLD_SIGNATURE_KEYS if "signature_keys" in values else ():
         values[old] = values["signature_keys"]  # --help and files of flags skip a name that is not the flag's own
+    argv = _places.with_local_flagfile(argv)
     try:
         positional = values([name, *getattr(command, "older_flags", list)(argv)])[1:]
     except flags.UnrecognizedFlagError as error:
@@ -53,6 +56,7 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
     if values.help:
         print(help_text(name, command, values))
         return None, None
+    _places.make_local(values, positional, getattr(command, "URLS", ()))
     outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
     whole_file.check_places(path for path in outputs if path and path != "-")
     written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}.difference(getattr(command, "READS", ()))

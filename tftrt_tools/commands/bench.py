@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.commands import _batching, _data_flags, _flags, _judging_flags, _output, _source_flags, _tls_flags
+from tftrt_tools.commands import _batching, _data_flags, _flags, _judging_flags, _output, _places, _source_flags, _tls_flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from tftrt_tools.bench.breakdown import Breakdown
     from tftrt_tools.bench.measurements import Bench
 
+# Addresses may have a scheme.
+URLS = (_places.ARGUMENTS, "rest", "metrics_url")
 OUTPUTS = ("csv", "requests_csv", "hdr", "html", "plot")
 
 

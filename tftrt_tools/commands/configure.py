@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from tftrt_tools.serving.configuration.batching_file import Settings
     from tftrt_tools.serving.configuration.generation import Configuration
 
+# The server reads these with TensorFlow's file systems.
+URLS = ("model",)
 _BATCHING = ("allowed_batch_sizes", "max_batch_size", "batch_timeout_micros", "num_batch_threads", "max_enqueued_batches")
 
 

@@ -63,7 +63,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.inputs import export
 
     with progress.on_terminal():
-        done = export.export(_source_flags.read(values, model), wanted, values.log_file)
+        done = export.export(_source_flags.read(values, model), wanted, values.log_file, values.overwrite)
     _print(done, values.json)
     _output.write_json(done, values.json)
     calibration = [f"--calibration_data={values.output_calibration}"] if values.output_calibration else []

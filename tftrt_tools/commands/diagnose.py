@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from tftrt_tools.profiling.profile import Profile, Side
 
 _SHARE, _SERVED_SECONDS = 5.0, 3
+
+# Addresses may have a scheme.
+URLS = ("server", "rest")
 # Flags of a profile that is measured. --shapes are those of requests to a server, too.
 _MEASURING = ("signature_keys", "ranges", "seed", "log_file")
 

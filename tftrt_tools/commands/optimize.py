@@ -116,7 +116,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
             _check_labels(known)
 
     command = ("optimize", *positional, *_given(values))
-    done = running.run(asked, running.Doing(call=call, say=say, check=check, max_minutes=values.max_minutes, command=command))
+    done = running.run(asked, running.Doing(call=call, say=say, check=check, overwrite=values.overwrite,
+                                              max_minutes=values.max_minutes, command=command))
     made = _write(done, values)
     _print(done.story, made, console)
     story = done.story

@@ -26,11 +26,14 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _output, _tls_flags
+from tftrt_tools.commands import _flags, _output, _places, _tls_flags
 
 if TYPE_CHECKING:
     from tftrt_tools.serving.management.promotion import Change
 
+
+# Addresses may have a scheme.
+URLS = (_places.ARGUMENTS,)
 
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""

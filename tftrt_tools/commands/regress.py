@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from tftrt_tools.regression.comparison import Regression
     from tftrt_tools.regression.regress import Options
 
+# Addresses may have a scheme.
+URLS = ("server", "candidate_server", "native_server")
 OUTPUTS = ("junit", "html")
 _NUMBERS = {"speed_up_at_least": "goal: at least this many times as fast as native, by the median request time",
             "p50_ms_at_most": "goal: milliseconds of the candidate's median request", "p99_ms_at_most": "goal: milliseconds of the "

@@ -14,8 +14,10 @@ from __future__ import annotations
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _output, _tls_flags, promote
+from tftrt_tools.commands import _flags, _output, _places, _tls_flags, promote
 
+# Addresses may have a scheme.
+URLS = (_places.ARGUMENTS,)
 
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""

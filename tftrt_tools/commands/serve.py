@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.commands import _next, _output, _source_flags
+from tftrt_tools.commands import _next, _output, _places, _source_flags
 from tftrt_tools.serving import server_flags as server_flags
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from tftrt_tools.serving.launch.serve import Serving
 
+# What the server itself reads, with TensorFlow's file systems.
+URLS = ("model_base_path", "batching_parameters_file", "tensorflow_session_config_file", "ssl_config_file", "platform_config_file",
+        "monitoring_config_file", "thread_pool_factory_config_file")
 _DEFINE = {server_flags.INT: flags.DEFINE_integer, server_flags.INT64: flags.DEFINE_integer, server_flags.BOOL: flags.DEFINE_boolean,
            server_flags.FLOAT: flags.DEFINE_float, server_flags.STRING: flags.DEFINE_string}
 
@@ -64,6 +67,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.op_library and backend.name != "local":
         raise errors.UsageError(f"--op_library has no effect with --backend={backend.name}: such a server has its ops built in",
                                 "leave it out, or use --backend=local")
+    if backend.name == "local":
+        _places.check(values, URLS)
     console = _output.console(values.json)
     console.print(f"backend: {backend.name} ({reason})", markup=False, soft_wrap=True)
 

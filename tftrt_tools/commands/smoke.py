@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _next, _output, _source_flags, _tls_flags
+from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _next, _output, _places, _source_flags, _tls_flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tftrt_tools.serving.smoke.smoke_result import Smoke
     from tftrt_tools.serving.smoke.version_on_disk import Model
 
+# Addresses may have a scheme.
+URLS = (_places.ARGUMENTS,)
 # The log of a server is read here, and written by other commands.
 READS = ("log_file",)
 

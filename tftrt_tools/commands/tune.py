@@ -301,8 +301,16 @@ def _export(model: Source, path: str, made: export.Options, values: flags.FlagVa
 
 
 def _write_winner(model: Source, found: Found, values: flags.FlagValues, options: Options) -> None:
+    from tftrt_tools.savedmodel import staging
     from tftrt_tools.tuning import tune
 
+    try:
+        staging.check_target(values.output_saved_model_dir, values.overwrite)
+    except errors.UsageError as error:
+        # It was free, or a model, when the search began.
+        flags_file = pathlib.Path(options.work_dir) / "best.flags"
+        raise errors.UsageError(f"the winner was not written, for something appeared meanwhile: {error.cause}",
+                                f"`tftrt convert --flagfile={flags_file} --output_saved_model_dir=…` writes it elsewhere") from None
     with progress.on_terminal():
         made = tune.write_winner(model, values.output_saved_model_dir, found, options, values.overwrite)
     _output.console(values.json).print(f"written: {made.output} ({made.seconds:.1f} s)", markup=False, soft_wrap=True)

@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.commands import _flags, _output, _tls_flags
+from tftrt_tools.commands import _flags, _output, _places, _tls_flags
 
 if TYPE_CHECKING:
     from tftrt_tools.serving.management.served_versions import Versions
 
+
+# Addresses may have a scheme.
+URLS = (_places.ARGUMENTS,)
 
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""

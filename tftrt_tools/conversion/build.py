@@ -97,6 +97,7 @@ def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, 
     """
     start = time.monotonic()
     files.check(model)
+    files.check_links(model, files.ASSETS, files.EXTRAS)
     manifest = passport.read(model, passport.MANIFEST)
     added = passport.added_signatures(manifest)
     if added:
@@ -107,7 +108,7 @@ def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, 
     target = staging.check_target(model, True) if output is None else staging.check_target(output, overwrite, [model])
     digest = files.digest(model)
     with contextlib.ExitStack() as stack:
-        stage = stack.enter_context(staging.staged(target))
+        stage = stack.enter_context(staging.staged(target, overwrite or output is None))
         checker = stack.enter_context(run.worker(saved_model.RUNTIME)) if options.shapes else None
         request = {"source": str(model), "output": str(stage), "settings": settings.to_dict(),
                    "signatures": (manifest or {}).get("signatures", []), "cache": cache, "build_minutes": build_minutes,

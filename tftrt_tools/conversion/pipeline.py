@@ -6,13 +6,12 @@ import dataclasses
 import os
 import pathlib
 import platform
-import threading
 import time
 import typing
 from collections.abc import Mapping
 from typing import Any
 
-from tftrt_tools import child, errors, op_libraries, records
+from tftrt_tools import background, child, errors, op_libraries, records
 from tftrt_tools import stack as stack_room
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import merge
@@ -157,10 +156,12 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
     given = calibration_file.read(settings.calibration_table) if settings.calibration_table else None
     target = None if dry_run or output is None else staging.check_target(output, overwrite, [source.path])
     with contextlib.ExitStack() as stack:
-        stage = stack.enter_context(staging.staged(target)) if target else None
+        stage = stack.enter_context(staging.staged(target, overwrite)) if target else None
         model = stack.enter_context(opened(source, os.fspath(log_file) if log_file else None))
+        if stage:
+            files.check_links(model, files.ASSETS, files.EXTRAS)
         checker = stack.enter_context(run.worker(saved_model.RUNTIME)) if stage and settings.shapes and settings.save_engines else None
-        digest = _Digest(source.path)
+        digest = background.start(lambda: files.digest(source.path))  # while the child loads TensorFlow
         request = {"source": model, "output": str(stage) if stage else None, "settings": settings.to_dict(),
                    "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache,
                    "build_minutes": build_minutes, "compare_modes": LITTLE}
@@ -168,9 +169,10 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
         outcome = child.run("tftrt_tools.conversion.convert_job:job", request, env=env, log_file=log_file)
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
-        done = Conversion(source=_absolute(source), output=str(target) if target else None, source_digest=digest.value(), settings=settings,
-                          signatures=signatures, versions={**answer["versions"], "python": platform.python_version()}, gpu=answer["gpu"],
-                          seconds=0.0, cache_problem=answer["cache_problem"], left_behind=tuple(answer["other_tags"]))
+        done = Conversion(source=_absolute(source), output=str(target) if target else None, source_digest=digest.result(),
+                          settings=settings, signatures=signatures,
+                          versions={**answer["versions"], "python": platform.python_version()}, gpu=answer["gpu"], seconds=0.0,
+                          cache_problem=answer["cache_problem"], left_behind=tuple(answer["other_tags"]))
         done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
         if layers:
             tables = done.calibration.engines if done.calibration else ()
@@ -239,14 +241,14 @@ def calibrate(source: str | os.PathLike[str] | Source, output: str | os.PathLike
     target = _check_file(output, overwrite) if output else None
     source = _checked(source)
     with opened(source, os.fspath(log_file) if log_file else None) as model:
-        digest = _Digest(source.path)
+        digest = background.start(lambda: files.digest(source.path))  # while the child loads TensorFlow
         tables_from = {"options": data.to_dict(), "given": None, "compare": compare}
         request = {"source": model, "settings": settings.to_dict(), "int8": tables_from}
         answer = _ask("tftrt_tools.conversion.calibrate_job:job", request, log_file)
     tables = tuple(map(EngineTable.from_dict, answer["tables"]))
-    calibration = _new_calibration(answer, tables, settings, _absolute(source), digest.value())
+    calibration = _new_calibration(answer, tables, settings, _absolute(source), digest.result())
     if target:
-        calibration.write(target)
+        calibration.write(target, overwrite)
     return CalibrationRun(str(target) if target else None, calibration, time.monotonic() - start)
 
 
@@ -274,28 +276,6 @@ def _absolute(source: Source) -> str:
 
 def _ask(job: str, request: dict[str, Any], log_file: str | os.PathLike[str] | None) -> Any:
     return child.run(job, request, env=pass_log.ENV, log_file=log_file).result
-
-
-class _Digest:
-    """The digest of a path, computed while the child loads TensorFlow."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path, self._value = path, ""
-        self._error: OSError | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._value = files.digest(self._path)
-        except OSError as error:
-            self._error = error
-
-    def value(self) -> str:
-        self._thread.join()
-        if self._error:
-            raise self._error
-        return self._value
 
 
 def _check_engines(done: Conversion) -> None:

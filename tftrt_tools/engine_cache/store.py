@@ -20,8 +20,8 @@ import re
 import typing
 from collections.abc import Callable, Iterator
 
-from tftrt_tools import errors, progress
-from tftrt_tools.engine_cache import disk, folders, locks
+from tftrt_tools import errors, locks, progress
+from tftrt_tools.engine_cache import disk, folders
 from tftrt_tools.engine_cache.entry import EngineRecord, Entry, Hit, Key, Miss, Stored
 from tftrt_tools.savedmodel import passport
 

@@ -136,6 +136,7 @@ def _check(source: Source, output: str | os.PathLike[str], options: Options) -> 
     if options.opset and not OPSETS[0] <= options.opset <= most:
         raise errors.UsageError(f"--opset={options.opset} is none that an export writes", f"give one from {OPSETS[0]} to {most}")
     whole_file.check_place(output)
+    whole_file.check_named(output)
     if options.freeze and exporter.unfrozen:
         raise errors.UsageError(exporter.unfrozen, "give the module without that input")
     if options.fix_shapes and not foreign:

@@ -68,8 +68,9 @@ class Written(records.Record):
     failed: tuple[str, ...]
 
 
-def export(model: str | Source, wanted: Wanted, log_file: str | None = None) -> Written:
-    """Write the files. Args: model: path or source.Source; its signature says what a row is. Returns: Written. Raises: UsageError."""
+def export(model: str | Source, wanted: Wanted, log_file: str | None = None, overwrite: bool = False) -> Written:
+    """Write the files. Args: model: path or source.Source; its signature says what a row is. overwrite: replace files that are
+    there at the end. Returns: Written. Raises: UsageError."""
     with opened(model, log_file) as folder:
         described = describe.describe(folder)[0]
     inputs = described.inputs
@@ -82,7 +83,7 @@ def export(model: str | Source, wanted: Wanted, log_file: str | None = None) -> 
     others = array_reader.input_names(inputs) - array_reader.input_names({name: inputs[name]})
     request = {"wanted": dataclasses.replace(wanted, signature=name).to_dict(), "specs": [spec.to_dict() for spec in inputs[name]],
                "others": sorted(others),
-               "kind": found.kind, "files": list(found.files), "prefix": "" if plain else f"{name}/"}
+               "kind": found.kind, "files": list(found.files), "prefix": "" if plain else f"{name}/", "overwrite": overwrite}
     return Written.from_dict(child.run("tftrt_tools.inputs.export_job:job", request, env=_ENV, log_file=log_file).result)
 
 

@@ -28,7 +28,7 @@ _SAID_EVERY = 50
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
     """Args: request: {"wanted": Wanted dict with the signature's name, "specs", "others", "kind", "files", "prefix": of the names of
-    arrays}.
+    arrays, "overwrite": whether files may be replaced}.
     Returns: Written as a dict. Raises: UsageError."""
     wanted, kind = Wanted.from_dict(request["wanted"]), request["kind"]
     specs = tuple(map(InputSpec.from_dict, request["specs"]))
@@ -44,15 +44,16 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     kept = [number for number in others if row_hashes(rows[number])[0] not in known]
     if others and not kept:
         raise errors.UsageError(f"all {len(others)} rows to calibrate on are equal to rows that are scored", "give more data")
-    inputs = _write(wanted.output, [rows[number] for number in scored], specs, request["prefix"])
+    overwrite = request["overwrite"]
+    inputs = _write(wanted.output, [rows[number] for number in scored], specs, request["prefix"], overwrite)
     classes: tuple[labels_module.Class, ...] = ()
     if wanted.labels:
         values = answers[scored] if wanted.answers else np.array([labels[number] for number in scored], np.int64)
-        with whole_file.replacing(wanted.labels) as file:
+        with whole_file.replacing(wanted.labels, overwrite=overwrite) as file:
             np.save(file, values)
         classes = labels_module.counted(values, folders) if values.dtype.kind in "iu" and values.ndim == 1 else ()
     if wanted.calibration:
-        _write(wanted.calibration, [rows[number] for number in kept], specs, request["prefix"])
+        _write(wanted.calibration, [rows[number] for number in kept], specs, request["prefix"], overwrite)
     size, failed = pathlib.Path(wanted.output).stat().st_size, tuple(pathlib.Path(path).name for path in tally.failed)
     return Written(wanted=wanted, source_kind=kind, rows=len(scored), calibration_rows=len(kept), in_both=len(others) - len(kept),
                    bytes=size, inputs=inputs, classes=classes, failed=failed).to_dict()
@@ -124,10 +125,11 @@ def _dealt(wanted: Wanted, total: int) -> tuple[list[int], list[int]]:
     return [number for number in range(total) if number not in chosen], sorted(chosen)
 
 
-def _write(path: str, rows: list[dict[str, npt.NDArray[Any]]], specs: tuple[InputSpec, ...], prefix: str) -> dict[str, str]:
-    """Write rows as an .npz without a second copy in memory. Returns: {array: "dtype[shape]"}."""
+def _write(path: str, rows: list[dict[str, npt.NDArray[Any]]], specs: tuple[InputSpec, ...], prefix: str,
+           overwrite: bool) -> dict[str, str]:
+    """Write rows as an .npz without a second copy in memory. Args: overwrite: as whole_file.replacing. Returns: {array: "dtype[shape]"}."""
     said = {}
-    with whole_file.replacing(path) as target, zipfile.ZipFile(target, "w") as archive:
+    with whole_file.replacing(path, overwrite=overwrite) as target, zipfile.ZipFile(target, "w") as archive:
         for spec in specs:
             parts = [_storable(row[spec.name], spec.name) for row in rows]
             if parts and not parts[0].ndim:

@@ -18,7 +18,7 @@ import time
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 
-from tftrt_tools import errors
+from tftrt_tools import background, errors
 from tftrt_tools.load import assignment, drive_job, http2_calls_job, link
 from tftrt_tools.load.assignment import Assignment
 from tftrt_tools.load.http2_calls_job import Http2Calls
@@ -38,6 +38,7 @@ def main(socket_fd: int, assignment_fd: int) -> None:
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     libc.prctl(_PR_SET_TIMERSLACK, 1000)  # ns; threads inherit it. The default of 50 us would delay every send of an open loop
     sys.setswitchinterval(_SWITCH_SECONDS)
+    threading.excepthook = background.end_process
     parent = socket.socket(fileno=socket_fd)
     work = assignment.read(assignment_fd)
     try:

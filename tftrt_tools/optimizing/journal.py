@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import hashlib
 import json
@@ -51,6 +52,8 @@ class Journal:
             result = StepResult.from_dict(kept["result"])
         except (KeyError, TypeError, ValueError):
             return None
+        # The journal may have been moved, or be another's: it does not say which files are read.
+        result = dataclasses.replace(result, file=self.document(command.name))
         document = _read(pathlib.Path(result.file))
         return (result, document) if document is not None else None
 

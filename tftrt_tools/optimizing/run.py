@@ -35,6 +35,8 @@ class Doing:
     call: Callable[[Sequence[str]], int]
     # Shows a line to the user.
     say: Callable[[str], None]
+    # Whether a model that is at the output, and that no step made, may be replaced.
+    overwrite: bool = False
     # Looks at the labels, once it is known which rows are scored and before what takes long. Raises: UsageError.
     check: Callable[[Known], None] = lambda known: None
     # Minutes of the run.
@@ -115,7 +117,7 @@ class _Run:
 
     def _ran(self, step: Step, command: Command, minutes: float) -> tuple[StepResult, dict[str, Any] | None]:
         path = self._journal.document(command.name)
-        words = [*command.words, *step.limits(self._known, minutes), f"--json={path}"]
+        words = [*self._words(command), *step.limits(self._known, minutes), f"--json={path}"]
         self._doing.say(f"$ tftrt {shlex.join(words)}")
         pathlib.Path(path).unlink(missing_ok=True)
         self._journal.changed(command.outputs)
@@ -143,6 +145,13 @@ class _Run:
         if state != "done":
             self._doing.say(f"  {state}: {result.cause or f'exit code {code}'}")
         return result, document
+
+    def _words(self, command: Command) -> list[str]:
+        """The words of a command; without --overwrite where what is at the output is not the run's own to replace."""
+        output = self._known.asked.output
+        if output not in command.outputs or self._doing.overwrite or self._journal.made(output):
+            return list(command.words)
+        return [word for word in command.words if word != "--overwrite"]
 
     def _add(self, step: Step, result: StepResult, document: Mapping[str, Any] | None = None) -> StepResult:
         """Make a result known; what it gave is told from its document. Returns: the StepResult."""

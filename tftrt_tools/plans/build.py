@@ -47,10 +47,11 @@ def build(plan: str | os.PathLike[str], output: str | os.PathLike[str] | None, o
     manifest = _manifest(plan)
     settings = _settings(plan, manifest, options)
     target = staging.check_target(plan, True) if output is None else staging.check_target(output, overwrite, [plan])
+    files.check_links(plan)
     kept = pathlib.Path(plan) / document.ONNX
     before = files.digest(plan)
     with contextlib.ExitStack() as stack:
-        stage = stack.enter_context(staging.staged(target))
+        stage = stack.enter_context(staging.staged(target, overwrite or output is None))
         for path in (str(kept), *onnx_file.outside(str(kept))):
             place = stage / os.path.relpath(path, plan)
             place.parent.mkdir(parents=True, exist_ok=True)

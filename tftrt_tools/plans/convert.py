@@ -64,7 +64,10 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
         child.run(_CHECK, None)
     target = staging.check_target(output, overwrite, [source.path]) if output else None
     with contextlib.ExitStack() as stack:
-        stage = stack.enter_context(staging.staged(target)) if target else pathlib.Path(stack.enter_context(scratch.folder("plan")))
+        if target:
+            stage = stack.enter_context(staging.staged(target, overwrite))
+        else:
+            stage = pathlib.Path(stack.enter_context(scratch.folder("plan")))
         if asked and asked.int8_as == as_plan.AUTO:
             signature, notes = _place_chosen(source, stage, settings, asked, log_file, cache, build_minutes)
         else:

@@ -4,10 +4,12 @@ import glob
 import hashlib
 import os
 import pathlib
+import shutil
+from collections.abc import Callable, Collection
 
 from tftrt_tools import errors
 
-EXTRAS = "assets.extra"
+ASSETS, EXTRAS = "assets", "assets.extra"
 PASSPORT = pathlib.PurePosixPath(EXTRAS) / "tftrt"
 # Requests that TensorFlow Serving sends to a version before it serves it.
 WARMUP = f"{EXTRAS}/tf_serving_warmup_requests"
@@ -70,7 +72,54 @@ def listing(path: str | os.PathLike[str]) -> list[str]:
     change the answers."""
     path = pathlib.Path(path)
     files = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
-    return sorted(name.as_posix() for name in files if name.parts[0] != EXTRAS)
+    return sorted((name.as_posix() for name in files if name.parts[0] != EXTRAS), key=os.fsencode)
+
+
+def check_links(path: str | os.PathLike[str], *parts: str) -> None:
+    """Refuse a model with a link that leads out of it: what is copied from there may be any file of this machine.
+
+    Args: parts: the folders of it that are looked at, by default all. Raises: UsageError.
+    """
+    for part in parts or ("",):
+        place = pathlib.Path(path) / part
+        for one in ([place] if part else []) + sorted(place.rglob("*")):
+            check_link(one, path)
+
+
+def check_link(link: pathlib.Path, model: str | os.PathLike[str]) -> None:
+    """Refuse a link that leads out of the directory `model`; what is none passes. Raises: UsageError."""
+    if not link.is_symlink():
+        return
+    home, end = pathlib.Path(os.path.realpath(model)), pathlib.Path(os.path.realpath(link))
+    if home not in end.parents:
+        raise errors.UsageError(f"{link} is a link that leads out of the model, to {end}",
+                                f"if that is a part of the model, copy it with what its links lead to: cp -rL {os.fspath(model)} COPY")
+
+
+def copy(source: str | os.PathLike[str], target: str | os.PathLike[str], left_out: Collection[str] = (),
+         said: Callable[[str], object] = lambda name: None) -> None:
+    """Copy the files of a model, with the permissions that new files get here.
+
+    Args: source: directory. target: directory. left_out: paths relative to `source`, POSIX form, not to copy. said: is told each name.
+    Raises: UsageError for a link that leads out of the model or to a directory, a dangling link or a special file; OSError.
+    """
+    source, target = pathlib.Path(source), pathlib.Path(target)
+    for path in sorted(source.rglob("*")):
+        name = path.relative_to(source)
+        if any(one.as_posix() in left_out for one in (name, *name.parents)):
+            continue
+        check_link(path, source)
+        if path.is_dir():
+            if path.is_symlink():
+                raise errors.UsageError(f"{path} is a link to a directory, which no digest covers",
+                                        f"copy the model first: cp -rL {source} COPY")
+            (target / name).mkdir(exist_ok=True)
+        elif not path.is_file():
+            what = "a link to nothing" if path.is_symlink() else "neither a file nor a directory"
+            raise errors.UsageError(f"{path} is {what}", "remove it from the model")
+        else:
+            said(name.as_posix())
+            shutil.copyfile(path, target / name)
 
 
 def checkpoint_parts(prefix: str | os.PathLike[str]) -> list[pathlib.Path]:
@@ -86,7 +135,8 @@ def digest(path: str | os.PathLike[str]) -> str:
     path = pathlib.Path(path)
     whole = hashlib.sha256()
     for name, file in _named(path):
-        whole.update(f"{name}\0{file.stat().st_size}\0".encode())
+        # A name is bytes, which need not be text.
+        whole.update(b"%s\0%d\0" % (os.fsencode(name), file.stat().st_size))
         with open(file, "rb") as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 whole.update(chunk)

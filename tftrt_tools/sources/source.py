@@ -3,6 +3,7 @@
 import dataclasses
 import os
 
+from tftrt_tools import whole_file
 from tftrt_tools.sources import kinds
 
 
@@ -19,6 +20,7 @@ class Source:
     outputs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        whole_file.check_named(self.path)
         object.__setattr__(self, "path", kinds.resolved(os.fspath(self.path)))
 
     def flag_lines(self) -> list[str]:

@@ -152,7 +152,7 @@ def fastest(model: str, output: str | os.PathLike[str] | None, options: builds.O
         whole = {number: f"{folder}/{number}" for number, one in made.items() if len(one.unbuilt) == least}
         calls, rounds = timed(whole, options.tags, folder)
         found = judged(calls, rounds, {number: (one.seconds, len(one.unbuilt)) for number, one in made.items()})
-        with staging.staged(target) as stage:
+        with staging.staged(target, overwrite or output is None) as stage:
             shutil.copytree(f"{folder}/{found.kept}", stage, dirs_exist_ok=True)
             document = passport.read(stage, passport.MANIFEST) or {}
             passport.write(stage, passport.MANIFEST, {**document, "build": {**document.get("build", {}), "repeats": found.to_dict()}})

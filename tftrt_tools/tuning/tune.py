@@ -388,10 +388,10 @@ def _reference(model: Model, digest: str, scored: Sequence[Call], data_digest: s
                labels: label_reader.Labels | None) -> dict[str, Any]:
     """The scoring part of a trial's request. The original answers once, in float32 without TF32, and its answers are kept."""
     key = journal_module.key(model=digest, data=data_digest).removeprefix("sha256:")[:16]
-    place = folder / f"data-{key}"
+    place = folder / f"calls-{key}"  # that of a version before, data-…, has pickled strings
     done = place / "calls.json"
     if done.is_file():
-        calls = json.loads(done.read_text())
+        calls = _kept_calls(done)
     else:
         shutil.rmtree(place, ignore_errors=True)
         saved = run.save_calls(scored, place / "in")
@@ -406,6 +406,22 @@ def _reference(model: Model, digest: str, scored: Sequence[Call], data_digest: s
         labels.save(kept)
     return {"goal": options.goal.to_dict(), "output": options.output, "kinds": kinds.parse(options.output_kind),
             "labels": str(kept) if labels is not None else "", "calls": absolute}
+
+
+def _kept_calls(path: pathlib.Path) -> list[dict[str, Any]]:
+    """The calls that an earlier run has kept; their files are in the same folder. Raises: TftrtError for a damaged file, and for one that
+    names files elsewhere."""
+    home = os.path.realpath(path.parent)
+    try:
+        calls = [{"signature": str(one["signature"]), "rows": int(one["rows"]), "inputs": str(one["inputs"]),
+                  "reference": str(one["reference"])} for one in json.loads(path.read_text())]
+    except (ValueError, KeyError, TypeError) as error:
+        raise errors.TftrtError(f"{path} is damaged: {error}", f"remove {path.parent}: the original then answers again") from None
+    for name in (str(one[part]) for one in calls for part in ("inputs", "reference")):
+        if os.path.dirname(os.path.dirname(os.path.realpath(path.parent / name))) != home:
+            raise errors.TftrtError(f"{path} names a file outside its folder: {name}",
+                                    f"it was changed by somebody: remove {path.parent}, or take another --work_dir")
+    return calls
 
 
 def check_objective(text: str, shapes: str) -> None:

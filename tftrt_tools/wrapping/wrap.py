@@ -30,7 +30,8 @@ def wrap(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str]
     """
     source = opened.check(source)
     target = staging.check_target(output, overwrite, [source.path])
-    with opened.opened(source, log_file) as model, staging.staged(target) as stage:
+    with opened.opened(source, log_file) as model, staging.staged(target, overwrite) as stage:
+        files.check_links(model)
         progress.say("looking at the model")
         before = added_module.read(model)
         look = child.run("tftrt_tools.wrapping.look_job:job", {"model": model, "signature": settings.signature}).result

@@ -34,12 +34,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     warmup = source / files.WARMUP
     left = bool(request["default_was"]) and warmup.is_file()
 
-    def ignored(folder: str, names: list[str]) -> list[str]:
-        here = pathlib.Path(folder)
-        return [name for name in names if here == source and name in (protos.FILE, added_module.FILE)
-                or here == source / files.PASSPORT and name in _OUTDATED or left and here / name == warmup]
-
-    shutil.copytree(source, output, dirs_exist_ok=True, ignore=ignored)
+    outdated = {(files.PASSPORT / name).as_posix() for name in _OUTDATED}
+    files.copy(source, output, {protos.FILE, added_module.FILE, *outdated, *([files.WARMUP] if left else [])})
     if request["classes"]:
         _keep_classes(pathlib.Path(request["classes"]), output / "assets")
     return {"warmup_left": left}

@@ -2,10 +2,11 @@
 
 import concurrent.futures
 import dataclasses
-import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from tftrt_tools import background
 
 T = TypeVar("T")
 
@@ -39,9 +40,8 @@ def run(work: Callable[[], T], tick: Callable[[float], None], until: float | Non
     Args: tick: is called with the seconds that have passed, every `every` seconds. until: as of Budget.until.
     Returns: what `work` returns. Raises: what it raises; NotReady.
     """
-    done: concurrent.futures.Future[T] = concurrent.futures.Future()
     start = time.monotonic()
-    threading.Thread(target=_fill, args=(done, work), daemon=True).start()
+    done = background.start(work)
     while True:
         left = every if until is None else min(every, until - time.monotonic())
         try:
@@ -52,10 +52,3 @@ def run(work: Callable[[], T], tick: Callable[[float], None], until: float | Non
             if until is not None and time.monotonic() >= until:
                 raise NotReady from None
             tick(time.monotonic() - start)
-
-
-def _fill(done: concurrent.futures.Future[T], work: Callable[[], T]) -> None:
-    try:
-        done.set_result(work())
-    except BaseException as error:
-        done.set_exception(error)

@@ -45,9 +45,10 @@ class PeakMemory:
         return self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used
 
     def _watch(self) -> None:
-        while True:
-            last = self._stop.wait(_PERIOD_SECONDS)
+        try:
+            while not self._stop.wait(_PERIOD_SECONDS):
+                self.bytes = max(self.bytes or 0, self._used() - self._start)
             self.bytes = max(self.bytes or 0, self._used() - self._start)
-            if last:
-                return
+        except self._nvml.NVMLError:  # the driver tells no more, so there is no figure
+            self.bytes = None
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tftrt_tools import errors
 from tftrt_tools.models.model import File, Overview, Signature
+from tftrt_tools.savedmodel import files
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import DEFAULT
 from tftrt_tools.wire import fields
@@ -122,6 +123,7 @@ def _check_outside(path: str, counted: _Counted) -> None:
         if not (folder / name).is_file():
             raise errors.TftrtError(f"{path} has weights in {name}, which is not beside it",
                                     f"copy {name} into its folder: both files are the model")
+        files.check_link(folder / name, folder)
         size = (folder / name).stat().st_size
         if size < needed:
             raise errors.TftrtError(f"{folder / name} is truncated: it has {size} bytes, and {path} names {needed} of it",

@@ -13,13 +13,13 @@ import functools
 import json
 import pathlib
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorrt as trt
 
+from tftrt_tools import background
 from tftrt_tools.execution.job import cudart
 from tftrt_tools.models.plan import profiles
 from tftrt_tools.models.plan.document import ENGINE
@@ -452,20 +452,17 @@ def _one_thread(cuda: cudart.Cuda, launches: Sequence[Callable[[], None]]) -> fl
 
 def _thread_each(contexts: Sequence[Context]) -> float:
     """Calls a second; each stream has a thread, which waits for each call."""
-    counts = [0] * len(contexts)
     start = time.perf_counter()
 
-    def loop(index: int) -> None:
+    def calls(context: Context) -> int:
+        count = 0
         while time.perf_counter() - start < _LOOP_SECONDS:
-            contexts[index].call()
-            counts[index] += 1
+            context.call()
+            count += 1
+        return count
 
-    threads = [threading.Thread(target=loop, args=(index,)) for index in range(len(contexts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(counts) / (time.perf_counter() - start)
+    counts = [background.start(functools.partial(calls, context)) for context in contexts]
+    return sum(one.result() for one in counts) / (time.perf_counter() - start)
 
 
 def _overlap(cuda: cudart.Cuda, launches: Sequence[Callable[[], None]]) -> list[list[int]]:

@@ -111,5 +111,6 @@ def _threads(callers: int, work: Callable[[int], object], begin: Callable[[], No
     for thread in threads:
         thread.join()
     if failures:
-        raise failures[0]
+        # One that failed at the start has broken the barrier of the others.
+        raise next((one for one in failures if not isinstance(one, threading.BrokenBarrierError)), failures[0])
     return time.perf_counter() - started[0]

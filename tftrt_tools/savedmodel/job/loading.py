@@ -45,6 +45,7 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
     meta = protos.meta_graph(proto, tags)
     chosen = tuple(meta.meta_info_def.tags)
     others = tuple(",".join(one.meta_info_def.tags) for one in proto.meta_graphs if one is not meta)
+    _check_assets(path, meta)
     op_libraries.load()
     _register_optimizers(meta)
     try:
@@ -54,6 +55,17 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
         if is_out_of_gpu_memory(error):
             raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None
         raise errors.TftrtError(f"TensorFlow cannot load {path}: {first_line(error)}", _mend(error)) from None
+
+
+def _check_assets(path: str | os.PathLike[str], meta: meta_graph_pb2.MetaGraphDef) -> None:
+    """Refuse a graph that names a file outside the model as an asset: TensorFlow reads it, and saves a copy of it. Raises: TftrtError."""
+    old = meta.collection_def["saved_model_assets"].any_list.value if "saved_model_assets" in meta.collection_def else ()
+    kept = (protos.meta_graph_pb2.AssetFileDef.FromString(one.value) for one in old)
+    for name in (one.filename for one in (*meta.asset_file_def, *kept)):
+        place = pathlib.PurePosixPath(name)
+        if place.is_absolute() or ".." in place.parts:
+            raise errors.TftrtError(f"{path} names the asset {name!r}, which lies outside the model",
+                                    "the model is damaged, or made to read such files")
 
 
 def _register_optimizers(meta: meta_graph_pb2.MetaGraphDef) -> None:
@@ -110,14 +122,12 @@ def copy_extras(source: str | os.PathLike[str], output: str | os.PathLike[str]) 
     """Copy assets.extra (warm-up requests and the like) without the passport, which is about the source; and assets that the graph does
     not name."""
     source, output = pathlib.Path(source), pathlib.Path(output)
+    files.check_links(source, files.ASSETS, files.EXTRAS)
     if (source / files.EXTRAS).is_dir():
-        shutil.copytree(source / files.EXTRAS, output / files.EXTRAS, dirs_exist_ok=True, ignore=_is_passport)
-    for path in (source / "assets").rglob("*"):
+        (output / files.EXTRAS).mkdir(exist_ok=True)
+        files.copy(source / files.EXTRAS, output / files.EXTRAS, {files.PASSPORT.name})
+    for path in (source / files.ASSETS).rglob("*"):
         target = output / path.relative_to(source)
         if path.is_file() and not target.exists() and not path.name.startswith(engine_assets.PREFIX):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-
-
-def _is_passport(folder: str, names: Sequence[str]) -> list[str]:
-    return [name for name in names if name == files.PASSPORT.name and pathlib.Path(folder).name == files.PASSPORT.parent.name]

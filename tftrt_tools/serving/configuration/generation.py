@@ -172,4 +172,4 @@ def _write(folder: pathlib.Path, texts: Mapping[Kind, str], paths: Mapping[Kind,
         raise errors.UsageError(f"the file exists: {there[0]}", "add --overwrite to replace it; labels that were moved since are lost then")
     folder.mkdir(parents=True, exist_ok=True)
     for kind, text in texts.items():
-        whole_file.write_text(paths[kind], text)
+        whole_file.write_text(paths[kind], text, overwrite=overwrite)

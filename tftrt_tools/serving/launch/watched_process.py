@@ -89,9 +89,20 @@ class Child:
         for raw in self._process.stdout or ():  # it is a pipe, always
             line = raw.decode(errors="replace").rstrip("\r\n")
             self.tail.append(line)
+            self._keep(line)
+            self._on_line(line)
+
+    def _keep(self, line: str) -> None:
+        """Write a line to the file of the log. Where that fails, the server goes on without: nobody would read its pipe any more."""
+        try:
             if self._log:
                 self._log.write(line + "\n")
-            self._on_line(line)
+        except (OSError, ValueError) as error:  # it may be closed, at the end
+            log, self._log = self._log, None
+            self._on_line(f"tftrt: warning: {log.name if log else ''}: {error}; the log is kept no longer")
+            with contextlib.suppress(OSError):
+                if log:
+                    log.close()
 
 
 def to_stderr(line: str) -> None:

@@ -46,6 +46,14 @@ def _serve(options: types.SimpleNamespace) -> int:
         from tftrt_tools.serving.local.server import Server
 
     server, outcome = Server(options), []
+    lost: list[str] = []
+
+    def failed(said: threading.ExceptHookArgs) -> None:
+        logging.error("a thread of the server failed", exc_info=said.exc_value)
+        lost.append(f"{said.exc_type.__name__}: {said.exc_value}")
+        ended.set()
+
+    threading.excepthook = failed
 
     def start() -> None:
         try:
@@ -73,6 +81,9 @@ def _serve(options: types.SimpleNamespace) -> int:
         logging.warning("requests or loads still run, they end with the process")
     else:
         starting.join()
+    if lost:
+        print(f"A thread of the server failed, so it has ended: {lost[0]}", file=sys.stderr)
+        return _FAILED
     # The start failed because a signal ended it.
     if outcome and not outcome[0].startswith("CANCELLED"):
         print(f"Failed to start server. Error: {outcome[0]}", file=sys.stderr)

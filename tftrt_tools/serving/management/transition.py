@@ -82,10 +82,19 @@ class Transition:
     def _give(self, file: ConfigFile, again: bool = False) -> None:
         if file.text == self._now.text and not again:
             return
+        if self._is_edited():
+            raise errors.TftrtError(f"{file.path} was edited meanwhile", "run the command again")
         self._now = file
         file.write()
         progress.say("giving the server its configuration")
         self._client.reload(file.config, self._waiting.seconds or None)
+
+    def _is_edited(self) -> bool:
+        """Whether another has written the file since this change did."""
+        try:
+            return self._file.path.read_text(errors="replace") != self._now.text
+        except OSError:
+            return False  # it is gone: it is written again
 
     def _wait(self, name: str, needed: set[int], stale: dict[int, VersionStatus], serving: set[int]) -> None:
         """Wait until all of `needed` are AVAILABLE. Args: stale: {version: VersionStatus} of earlier errors. serving: versions
@@ -149,8 +158,11 @@ class Transition:
     def _undone(self, error: BaseException, file: ConfigFile, then: str) -> BaseException:
         """Give file and server what `file` says. Returns: the exception to raise."""
         with _signals_held():
-            problem = restore(self._client, file)
-        said = problem or f"{file.path} and the server have their configuration back: {then}"
+            edited = self._is_edited()
+            problem = restore(self._client, file, not edited)
+        back = f"the server has its configuration back, and {file.path} is as it was edited" if edited else \
+            f"{file.path} and the server have their configuration back"
+        said = problem or f"{back}: {then}"
         if isinstance(error, KeyboardInterrupt):
             return errors.Interrupted("interrupted", said)
         known = errors.from_os_error(error) if isinstance(error, OSError) else error
@@ -159,10 +171,12 @@ class Transition:
         return errors.TftrtError(known.cause, f"{known.mend}; {said}" if known.mend else said)
 
 
-def restore(client: Client, file: ConfigFile) -> str:
-    """Give file and server what ConfigFile `file` says. Returns: "" or why that could not be done, one line."""
+def restore(client: Client, file: ConfigFile, write: bool = True) -> str:
+    """Give file and server what ConfigFile `file` says. Args: write: whether the file gets it. Returns: "" or why that could not be done,
+    one line."""
     try:
-        file.write()
+        if write:
+            file.write()
     except OSError as error:
         return f"{file.path} could not be written ({error.strerror}): its content from before is {file.pending}"
     try:

@@ -11,10 +11,8 @@ def of(model: str | os.PathLike[str], model_name: str, base_path: str, what: str
 
     Args: what: it, or the folder around it, is called in messages. Raises: UsageError where it cannot be made, or lies in the model.
     """
-    if "://" in base_path:
-        raise errors.UsageError(f"--base_path={base_path} is no local directory", "mount the storage, or copy a version that was published "
-                                "to a local one")
     base = pathlib.Path(os.path.abspath(base_path)) / model_name
+    whole_file.check_named(base)
     source, real = pathlib.Path(os.path.realpath(model)), pathlib.Path(os.path.realpath(base))
     if source == real or source in real.parents:
         raise errors.UsageError(f"{what} {base} lies inside the model {model}", "choose another --base_path")

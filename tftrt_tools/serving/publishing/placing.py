@@ -11,23 +11,20 @@ A stage without a held lock was left by a killed publisher. None of these names 
 """
 
 import contextlib
-import errno
 import os
 import pathlib
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator
 
-from tftrt_tools import errors, progress
-from tftrt_tools.engine_cache import locks
+from tftrt_tools import errors, locks, progress, renaming
+from tftrt_tools.savedmodel import files
 from tftrt_tools.serving import version_directories
 
 _PREFIX = ".tftrt-publish-"
 _LOCK = ".tftrt-publish.lock"
 # How often a directory that other publishers remove is made.
 _TURNS = 100
-# Errors of a rename onto an existing file or directory.
-_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 
 
 class Stage:
@@ -52,10 +49,10 @@ class Stage:
                 complete(number)
                 target = self._base / str(number)
                 try:
-                    os.rename(self.folder, target)
+                    renaming.new(self.folder, target, served=True)
                 except OSError as error:
                     # A publisher without locks was faster: take the next number, or raise the clear error above.
-                    if error.errno not in _TAKEN or not os.path.lexists(target):
+                    if error.errno not in renaming.TAKEN or not os.path.lexists(target):
                         raise
                     continue
                 flush_folder(self._base)
@@ -82,7 +79,8 @@ def staged(base: pathlib.Path, workplace: pathlib.Path | None = None) -> Iterato
             _sweep_in(base)
         for folder in made:
             flush_folder(folder.parent)
-        yield Stage(base, workplace, holder / "model")
+        with errors.told_as({holder / "model": base, holder: base}):
+            yield Stage(base, workplace, holder / "model")
     finally:
         if holder is not None:
             shutil.rmtree(holder, ignore_errors=True)
@@ -167,26 +165,9 @@ def _sweep(base: pathlib.Path) -> None:
 
 
 def copy(source: str | pathlib.Path, target: str | pathlib.Path, left_out: Collection[str] = ()) -> None:
-    """Copy a model's files, with the permissions that new files get here.
-
-    Args: source: directory. target: an empty directory. left_out: paths relative to `source`, POSIX form, not to copy.
-    Raises: UsageError for a link to a directory, a dangling link or a special file; OSError.
-    """
-    source, target = pathlib.Path(source), pathlib.Path(target)
-    check_space(source, target)
-    for path in sorted(source.rglob("*")):
-        name = path.relative_to(source)
-        if path.is_dir():
-            if path.is_symlink():
-                raise errors.UsageError(f"{path} is a link to a directory, which no digest covers",
-                                        f"copy the model first: cp -rL {source} COPY")
-            (target / name).mkdir()
-        elif not path.is_file():
-            what = "a link to nothing" if path.is_symlink() else "neither a file nor a directory"
-            raise errors.UsageError(f"{path} is {what}", "remove it from the model")
-        elif name.as_posix() not in left_out:
-            progress.say(f"copying {name}")
-            shutil.copyfile(path, target / name)
+    """As files.copy, where the disk has room. Raises: TftrtError, too."""
+    check_space(source, pathlib.Path(target))
+    files.copy(source, target, left_out, lambda name: progress.say(f"copying {name}"))
 
 
 def check_space(source: str | pathlib.Path, target: pathlib.Path) -> None:

@@ -5,11 +5,10 @@ import os
 import pathlib
 import re
 import subprocess
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tftrt_tools import child, errors, records
+from tftrt_tools import background, child, errors, records
 from tftrt_tools.serving.smoke import server_process as processes
 from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, NOTHING, WEAK, Evidence, Weight
 from tftrt_tools.serving.smoke.server_process import Process
@@ -122,20 +121,10 @@ def _nvml(request: Mapping[str, Any]) -> dict[str, int]:
 def burst(send: Callable[[], object], seconds: float) -> list[int]:
     """Send requests to the server while NVML watches. Args: send: a function that sends one request. Returns: [percent], or [] without
     NVML or a GPU."""
-    found, stop = [], threading.Event()
-
-    def watch() -> None:
-        told = _nvml({"seconds": seconds})
-        if "busy" in told:
-            found.append(told["busy"])
-        stop.set()
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    while not stop.is_set():
+    told = background.start(lambda: _nvml({"seconds": seconds}))
+    while not told.done():
         send()
-    watcher.join()
-    return found
+    return [told.result()["busy"]] if "busy" in told.result() else []
 
 
 def version(server: Process) -> str:

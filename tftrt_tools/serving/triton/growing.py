@@ -18,7 +18,7 @@ import shutil
 import time
 from collections.abc import Iterator
 
-from tftrt_tools import errors
+from tftrt_tools import errors, renaming
 from tftrt_tools.serving import version_directories
 from tftrt_tools.serving.publishing import placing
 
@@ -46,7 +46,7 @@ class Place:
 def place(base: pathlib.Path) -> Iterator[Place]:
     """Yield where a version of the model grows. A new model becomes `base`, its directory in the repository, when the context ends well.
 
-    Raises: TftrtError where another publisher has made `base` meanwhile; OSError.
+    Raises: UsageError where another publisher has made `base` meanwhile; OSError.
     """
     base = pathlib.Path(os.path.realpath(base.parent)) / base.name
     # No server has a repository that is not there yet.
@@ -83,11 +83,11 @@ def _new_model(base: pathlib.Path) -> Iterator[pathlib.Path]:
     try:
         yield grown
         try:
-            os.rename(grown, base)
+            renaming.new(grown, base, served=True)
         except OSError as error:
-            if not base.exists():
+            if error.errno not in renaming.TAKEN:
                 raise
-            raise errors.TftrtError(f"another publisher has made {base} meanwhile ({error.strerror})", "publish again") from None
+            raise errors.UsageError(f"what is at {base} appeared there meanwhile, and is left as it is", "publish again") from None
         placing.flush_folder(base.parent)
     finally:
         shutil.rmtree(grown, ignore_errors=True)
