@@ -246,6 +246,8 @@ def _print_precision(console: Console, written: Written) -> None:
         say(f"  in FP32: {', '.join(nodes[:_MOST_NAMED])}{more}: {reason}")
     for line in written.constants:
         say(f"  in FP32: {line}")
+    for line in written.remarks:
+        say(f"  warning: {line}")
     if written.verification:
         _print_answers(console, written.verification, written.precision)
     else:

@@ -1,7 +1,7 @@
 """FP16 put into an ONNX graph: weights in FP16, a Cast wherever a tensor goes from FP32 nodes to FP16 nodes or back.
 
 Inputs and outputs of the graph, and of graphs within nodes (the bodies of Loop and If), keep their types. A node is in FP16 if ONNX has it
-in FP16, unless something would be lost by it (`half_kept`): a constant, a tensor that grew beyond FP16 on the data, an id that is only moved.
+in FP16, unless something would be lost by it (`half_kept`): a constant, a tensor that grew beyond FP16 on the data, an id that is moved.
 
 Libraries for this (onnxruntime.transformers.float16, which is onnxconverter-common's) clip constants to what FP16 holds without a word, do
 not look at values, and put casts at the end of the graph, which onnx.checker refuses (both read and tried, onnxruntime 1.23.2).
@@ -37,7 +37,8 @@ class Made:
     constants: tuple[str, ...]
 
 
-def convert(model: onnx.ModelProto, kept: Collection[str], largest: Mapping[str, float], simulated: bool = False, moved: bool = True) -> Made:
+def convert(model: onnx.ModelProto, kept: Collection[str], largest: Mapping[str, float], simulated: bool = False,
+            moved: bool = True) -> Made:
     """Put FP16 into a model.
 
     Args: model: with inferred types. kept: names of nodes that stay in FP32. largest: {tensor: the largest |x| on the data}. simulated: let

@@ -141,10 +141,11 @@ class Kept:
             if constant := constant_of(node):
                 self._constant(scope, node.output[0], constant)
             for number, inner in enumerate(inner_graphs(node)):
-                self._walk(inner, scope, (*key, index, number))
+                way = (*key, index, number)
+                self._walk(inner, scope, way)
                 if node.op_type == "If":
-                    made = self._inner[(*key, index, number)].number
-                    self._given.update({(made, theirs.name): (scope.number, ours) for ours, theirs in zip(node.output, inner.output, strict=False)})
+                    pairs = zip(node.output, inner.output, strict=False)
+                    self._given.update({(self._inner[way].number, theirs.name): (scope.number, ours) for ours, theirs in pairs})
             outputs = [name for name in node.output if name in scope.floats]
             place = _Place((*key, index), node, scope, outputs, bool(outputs) and node.op_type != "Constant")
             self._places.append(place)
@@ -201,7 +202,8 @@ class Kept:
         if node.op_type in _SENSITIVE:
             return "FP16 counts or orders too roughly"
         schema = self.schema(node)
-        if schema is None or not any(either(schema, index, outputs=True) for index, name in enumerate(node.output) if name in place.outputs):
+        given = [index for index, name in enumerate(node.output) if name in place.outputs]
+        if schema is None or not any(either(schema, index, outputs=True) for index in given):
             return "ONNX has it in FP32 alone"
         for index, _ in self._inputs(place):
             values = self._values(place, index)
@@ -298,7 +300,7 @@ class Kept:
         """Keep what squares numbers in front of a bound where FP16 is coarse: the squares may be as small."""
         for _, tensor in self._inputs(place):
             for one in self._squares(tensor, 0):
-                one.reason = one.reason or f"it makes squares that {name_of(place.node)} keeps from zero, with a number where FP16 is coarse"
+                one.reason = one.reason or f"{name_of(place.node)} keeps its squares from zero, with a number where FP16 is coarse"
 
     def _squares(self, tensor: _Tensor, depth: int) -> list[_Place]:
         """The square that a tensor is a sum of, with what lies between; [] without one."""
@@ -347,7 +349,8 @@ class Kept:
 
     def _type(self, tensor: _Tensor) -> int:
         graph = self._scopes[tensor[0]].graph
-        return next((one.type.tensor_type.elem_type for one in (*graph.value_info, *graph.input, *graph.output) if one.name == tensor[1]), 0)
+        values = (*graph.value_info, *graph.input, *graph.output)
+        return next((one.type.tensor_type.elem_type for one in values if one.name == tensor[1]), 0)
 
     # Numbers that are only moved -------------------------------------------------------------------------------------------------------
 
