@@ -175,8 +175,8 @@ def _print(done: Exported, values: flags.FlagValues) -> None:
     if not done.written:
         console.print("nothing was written", markup=False)
         if any(one.refused for one in done.files):
-            console.print("  leave that part out of the model that is exported (strings and tables before it, suppression behind it), or "
-                          "choose another --target; --allow_refused writes the file", markup=False, soft_wrap=True)
+            for line in parser.mends([found for one in done.files for found in one.refused]):
+                console.print(f"  {line}", markup=False, soft_wrap=True)
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
 
 

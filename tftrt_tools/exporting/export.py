@@ -16,7 +16,7 @@ from tftrt_tools.accuracy import verify
 from tftrt_tools.execution import run
 from tftrt_tools.exporting import comparing, earlier, exporters, parser, precise, precision, rewriting
 from tftrt_tools.exporting.exporters import Exporter
-from tftrt_tools.exporting.onnx_graph import Node
+from tftrt_tools.exporting.onnx_graph import INPUT, OUTPUT, Node
 from tftrt_tools.exporting.result import Departure, Exported, File
 from tftrt_tools.exporting.rewriting import Rewritten
 from tftrt_tools.exporting.targets import OPSETS, TARGETS, Target
@@ -258,7 +258,7 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
     return _Made(file=File(
         signature=name, twins=twins, path=str(place), weights=str(beside or ""), bytes=sum(one.stat().st_size for one in files),
         inputs=taken, outputs=given, dimensions={key: tuple(where) for key, where in answer["dimensions"].items()},
-        nodes=len(nodes), notes=(*answer["notes"], *_narrowed(taken, work.target)), findings=parser.findings(nodes, work.target),
+        nodes=sum(one.op not in (INPUT, OUTPUT) for one in nodes), notes=(*answer["notes"], *_narrowed(taken, work.target)), findings=parser.findings(nodes, work.target),
         opset=tried.opset, rewrites=rewrites, verification=dataclasses.replace(checked, converted=str(place)), departure=departure,
         precision=written),
         exporter=answer["exporter"], precise=made)

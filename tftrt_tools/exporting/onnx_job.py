@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import onnx
 
 from tftrt_tools import errors, progress
+from tftrt_tools.exporting import advice
 from tftrt_tools.exporting.job import foreign, freezing, lowering, model_file, opsets
 from tftrt_tools.exporting.job.rewrites import editing
 from tftrt_tools.savedmodel import frozen_inputs
 
 EXPORTER = f"onnx {onnx.__version__}"
 _ANOTHER = "another --opset may do; else the file is not a valid one: onnx.checker.check_model(FILE, full_check=True) says so of it"
+# How onnx's converter names an op that an older opset has not.
+_LACKING = re.compile(r"No (?:Previous )?Version of (\w+) exists|No Adapter \w+ Version \S+ for (\w+)")
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -79,5 +83,7 @@ def _in_opset(model: onnx.ModelProto, request: dict[str, Any]) -> tuple[onnx.Mod
         least = request["least"]
         if own < asked and newest and own >= least:
             return model, [f"{error.cause}; it keeps its opset"]
-        raise errors.TftrtError(error.cause, "give a --target or an --opset that is nearer to the file's" if own > asked or not newest else
+        advised = advice.of_onnx(name for found in _LACKING.findall(error.cause) for name in found)
+        raise errors.TftrtError(error.cause, advised[0] if advised else
+                                "give a --target or an --opset that is nearer to the file's" if own > asked or not newest else
                                 f"--precision_mode needs opset {least}: export the model anew, in that opset or a newer one") from None

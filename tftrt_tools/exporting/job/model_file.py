@@ -12,8 +12,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from tftrt_tools import errors
-from tftrt_tools.exporting.job.graph_facts import inner_graphs
-from tftrt_tools.exporting.onnx_graph import Node, Value
+from tftrt_tools.exporting.job.graph_facts import drop_hints, inner_graphs
+from tftrt_tools.exporting.onnx_graph import INPUT, OUTPUT, Node, Value
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 # The first dimension of inputs.
@@ -138,7 +138,7 @@ def save(model: onnx.ModelProto, path: str) -> None:
 def rewrite(model: onnx.ModelProto, path: str, weights: str, properties: Mapping[str, str]) -> onnx.ModelProto:
     """Write a changed model with more properties, and check the file. Args: weights: name of the file beside it that takes the weights, or
     "". Returns: the model with the shapes and types that can be inferred. Raises: as `write`."""
-    del model.graph.value_info[:]
+    drop_hints(model.graph)
     inferred = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
     if weights:
         onnx.external_data_helper.convert_model_to_external_data(inferred, location=weights)
@@ -153,8 +153,14 @@ def specs(values: Sequence[onnx.ValueInfoProto]) -> list[InputSpec]:
 
 
 def nodes(model: onnx.ModelProto) -> list[Node]:
-    """All nodes, those of graphs within nodes behind the node."""
-    return [_node(node, known) for node, known in _nodes(model.graph)]
+    """All nodes, those of graphs within nodes behind the node; and the graph's inputs and outputs."""
+    listed = [_node(node, known) for node, known in _nodes(model.graph)]
+    known: dict[str, Any] = {one.name: one for one in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    known.update((node.output[0], one.t) for node in model.graph.node if node.op_type == "Constant" for one in node.attribute
+                 if one.name == "value")
+    ends = ((INPUT, model.graph.input), (OUTPUT, model.graph.output))
+    return [*listed, *(Node(name=one.name, op=op, inputs=(_value(one.name, known),), outputs=(), beyond_int32=_beyond_int32(known[one.name]))
+                       for op, values in ends for one in values)]
 
 
 def _nodes(graph: onnx.GraphProto, outer: Mapping[str, Any] | None = None) -> Iterator[tuple[onnx.NodeProto, dict[str, Any]]]:
