@@ -53,10 +53,11 @@ def lines(found: Sequence[Finding], most: int = 3) -> list[str]:
             for (op, reason), names in groups.items()]
 
 
-def mends(found: Sequence[Finding]) -> list[str]:
-    """What to do about refused nodes, a line each."""
+def mends(found: Sequence[Finding], outputs: int) -> list[str]:
+    """What to do about refused nodes, a line each. Args: outputs: how many the files have."""
     lines = []
-    if ends := [one.node for one in found if one.op == OUTPUT]:
+    ends = [one.node for one in found if one.op == OUTPUT]
+    if 0 < len(ends) < outputs:
         lines.append(f"--outputs exports the model without {', '.join(ends)}: name those that are needed")
     if any(one.reason.endswith(f"no {dtype} tensors") for one in found for dtype in _NARROWED):
         lines.append("tf.cast(x, tf.float32) in the model, or x.float() in PyTorch, gives the type that it has")
