@@ -328,22 +328,6 @@ def test_the_first_tensor_that_departs_is_found_in_the_source_itself(tmp_path):
     assert onnx_bisect_job.job({**request, "onnx": source}) is None
 
 
-def test_a_fusion_that_fails_in_itself_is_left_out(tmp_path, monkeypatch):
-    source, real, asked = onnx_files.product(tmp_path / "given.onnx"), onnxruntime.InferenceSession, []
-
-    def opened(*given, **options):
-        asked.append(options.get("disabled_optimizers"))
-        if not asked[-1]:
-            # As ONNX Runtime 1.23.2 says it.
-            raise RuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Exception during initialization: graph_utils.cc:29 int "
-                               "onnxruntime::graph_utils::GetIndexFromName(…) itr != node_args.end() was false. Attempting to get index by a name "
-                               "which does not exist:InsertedPrecisionFreeCast_c/fp16for node: Mul.178/SimplifiedLayerNormFusion/")
-        return real(*given, **options)
-
-    monkeypatch.setattr(runner_job, "onnxruntime", types.SimpleNamespace(**{**vars(onnxruntime), "InferenceSession": opened}))
-    assert runner_job.session(source).get_inputs()[0].name == "x" and asked == [None, ["SimplifiedLayerNormFusion"]]
-
-
 # Plans -------------------------------------------------------------------------------------------------------------------------------------
 
 

@@ -251,7 +251,8 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         sources=dict.fromkeys(rows, exchange.source), samples=rows, dropped=0, seed=options.asked.seed, calibration=used,
         accuracy=accuracies[0] if accuracies else None, accuracies=accuracies,
         kernels=answers.kernels, precision=_lowest(second), nothing_shown=tuple(line for each in judged for line in each.nothing_shown),
-        constant_outputs=tuple(line for each in judged for line in each.warnings), notes=exchange.notes, unbuilt=unbuilt,
+        constant_outputs=tuple(line for each in judged for line in each.warnings), notes=(*exchange.notes, *_remarks(reference, answers)),
+        unbuilt=unbuilt,
         runtimes={"original": reference.where.text(), "converted": answers.where.text()})
 
 
@@ -305,7 +306,7 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         structure_problems=(*structure, *judged.problems), engine_runs=_totals(answers, "engine"), builds=_totals(answers, "build"),
         calls=len(calls), shapes=_distinct_shapes(calls), sources=sources, samples=chosen.rows, dropped=chosen.dropped,
         seed=options.asked.seed, accuracy=accuracy, calibration=used, kernels=answers.kernels, precision=_lowest(second),
-        nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings, notes=chosen.given.notes if chosen.given else (),
+        nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings, notes=(*(chosen.given.notes if chosen.given else ()), *_remarks(reference, answers)),
         twins={name: twins for name, twins in walked.twins.items() if twins}, unbuilt=unbuilt, functions=dict(judged.functions),
         runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes)
 
@@ -412,6 +413,11 @@ def _run_converted(converted: Model, saved: Sequence[tuple[str, str]], folder: s
     except child.ChildDied as death:
         raise errors.TftrtError(f"the converted model aborts: {death.cause}",
                                 "engines built by another TensorRT or for another GPU do that; build them here\n  " + death.mend) from None
+
+
+def _remarks(*runs: Run) -> tuple[str, ...]:
+    """What to know of how the models were loaded, a line each."""
+    return tuple(dict.fromkeys(one.where.remark for one in runs if one.where.remark))
 
 
 def _arithmetic(answers: Run, first: Model, second: Model) -> str:

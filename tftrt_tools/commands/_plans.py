@@ -23,7 +23,7 @@ _OWN = ("strongly_typed", "tf32", "tactic_sources", "sparse_weights", "version_c
 _BOTH = ("backend", "input_saved_model_dir", "output_saved_model_dir", "precision_mode", "shapes", "signature_keys",
          "max_workspace_size_bytes", "calibration_table", "overwrite", "dry_run", "log_file", "max_build_minutes", "engine_cache",
          "engine_cache_dir", "engine_cache_max_bytes", "allow_unsafe_deserialization", "custom_objects", "inputs", "outputs", "op_library",
-         "json", "help", "flagfile", "undefok")
+         "freeze", "json", "help", "flagfile", "undefok")
 # Flags of the INT8 that is written into the ONNX file; they count with calibration data.
 _WRITTEN = (*_calibration_flags.names(), *_calibration_flags.METHOD, "fp32_nodes", "int8_as")
 
@@ -87,7 +87,8 @@ def run(values: flags.FlagValues, flag_file: str, cache: dict[str, Any] | None, 
         max_workspace_size_bytes=values.max_workspace_size_bytes if values["max_workspace_size_bytes"].present else 0,
         calibration_table=values.calibration_table, strongly_typed=values.strongly_typed, tf32=values.tf32,
         tactic_sources=tuple(one for one in values.tactic_sources if one), sparse_weights=values.sparse_weights,
-        version_compatible=values.version_compatible, refit=values.refit, plugins=tuple(values.plugins)))
+        version_compatible=values.version_compatible, refit=values.refit, plugins=tuple(values.plugins),
+        freeze=values.freeze))
     from tftrt_tools.exporting import precision
     from tftrt_tools.plans import convert, shaping
 

@@ -40,6 +40,7 @@ from tftrt_tools.exporting.rewriting import REWRITES
 from tftrt_tools.exporting.targets import OPSETS, TARGETS
 from tftrt_tools.models import table
 from tftrt_tools.models.onnx.kind import ONNX
+from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,16 +127,18 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         done = export.export(_source_flags.read(values, model), values.output, options)
     _print(done, values)
     _output.write_json(done, values.json)
-    if values.data and table.kind(model) is ONNX and any(one.verification.passed and not one.answers for one in done.files):
+    if table.kind(model) in (ONNX, SAVED_MODEL) and any(one.verification.passed and not one.answers for one in done.files):
         _next.show(values, _sensitivity(values, model))
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
 
 
 def _sensitivity(values: flags.FlagValues, model: str) -> list[str]:
-    """The search for the nodes that lose the most of an ONNX file's answers in the precision."""
-    names = ("data", "data_rows", "batch_size", *_calibration_flags.names(), *_calibration_flags.METHOD, "calibration_table")
+    """The search for the nodes that lose the most of a model's answers in the precision. Without data the user has to name some: drawn
+    inputs say little."""
+    names = ("data_rows", "batch_size", *_calibration_flags.names(), *_calibration_flags.METHOD, "calibration_table")
     kept = [f"--fp32_nodes={'|'.join(values.fp32_nodes)}"] if values.fp32_nodes else []
-    return ["sensitivity", model, f"--precision_mode={values.precision_mode}", *_next.given(values, names), *kept]
+    return ["sensitivity", model, f"--data={values.data or 'ROWS.npz'}", f"--precision_mode={values.precision_mode}",
+            *_next.given(values, names), *kept]
 
 
 def _precision(values: flags.FlagValues) -> tuple[DataOptions, Asked]:
@@ -175,8 +178,9 @@ def _print(done: Exported, values: flags.FlagValues) -> None:
     if not done.written:
         console.print("nothing was written", markup=False)
         if any(one.refused for one in done.files):
-            console.print("  leave that part out of the model that is exported (strings and tables before it, suppression behind it), or "
-                          "choose another --target; --allow_refused writes the file", markup=False, soft_wrap=True)
+            outputs = sum(len(one.outputs) for one in done.files)
+            for line in parser.mends([found for one in done.files for found in one.refused], outputs):
+                console.print(f"  {line}", markup=False, soft_wrap=True)
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
 
 
@@ -246,6 +250,8 @@ def _print_precision(console: Console, written: Written) -> None:
         say(f"  in FP32: {', '.join(nodes[:_MOST_NAMED])}{more}: {reason}")
     for line in written.constants:
         say(f"  in FP32: {line}")
+    for line in written.remarks:
+        say(f"  warning: {line}")
     if written.verification:
         _print_answers(console, written.verification, written.precision)
     else:

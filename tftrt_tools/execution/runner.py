@@ -42,6 +42,8 @@ class Where(records.Record):
     version: str
     # The part of the runtime that ran the model, such as "CPUExecutionProvider"; "" for a runtime without such parts.
     provider: str = ""
+    # What to know of how the runtime loaded it, "" for nothing.
+    remark: str = ""
 
     def text(self) -> str:
         """For people: "ONNX Runtime 1.23.2 (CPUExecutionProvider)"."""

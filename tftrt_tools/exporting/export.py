@@ -16,7 +16,7 @@ from tftrt_tools.accuracy import verify
 from tftrt_tools.execution import run
 from tftrt_tools.exporting import comparing, earlier, exporters, parser, precise, precision, rewriting
 from tftrt_tools.exporting.exporters import Exporter
-from tftrt_tools.exporting.onnx_graph import Node
+from tftrt_tools.exporting.onnx_graph import INPUT, OUTPUT, Node
 from tftrt_tools.exporting.result import Departure, Exported, File
 from tftrt_tools.exporting.rewriting import Rewritten
 from tftrt_tools.exporting.targets import OPSETS, TARGETS, Target
@@ -93,11 +93,11 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
                             walked.twins)
         outputs = comparing.outputs(options.outputs, {name: described.outputs[name] for name in walked.names})
         places = _places(pathlib.Path(output), walked.names, options.precision.output_table)
-        calls = comparing.declared(inputs.Takes.walking(walked, described.inputs), options.comparison.asked)
+        calls = comparing.declared(inputs.Takes.walking(walked, described.inputs).with_frozen(options.freeze), options.comparison.asked)
         digest = described.digest()
         fixed = _fixed(next(iter(calls.values()), []), options)
         work = _Work(source=source, saved=described.path, exporter=exporter, folder=pathlib.Path(folder), digest=digest, options=options,
-                     target=target, specs=described.inputs, outputs=outputs, fixed=fixed)
+                     target=target, specs=described.inputs, given=described.outputs, outputs=outputs, fixed=fixed)
         asked = dataclasses.replace(options.comparison, log_file=options.log_file, freeze=options.freeze)
         if asked.labels and len(walked.names) > 1:
             raise errors.UsageError("--labels is about one signature, and several are exported", "choose it with --signature_keys")
@@ -206,8 +206,9 @@ class _Work:
     digest: str
     options: Options
     target: Target
-    # {signature: its inputs} of all signatures.
+    # {signature: its inputs} and {signature: its outputs} of all signatures.
     specs: Mapping[str, Sequence[InputSpec]]
+    given: Mapping[str, Sequence[InputSpec]]
     # {signature: its outputs that are kept, () for all}.
     outputs: Mapping[str, tuple[str, ...]]
     # {input: the shape that it gets for good}.
@@ -259,7 +260,7 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
     return _Made(file=File(
         signature=name, twins=twins, path=str(place), weights=str(beside or ""), bytes=sum(one.stat().st_size for one in files),
         inputs=taken, outputs=given, dimensions={key: tuple(where) for key, where in answer["dimensions"].items()},
-        nodes=len(nodes), notes=(*answer["notes"], *_narrowed(taken, work.target)), findings=parser.findings(nodes, work.target),
+        nodes=sum(one.op not in (INPUT, OUTPUT) for one in nodes), notes=(*answer["notes"], *_narrowed(taken, work.target)), findings=parser.findings(nodes, work.target),
         opset=tried.opset, rewrites=rewrites, verification=dataclasses.replace(checked, converted=str(place)), departure=departure,
         precision=written),
         exporter=answer["exporter"], precise=made)
@@ -286,7 +287,7 @@ def _tried(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, wei
            comparison: verify.Options) -> _Tried:
     """Export a signature with these rewrites, and compare its answers."""
     converting = tuple(one for one in names if rewriting.REWRITES[one].converting)
-    answer = _converted(work, name, path, frozen, weights, converting, comparison.freeze)
+    answer = _converted(work, name, path, frozen, weights, converting, comparison)
     rewrites = [Rewritten(name=one, nodes=count) for one, count in answer["rewritten"].items()]
     nodes, opset = answer["nodes"], answer["opset"]
     if later := [one for one in names if one not in converting]:
@@ -339,16 +340,28 @@ def _beside(work: _Work, place: pathlib.Path) -> pathlib.Path | None:
     return place.with_name(place.name + earlier.WEIGHTS) if work.options.external_data or size > _MOST_INSIDE else None
 
 
+def _telling(work: _Work, name: str, comparison: verify.Options) -> list[str]:
+    """Calls from which the exporter learns ranks and sizes that the model does not say; [] where it needs none."""
+    unknown = any(one.shape is None for one in (*work.specs[name], *work.given[name]))
+    several = sum(bool(one.shape) and None in (one.shape or ()) for one in work.specs[name]) > 1
+    if not unknown and not (several and (comparison.asked.data or comparison.asked.shapes)):
+        return []
+    return [path for _, path in _calls(work, name, work.specs[name], comparison, "told")]
+
+
 def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, weights: str, rewrites: tuple[str, ...],
-               freeze: str) -> dict[str, Any]:
-    """What the exporter's job answers. Args: freeze: the part of --freeze that is about the signature."""
+               comparison: verify.Options) -> dict[str, Any]:
+    """What the exporter's job answers."""
+    freeze = comparison.freeze
     progress.say(f"exporting {name}")
     said = {verify.OUTPUTS: ",".join(work.outputs[name]), verify.FREEZE: freeze}
     properties = {TOOL: passport.Stamped().tool, "tftrt.source": pathlib.Path(work.source.path).name,
                   "tftrt.source_digest": work.digest, "tftrt.signature": name, "tftrt.target": work.target.title,
                   "tftrt.opset": str(work.opset), **{key: text for key, text in said.items() if text}}
+    calls = _telling(work, name, comparison)
     with _told_by_name(work.source, name):
         answer: dict[str, Any] = work.run(work.exporter.job, {
+            "calls": calls,
             "model": work.saved, "signature": name, "output": str(path), "opset": work.opset, "properties": properties,
             "weights": weights, "frozen": str(frozen), "freeze": freeze, "fixed": work.fixed, "outputs": work.outputs[name],
             "rewrites": rewrites, "precision": work.options.precision.precision, "newest": 0 if work.options.opset else work.target.newest,
@@ -382,12 +395,12 @@ def _departure(work: _Work, name: str, specs: Sequence[InputSpec], comparison: v
     return Departure.from_dict(found) if found else None
 
 
-def _calls(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options) -> list[tuple[str, str]]:
-    """run.save_calls of the first calls that are compared."""
+def _calls(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options, folder: str = "rows") -> list[tuple[str, str]]:
+    """run.save_calls of the first calls that are compared. Args: folder: the beginning of its folder's name."""
     size = comparison.batch_size
     sizes = inputs.up_to(size) if size else inputs.batch_sizes(())
-    rows = work.folder / f"rows-{name.replace('/', '_')}"
-    rows.mkdir()
+    rows = work.folder / f"{folder}-{name.replace('/', '_')}"
+    rows.mkdir(exist_ok=True)
     takes = inputs.Takes.one(name, {**work.specs, name: specs}).with_frozen(comparison.freeze)
     chosen = inputs.choose(takes, comparison.asked, rows, sizes)
     return run.save_calls(chosen.all[:_MOST_CALLS], rows / "searched")

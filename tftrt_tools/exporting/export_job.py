@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tftrt_tools import errors, progress
-from tftrt_tools.exporting.job import conversion, freezing, model_file
+from tftrt_tools.exporting import advice
+from tftrt_tools.exporting.job import conversion, freezing, model_file, ranks
 from tftrt_tools.savedmodel import frozen_inputs
 from tftrt_tools.savedmodel.job import graph as graph_protos
 from tftrt_tools.savedmodel.job import loading
@@ -24,7 +25,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
     Args: request: {"model": SavedModel, "signature", "output": the file, "weights": name of the file beside it, or "", "frozen": where the
       source's graph with constants is kept, "opset", "properties": {name: text} for the file, "freeze": text of --freeze, "outputs": those
-      that are kept, [] for all, "rewrites": names of those that are made while tf2onnx converts, "precision": that will be written}.
+      that are kept, [] for all, "rewrites": names of those that are made while tf2onnx converts, "precision": that will be written, "calls": .npz files that tell ranks and sizes which the model does not say}.
     Returns: {"exporter", "inputs" and "outputs": InputSpecs, "dimensions", "renamed", "nodes", "notes", "rewritten": {rewrite: nodes},
       "opset": of the file}.
     Raises: TftrtError.
@@ -34,14 +35,19 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     specs = loading.input_specs(function)
     outputs = [name for name in sorted(function.structured_outputs) if not request["outputs"] or name in request["outputs"]]
     _check_distinct([one.name for one in specs], outputs)
-    _check_no_writes(graph_protos.variable_writers(function.graph.as_graph_def()))
+    others = [name for name in model.root.signatures if name != request["signature"]]
+    _check_no_writes(graph_protos.variable_writers(function.graph.as_graph_def()), others)
     values = frozen_inputs.of_signature(request["freeze"], request["signature"], specs)
+    calls = ranks.read(request["calls"])
+    found = ranks.of_inputs([one.name for one in specs if one.shape is None], calls, [one.name for one in specs
+                                                                                      if one.shape is None and one.name in values])
     made = conversion.convert(model.root, function, conversion.Asked(
         opset=request["opset"], outside=bool(request["weights"]), frozen=values, outputs=tuple(request["outputs"]),
-        rewrites=tuple(request["rewrites"])))
-    _check_ops(model_file.missing_ops(made.model), made, specs)
+        rewrites=tuple(request["rewrites"]), ranks=found))
+    _check_ops(model_file.missing_ops(made.model), made, specs, others)
     progress.say(f"checking {request['signature']}")
-    graph, dimensions = model_file.with_names(made.model, specs)
+    ranks.set_ranks(made.model.graph.input, found)
+    graph, dimensions = model_file.with_names(made.model, specs, calls)
     _check_names(graph, [one.name for one in specs], outputs)
     output = pathlib.Path(request["output"])
     if request["weights"]:
@@ -54,7 +60,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     return {"exporter": conversion.EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
             "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions,
             "renamed": dict(made.renamed), "nodes": [one.to_dict() for one in model_file.nodes(graph)],
-            "notes": [*made.notes, *freezing.notes(values)], "rewritten": dict(made.rewritten),
+            "notes": [*made.notes, *ranks.notes(found, values), *freezing.notes(values)], "rewritten": dict(made.rewritten),
             "opset": request["opset"]}
 
 
@@ -65,13 +71,15 @@ def _check_distinct(inputs: list[str], outputs: list[str]) -> None:
                                 "give one of the two another name in the model")
 
 
-def _check_no_writes(writers: list[str]) -> None:
+def _check_no_writes(writers: list[str], others: list[str]) -> None:
     if writers:
-        raise errors.TftrtError(f"it changes variables ({writers[0]}), and an ONNX graph has none",
-                                "leave it out: name the other signatures in --signature_keys")
+        raise errors.TftrtError(
+            f"it changes variables ({writers[0]}), and an ONNX graph has none",
+            f"leave it out: --signature_keys={','.join(others)} names the others" if others else
+            "save a signature that reads them alone, such as one of model(x, training=False), or of a function without assign, and export that")
 
 
-def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, specs: list[InputSpec]) -> None:
+def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, specs: list[InputSpec], others: list[str]) -> None:
     if not missing:
         return
     named = [node.name for node in made.frozen.node if node.op in _CONDITIONALS] if made.frozen is not None else []
@@ -84,9 +92,10 @@ def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, spe
             f"--freeze={offered[0]}:false (or true) decides them: input {offered[0]} is read by conditionals alone" if offered else
             "export a model without these conditionals, as it is for inference")
     listed = "; ".join(f"{op} ({', '.join(names[:_MOST_NAMED] + ['…'] * (len(names) > _MOST_NAMED))})" for op, names in missing.items())
-    raise errors.TftrtError(f"{conversion.EXPORTER} does not know its ops {listed}",
-                            "leave the signature out with --signature_keys, or export a model without that part: strings, for one, come "
-                            "before the model")
+    advised = advice.of_tensorflow(missing)
+    mend = "leave the signature out with --signature_keys, or export a model without that part" if others else \
+        "export a model without that part"
+    raise errors.TftrtError(f"{conversion.EXPORTER} does not know its ops {listed}", ": ".join([mend, *["; ".join(advised)] * bool(advised)]))
 
 
 def _check_names(graph: Any, inputs: list[str], outputs: list[str]) -> None:

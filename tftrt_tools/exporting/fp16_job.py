@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import onnx
 
 from tftrt_tools import errors, progress
 from tftrt_tools.execution import npz
-from tftrt_tools.exporting.job import half, model_file, onnx_ranges
+from tftrt_tools.exporting.job import half, model_file, onnx_ranges, squares
 from tftrt_tools.exporting.job.graph_facts import Facts, all_nodes, name_of
 from tftrt_tools.exporting.precision import Written, kept
 from tftrt_tools.models.onnx.kind import PRECISION
@@ -24,16 +25,22 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     """
     model = onnx.load(request["onnx"])
     names = kept(request["fp32_nodes"], map(name_of, all_nodes(model.graph)))
-    largest = onnx_ranges.largest(model, Facts(model).floats, map(npz.load, request["calls"]))
+    calls = list(map(npz.load, request["calls"]))
+    # Silence and empty pictures are rare in data, and the largest number may be an inverse of the smallest.
+    nothing = [{name: np.zeros_like(array) if array.dtype == np.float32 else array for name, array in call.items()} for call in calls[:1]]
+    largest = onnx_ranges.largest(model, Facts(model).floats, [*calls, *nothing])
     progress.say("writing FP16 into the graph")
     made = half.convert(model, names, largest)
     if not any(one.precision == "FP16" for one in made.nodes):
         fewer = "name fewer nodes with --fp32_nodes, or " if request["fp32_nodes"] else ""
         raise errors.TftrtError("no node of it can be in FP16" + (f" ({made.nodes[0].name}: {made.nodes[0].reason})" if made.nodes else ""),
                                 f"{fewer}export it with another --precision_mode")
-    written = model_file.rewrite(made.model, request["output"], request["weights"], {PRECISION: "FP16"})
     # It loads: the types fit, and there is a kernel for each node.
-    onnx_ranges.Session(onnx.load(request["output"]))
+    remark = onnx_ranges.Session(made.model).remark
+    if remark and (products := squares.as_products(made.model)):
+        remark = onnx_ranges.Session(made.model).remark
+        progress.say(f"{products} squares became products, which ONNX Runtime loads")
+    written = model_file.rewrite(made.model, request["output"], request["weights"], {PRECISION: "FP16"})
     model_file.save(half.convert(model, names, largest, simulated=True).model, request["judged"])
-    return {"written": Written(precision="FP16", nodes=made.nodes, constants=made.constants).to_dict(), "judged": request["judged"],
-            "nodes": [one.to_dict() for one in model_file.nodes(written)]}
+    said = Written(precision="FP16", nodes=made.nodes, constants=made.constants, remarks=(remark,) if remark else ())
+    return {"written": said.to_dict(), "judged": request["judged"], "nodes": [one.to_dict() for one in model_file.nodes(written)]}

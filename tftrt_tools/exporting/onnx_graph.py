@@ -8,6 +8,10 @@ from tftrt_tools import records
 from tftrt_tools.savedmodel.engine_op import Shape
 
 
+# The "ops" of the graph's own inputs and outputs, which are listed as nodes.
+INPUT, OUTPUT = "input", "output"
+
+
 @dataclasses.dataclass(frozen=True)
 class Value(records.Record):
     """An input or output of a node. dtype: as NumPy names it, or "string", or "" if it is not known; shape: None if it is not known;
@@ -21,7 +25,7 @@ class Value(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Node(records.Record):
-    """A node of the graph, or of a graph within a node."""
+    """A node of the graph, or of a graph within a node; or an input or output of the graph, with the one value."""
 
     name: str
     # "MatMul"; with its domain, "ai.onnx.ml.LabelEncoder", if it is not ONNX's own.

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import onnx
 
 from tftrt_tools import errors, progress
-from tftrt_tools.exporting.job import foreign, freezing, lowering, model_file, opsets
+from tftrt_tools.exporting import advice
+from tftrt_tools.exporting.job import foreign, freezing, lowering, model_file, opsets, ranks
 from tftrt_tools.exporting.job.rewrites import editing
 from tftrt_tools.savedmodel import frozen_inputs
 
 EXPORTER = f"onnx {onnx.__version__}"
 _ANOTHER = "another --opset may do; else the file is not a valid one: onnx.checker.check_model(FILE, full_check=True) says so of it"
+# How onnx's converter names an op that an older opset has not.
+_LACKING = re.compile(r"No (?:Previous )?Version of (\w+) exists|No Adapter \w+ Version \S+ for (\w+)")
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -26,6 +30,11 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     if request["precision"] != "FP32":
         foreign.check_unwritten(model, path, f"leave --precision_mode={request['precision']} out: its precision stays; or give it in FP32")
     values = frozen_inputs.of_signature(request["freeze"], request["signature"], model_file.specs(model.graph.input))
+    calls = ranks.read(request["calls"])
+    unsaid = [one.name for one in model.graph.input if not one.type.tensor_type.HasField("shape")]
+    found = ranks.of_inputs(unsaid, calls, [name for name in unsaid if name in values])
+    ranks.set_ranks(model.graph.input, found)
+    notes += ranks.notes(found, values)
     if values:
         with _computed(", ".join(values), "--freeze"):
             freezing.freeze(model, values)
@@ -40,13 +49,14 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     weights = model_file.take_weights(model) if request["weights"] else {}
     output = pathlib.Path(request["output"])
     try:
-        graph, dimensions = model_file.inferred(model, said_dimensions)
+        graph, dimensions = model_file.inferred(model, said_dimensions, calls)
         if request["weights"]:
             model_file.place_weights(graph, weights, output.with_name(request["weights"]))
         said = {one.key: one.value for one in model.metadata_props}
         model_file.write(graph, output, {**said, **request["properties"], "tftrt.exporter": EXPORTER, "tftrt.opset": str(opsets.of(graph))})
     except errors.TftrtError as error:
-        raise errors.TftrtError(error.cause, _ANOTHER) from None
+        raise errors.TftrtError(error.cause, _ANOTHER if "onnx.checker" in error.cause or "types that do not fit" in error.cause
+                                else error.mend) from None
     return {"exporter": EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
             "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions, "renamed": {},
             "nodes": [one.to_dict() for one in model_file.nodes(graph)], "notes": [*notes, *more], "rewritten": {},
@@ -79,5 +89,7 @@ def _in_opset(model: onnx.ModelProto, request: dict[str, Any]) -> tuple[onnx.Mod
         least = request["least"]
         if own < asked and newest and own >= least:
             return model, [f"{error.cause}; it keeps its opset"]
-        raise errors.TftrtError(error.cause, "give a --target or an --opset that is nearer to the file's" if own > asked or not newest else
+        advised = advice.of_onnx(name for found in _LACKING.findall(error.cause) for name in found)
+        raise errors.TftrtError(error.cause, advised[0] if advised else
+                                "give a --target or an --opset that is nearer to the file's" if own > asked or not newest else
                                 f"--precision_mode needs opset {least}: export the model anew, in that opset or a newer one") from None

@@ -6,13 +6,17 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 from tftrt_tools import records
-from tftrt_tools.exporting.onnx_graph import Node
+from tftrt_tools.exporting import advice
+from tftrt_tools.exporting.onnx_graph import INPUT, OUTPUT, Node
 from tftrt_tools.exporting.targets import Parser, Target
 
 # The input whose type the parser's list speaks of; of other ops it is the first.
 _TYPED_INPUT = {"Where": 1}
 # Or it is the output, because the inputs are sizes.
 _TYPED_OUTPUT = frozenset({"ConstantOfShape", "RandomNormal", "RandomUniform"})
+_ENDS = frozenset({INPUT, OUTPUT})
+# The parsers compute in FP32 what is of these types. Callers would get another type than they ask for.
+_NARROWED = frozenset({"float64"})
 # Their limits may be the largest INT64, which becomes the largest INT32 and means the same: to the end; as often as the condition holds.
 _CLAMPED_WELL = frozenset({"Slice", "Loop"})
 
@@ -49,7 +53,26 @@ def lines(found: Sequence[Finding], most: int = 3) -> list[str]:
             for (op, reason), names in groups.items()]
 
 
+def mends(found: Sequence[Finding], outputs: int) -> list[str]:
+    """What to do about refused nodes, a line each. Args: outputs: how many the files have."""
+    lines = []
+    ends = [one.node for one in found if one.op == OUTPUT]
+    if 0 < len(ends) < outputs:
+        lines.append(f"--outputs exports the model without {', '.join(ends)}: name those that are needed")
+    if any(one.reason.endswith(f"no {dtype} tensors") for one in found for dtype in _NARROWED):
+        lines.append("tf.cast(x, tf.float32) in the model, or x.float() in PyTorch, gives the type that it has")
+    if any("string" in one.reason for one in found):
+        lines.append("leave strings and tables to what comes before or behind the model")
+    unknown = [one.op for one in found if one.op not in _ENDS and "tensors" not in one.reason]
+    advised = advice.of_onnx(unknown)
+    lines += advised or ["leave that part out of the model that is exported"] * bool(unknown)
+    return [*dict.fromkeys(lines), "choose another --target, or write the file nevertheless with --allow_refused"]
+
+
 def _refusals(node: Node, target: Target, parser: Parser) -> Iterator[str]:
+    if node.op in _ENDS:
+        yield from _of_end(node, target, parser)
+        return
     if node.op not in parser.ops:
         yield f"{target.title}'s parser does not take it"
         return
@@ -67,8 +90,19 @@ def _refusals(node: Node, target: Target, parser: Parser) -> Iterator[str]:
         yield f"the constant {node.beyond_int32} does not fit into INT32, which is what INT64 becomes in {target.title}"
 
 
+def _of_end(node: Node, target: Target, parser: Parser) -> Iterator[str]:
+    """Why an input or output of the graph is refused."""
+    dtype, = (value.dtype for value in node.inputs)
+    if dtype and dtype not in parser.types or dtype in _NARROWED:
+        yield f"{target.title} has no {dtype} tensors"
+    if target.narrow and node.beyond_int32 is not None:
+        yield f"the constant {node.beyond_int32} does not fit into INT32, which is what INT64 becomes in {target.title}"
+
+
 def _doubt(node: Node, target: Target, parser: Parser) -> str:
     """Why the parser may refuse the node, or ""."""
+    if node.op in _ENDS:
+        return ""
     if node.other_ranks:
         # Of the lists' restriction, and https://docs.nvidia.com/deeplearning/tensorrt/latest/_static/operators/If.html.
         return "its branches give tensors of different ranks, and TensorRT takes that only where known sizes decide between them"

@@ -66,6 +66,8 @@ class Written(records.Record):
     samples: int = 0
     # What to know about the calibration data.
     warnings: tuple[str, ...] = ()
+    # What to know of the file beside its answers.
+    remarks: tuple[str, ...] = ()
     # The answers against the source's; None until they were compared.
     verification: Verification | None = None
 

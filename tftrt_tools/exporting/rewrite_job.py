@@ -10,6 +10,7 @@ from onnx import version_converter
 
 from tftrt_tools import errors, progress
 from tftrt_tools.exporting.job import model_file
+from tftrt_tools.exporting.job.graph_facts import drop_hints
 from tftrt_tools.exporting.job.rewrites import registry
 from tftrt_tools.exporting.rewriting import REWRITES, Rewritten
 from tftrt_tools.models.onnx import runner_job
@@ -74,7 +75,7 @@ def _raised(model: onnx.ModelProto, name: str, target: str) -> onnx.ModelProto:
 
 def _checked(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with its shapes and types inferred anew. Raises: what onnx's checker or ONNX Runtime raise."""
-    del model.graph.value_info[:]
+    drop_hints(model.graph)
     inferred = onnx.shape_inference.infer_shapes(model, check_type=True, data_prop=True)
     onnx.checker.check_model(inferred, full_check=True)
     runner_job.session(inferred.SerializeToString(), "the rewritten graph", optimized=False)

@@ -109,23 +109,28 @@ Tried = TypeVar("Tried", bound=Attempt)
 
 def settle(names: Sequence[str], attempt: Callable[[tuple[str, ...]], Tried]) -> tuple[Tried, tuple[Rewritten, ...]]:
     """The graph with as many rewrites as leave its answers right: of those that changed it the last is left out, then the one before, …
+    Where one is left out, another may find something to change.
 
     Args: names: rewrites; attempt: makes the graph with some of them, and checks it. Returns: (what was made last, all rewrites, also those
       left out). If the graph without any rewrite is wrong, too, that is returned.
     """
     first = found = attempt(tuple(names))
-    changed = [one for one in first.rewrites if one.nodes and not one.undone]
-    if first.problem and changed:
+    if first.problem and _changed(first):
         progress.say("trying it without rewrites")
         found = attempt(())
         if found.problem:
             return found, found.rewrites
         found = first
     undone: list[Rewritten] = []
-    while found.problem and changed:
-        last = changed.pop()
-        undone.insert(0, dataclasses.replace(last, undone=f"with it the answers differ: {first.problem}"))
+    while found.problem and (changed := _changed(found)):
+        last = changed[-1]
+        undone.insert(0, dataclasses.replace(last, undone=f"with it the answers differ: {found.problem}"))
         left = {one.name for one in undone}
         progress.say(f"trying it without {last.name}")
         found = attempt(tuple(name for name in names if name not in left))
     return found, (*found.rewrites, *undone)
+
+
+def _changed(found: Attempt) -> list[Rewritten]:
+    """The rewrites that changed a graph."""
+    return [one for one in found.rewrites if one.nodes and not one.undone]

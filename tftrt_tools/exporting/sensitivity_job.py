@@ -151,10 +151,12 @@ def _fp16(request: Mapping[str, Any], model: onnx.ModelProto, calls: Sequence[Ar
     names = kept(request["fp32_nodes"], map(name_of, all_nodes(model.graph)))
     largest = onnx_ranges.largest(model, Facts(model).floats, calls[:_MOST_CALLS])
     listed = half.convert(model, names, largest, simulated=True).nodes
+    left = names | {one.name for one in listed if one.reason}
     sites = tuple({one.name: _Site(one.name, one.op) for one in listed if one.precision == "FP16"}.values())
 
     def made(rounded: _Rounded, _: str) -> onnx.ModelProto:
-        return half.convert(model, names | ({site.name for site in sites} - rounded.names), largest, simulated=True).model
+        # What a node costs alone is asked, whichever others stay in FP32 beside it.
+        return half.convert(model, left | ({site.name for site in sites} - rounded.names), largest, simulated=True, moved=False).model
 
     return _Simulation(request, model, calls, sites, made, ("", ("",)), [one for one in listed if one.reason])
 

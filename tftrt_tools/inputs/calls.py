@@ -106,7 +106,9 @@ class Takes:
     def with_frozen(self, flag: str) -> Takes:
         """The same with inputs that have one value for good. Args: flag: text of --freeze. Raises: UsageError."""
         found = frozen_inputs.values(flag, self.specs)
-        return dataclasses.replace(self, frozen={name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs})
+        specs = {name: [InputSpec(one.name, one.dtype, ()) if one.name in found.get(name, {}) else one for one in listed]
+                 for name, listed in self.specs.items()}
+        return dataclasses.replace(self, specs=specs, frozen={name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs})
 
     def with_known(self, known: Mapping[str, list[Shapes]]) -> Takes:
         """The same with `known` shapes; those that do not fit their signature are left out."""

@@ -59,7 +59,7 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
     """
     start = time.monotonic()
     source = _checked(source, settings)
-    if asked or not _is_onnx(source):
+    if asked or settings.freeze or not _is_onnx(source):
         # An export takes longer than to see whether it can be of use.
         child.run(_CHECK, None)
     target = staging.check_target(output, overwrite, [source.path]) if output else None
@@ -122,7 +122,8 @@ def _place_chosen(source: Source, stage: pathlib.Path, settings: Settings, asked
         known = str(measured / "ranges.json")
         name, notes = place_onnx(source, exported, settings, log, precision.Asked())
         file = Source(path=str(exported / document.ONNX))
-        unnamed = dataclasses.replace(settings, signature="", shapes=shaping.without_signature(settings.shapes, (name,)))
+        # The file has what was frozen already.
+        unnamed = dataclasses.replace(settings, signature="", shapes=shaping.without_signature(settings.shapes, (name,)), freeze="")
         asked = dataclasses.replace(asked, data=asked.data and dataclasses.replace(asked.data, shapes=shaping.first_call(unnamed.shapes)))
         place_onnx(file, measured, unnamed, log, dataclasses.replace(asked, int8_as="", output_table=known))
         try:
@@ -151,7 +152,7 @@ def place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_file
                asked: precision.Asked | None = None) -> tuple[str, tuple[str, ...]]:
     """Put model.onnx, and the files beside it, into the directory. Args: as of `convert`. Returns: (the signature that it is, "" for an
     ONNX file; what to know). Raises: as `convert`."""
-    if _is_onnx(source) and asked is None:
+    if _is_onnx(source) and asked is None and not settings.freeze:
         beside = onnx_file.outside(source.path)
         shutil.copyfile(source.path, stage / document.ONNX)
         for path in beside:
@@ -173,7 +174,7 @@ def _exported(source: Source, stage: pathlib.Path, settings: Settings, names: tu
     asked = asked or precision.Asked()
     # Drawn inputs say little of a precision that was calibrated on data: `verify` judges the plan.
     options = export.Options(target=targets.here(), signature_keys=names, comparison=compared, log_file=log_file, precision=asked,
-                             judge_precision=asked.precision == "FP32")
+                             freeze=settings.freeze, judge_precision=asked.precision == "FP32")
     done = export.export(source, stage / document.ONNX, options)
     if not done.passed:
         raise failed(source, done)

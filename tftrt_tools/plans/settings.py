@@ -39,6 +39,8 @@ class Settings(records.Record):
     refit: bool = False
     # Paths of libraries of plugins.
     plugins: tuple[str, ...] = ()
+    # Text of --freeze: inputs that have one value for good; written into the ONNX file.
+    freeze: str = ""
 
 
 def checked(settings: Settings) -> Settings:

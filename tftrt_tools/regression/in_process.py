@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tftrt_tools import errors
+from tftrt_tools import errors, progress
 from tftrt_tools.execution import coverage, run
 from tftrt_tools.load import function_load
 from tftrt_tools.models import elsewhere
@@ -56,6 +56,8 @@ class InProcess:
         self.where = {"address": "", "backend": THROUGH, "reason": f"{processes}, without a server"}
         self.models: dict[rounds.Side, models.Model] = {}
         self._ran: Any = None
+        # Lines that were printed.
+        self._said: list[str] = []
         self._verdict: engine_evidence.Verdict | None = None
 
     def sides(self) -> dict[rounds.Side, Any]:
@@ -142,6 +144,9 @@ class InProcess:
             raise answers.Refused(f"the candidate model refuses a request: {error.cause}", error.mend) from None
         if watched:
             self._ran = done
+        if done.where.remark and done.where.remark not in self._said:
+            self._said.append(done.where.remark)
+            progress.note(f"note: {done.where.remark}")
         return done
 
 

@@ -84,7 +84,8 @@ def of_manifest(manifest: Mapping[str, Any], specs: Mapping[str, Sequence[InputS
 def _value(name: str, text: str, spec: InputSpec) -> npt.NDArray[Any]:
     import numpy as np
 
-    if spec.shape != () or spec.dtype != "bool" and not spec.dtype.startswith(("float", "int", "uint")):
+    # Of an unknown shape the value says that it is a single one.
+    if spec.shape not in ((), None) or spec.dtype != "bool" and not spec.dtype.startswith(("float", "int", "uint")):
         raise errors.UsageError(f"--freeze: input {name!r} is {spec.text()}", "only a single bool or number can be frozen")
     try:
         value = _BOOLS[text.lower()] if spec.dtype == "bool" else float(text) if spec.dtype.startswith("float") else int(text)

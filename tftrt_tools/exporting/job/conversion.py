@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     import onnx
     from tensorflow.core.framework import graph_pb2
 
+# Calls of functions within names of nodes.
+_CALL = re.compile(r"(StatefulPartitionedCall|PartitionedCall)(_\d+)?$")
 EXPORTER = f"tf2onnx {tf2onnx.__version__}"
 
 
@@ -59,6 +62,8 @@ class Asked:
     frozen: Mapping[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
     # The outputs that are kept, () for all.
     outputs: tuple[str, ...] = ()
+    # {input of an unknown rank: the rank that it gets}.
+    ranks: Mapping[str, int] = dataclasses.field(default_factory=dict)
     # Rewrites of `rewriting` that are made while tf2onnx converts.
     rewrites: tuple[str, ...] = ()
 
@@ -76,6 +81,7 @@ def convert(root: Any, function: Any, asked: Asked) -> Converted:
     try:
         with tf.device("/cpu:0"):
             frozen, tables = _graph(root, function, inputs, [tensor for _, tensor in outputs], asked)
+            _rank(frozen, {tensor: asked.ranks[name] for tensor, name in inputs.items() if name in asked.ranks})
             fetched = _own_tensors(frozen, outputs, inputs)
             kept = None if outside else frozen
             renamed = {**inputs, **{tensor: name for name, tensor in fetched.items()}}
@@ -83,9 +89,30 @@ def convert(root: Any, function: Any, asked: Asked) -> Converted:
     except errors.TftrtError:
         raise
     except Exception as error:  # tf2onnx raises whatever its handlers do
-        raise errors.TftrtError(f"{EXPORTER} cannot export it: {loading.first_line(error)}",
+        raise errors.TftrtError(f"{EXPORTER} cannot export {_where(error)}: {loading.first_line(error)}",
                                 "leave it out with --signature_keys, or export a model without that part") from error
     return Converted(model=model, renamed=renamed, frozen=kept, weights=weights, notes=tuple(mends.notes), rewritten=mends.rewritten)
+
+
+def _rank(frozen: graph_pb2.GraphDef, found: Mapping[str, int]) -> None:
+    """Let placeholders have a rank. Args: found: {tensor: its rank}."""
+    for node in frozen.node:
+        if f"{node.name}:0" in found:
+            node.attr["shape"].shape.CopyFrom(tf.TensorShape([None] * found[f"{node.name}:0"]).as_proto())
+
+
+def _where(error: BaseException) -> str:
+    """The node that tf2onnx was at, with the layer that it is of; "it" where that is not known."""
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        node = frame.f_locals.get("node") if frame.f_code.co_name == tfonnx.tensorflow_onnx_mapping.__name__ else None
+        if node is not None:
+            parts = [one for one in str(node.name).split("/") if not _CALL.match(one)]
+            layer = f", which is of {'/'.join(parts[:-1])}" if parts[:-1] else ""
+            return f"its {node.type} {node.name}{layer}"
+        trace = trace.tb_next
+    return "it"
 
 
 def _graph(root: Any, function: Any, inputs: Mapping[str, str], outputs: list[str], asked: Asked) -> tuple[graph_pb2.GraphDef, Any]:

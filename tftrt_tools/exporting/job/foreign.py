@@ -10,7 +10,7 @@ from onnx import TensorProto, inliner
 
 from tftrt_tools import errors
 from tftrt_tools.exporting.job import model_file
-from tftrt_tools.exporting.job.graph_facts import all_nodes, is_open, name_of
+from tftrt_tools.exporting.job.graph_facts import all_nodes, drop_hints, is_open, name_of
 from tftrt_tools.models.onnx.kind import rounding
 
 _HALVES = {TensorProto.FLOAT16: "FP16", TensorProto.BFLOAT16: "BF16"}
@@ -36,8 +36,7 @@ def read(path: str) -> tuple[onnx.ModelProto, dict[tuple[str, int], str]]:
         model.graph.input.remove(value)
     # In files of version 3, constants have to be inputs.
     model.ir_version = max(model.ir_version, onnx.Version.IR_VERSION_2019_1_22)
-    # What the file says of inner tensors may be old, and is inferred anew.
-    del model.graph.value_info[:]
+    drop_hints(model.graph)
     name_nodes(model)
     _name_dimensions(model)
     return model, said

@@ -118,6 +118,14 @@ def inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ()
 
 
+def drop_hints(graph: onnx.GraphProto) -> None:
+    """Forget what a file says of inner tensors, in graphs within nodes, too: it may be old, and is inferred anew."""
+    del graph.value_info[:]
+    for node in graph.node:
+        for inner in inner_graphs(node):
+            drop_hints(inner)
+
+
 def tensor_names(graph: onnx.GraphProto) -> set[str]:
     """Names of all tensors of a graph and of graphs within its nodes, which see its tensors and may not call another one so."""
     found = {one.name for one in (*graph.input, *graph.output, *graph.initializer)}

@@ -6,7 +6,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from tftrt_tools.exporting.job import bodies, opsets
-from tftrt_tools.exporting.job.graph_facts import all_nodes
+from tftrt_tools.exporting.job.graph_facts import all_nodes, drop_hints
 from tftrt_tools.exporting.job.rewrites import layer_norm
 
 # The first opset with LayerNormalization.
@@ -26,7 +26,7 @@ def lowered(model: onnx.ModelProto, opset: int, before: str) -> tuple[onnx.Model
     notes += [f"{count} {op} written with other ops: opset {opset} has none" for op, count in written.items()]
     _unpack(model)
     made = opsets.converted(model, opset)
-    del made.graph.value_info[:]
+    drop_hints(made.graph)
     return made, notes
 
 

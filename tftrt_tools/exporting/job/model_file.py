@@ -12,8 +12,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from tftrt_tools import errors
-from tftrt_tools.exporting.job.graph_facts import inner_graphs
-from tftrt_tools.exporting.onnx_graph import Node, Value
+from tftrt_tools.exporting.job import ranks
+from tftrt_tools.exporting.job.graph_facts import drop_hints, inner_graphs
+from tftrt_tools.exporting.onnx_graph import INPUT, OUTPUT, Node, Value
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 # The first dimension of inputs.
@@ -38,10 +39,11 @@ def missing_ops(model: onnx.ModelProto) -> dict[str, list[str]]:
     return found
 
 
-def with_names(model: onnx.ModelProto, specs: Sequence[InputSpec]) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
+def with_names(model: onnx.ModelProto, specs: Sequence[InputSpec],
+               calls: Sequence[ranks.Arrays] = ()) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
     """The model with names for its open dimensions, and with the shapes and types that can be inferred.
 
-    The first dimension of every input is BATCH, others are INPUT_AXIS. Of an output's, those that follow from the inputs have their names,
+    The first dimension of every input is BATCH, unless calls have other sizes there; others are INPUT_AXIS. Of an output's, those that follow from the inputs have their names,
     others are OUTPUT_AXIS. Returns: (model, {name of a dimension: ["TENSOR:AXIS"]}). Raises: TftrtError if the types do not fit.
     """
     for value in (*model.graph.input, *model.graph.output):
@@ -59,19 +61,27 @@ def with_names(model: onnx.ModelProto, specs: Sequence[InputSpec]) -> tuple[onnx
                 dim.dim_value = given
             elif not dim.HasField("dim_value"):
                 dim.dim_param = BATCH if axis == 0 else identifier(f"{value.name}_{axis}")
-    return inferred(model)
+    return inferred(model, calls=calls)
 
 
-def inferred(model: onnx.ModelProto, said: Mapping[tuple[str, int], str] | None = None) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
+def inferred(model: onnx.ModelProto, said: Mapping[tuple[str, int], str] | None = None,
+             calls: Sequence[ranks.Arrays] = ()) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
     """The model, whose inputs' open dimensions have names, with the shapes and types that can be inferred, and with names for its outputs'.
 
-    Args: said: {(output, axis): a name}, for what does not follow from the inputs. Returns, raises: as `with_names`.
+    Args: said: {(output, axis): a name}, for what does not follow from the inputs. calls: those that tell ranks and sizes.
+    Returns, raises: as `with_names`.
     """
+    ranks.tell_apart(model.graph.input, calls)
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.WhichOneof("value") is None:
+                dim.dim_param = identifier(f"{value.name}_{axis}")
     try:
         model = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
     except shape_inference.InferenceError as error:
         raise errors.TftrtError(f"the exported graph has types that do not fit: {errors.first_line(str(error))}",
                                 "another --opset may do; else leave the signature out with --signature_keys") from None
+    ranks.complete(model, calls)
     named: dict[str, list[str]] = {}
     for value in (*model.graph.input, *model.graph.output):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
@@ -138,7 +148,7 @@ def save(model: onnx.ModelProto, path: str) -> None:
 def rewrite(model: onnx.ModelProto, path: str, weights: str, properties: Mapping[str, str]) -> onnx.ModelProto:
     """Write a changed model with more properties, and check the file. Args: weights: name of the file beside it that takes the weights, or
     "". Returns: the model with the shapes and types that can be inferred. Raises: as `write`."""
-    del model.graph.value_info[:]
+    drop_hints(model.graph)
     inferred = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
     if weights:
         onnx.external_data_helper.convert_model_to_external_data(inferred, location=weights)
@@ -153,8 +163,14 @@ def specs(values: Sequence[onnx.ValueInfoProto]) -> list[InputSpec]:
 
 
 def nodes(model: onnx.ModelProto) -> list[Node]:
-    """All nodes, those of graphs within nodes behind the node."""
-    return [_node(node, known) for node, known in _nodes(model.graph)]
+    """All nodes, those of graphs within nodes behind the node; and the graph's inputs and outputs."""
+    listed = [_node(node, known) for node, known in _nodes(model.graph)]
+    known: dict[str, Any] = {one.name: one for one in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    known.update((node.output[0], one.t) for node in model.graph.node if node.op_type == "Constant" for one in node.attribute
+                 if one.name == "value")
+    ends = ((INPUT, model.graph.input), (OUTPUT, model.graph.output))
+    return [*listed, *(Node(name=one.name, op=op, inputs=(_value(one.name, known),), outputs=(), beyond_int32=_beyond_int32(known[one.name]))
+                       for op, values in ends for one in values)]
 
 
 def _nodes(graph: onnx.GraphProto, outer: Mapping[str, Any] | None = None) -> Iterator[tuple[onnx.NodeProto, dict[str, Any]]]:

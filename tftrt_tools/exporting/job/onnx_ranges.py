@@ -44,12 +44,17 @@ class Session:
             copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in more if name not in own)
             model = copy
         if model.ByteSize() <= model_file.MOST_INSIDE:
-            self._loaded = runner_job.Loaded(runner_job.session(model.SerializeToString(), _SAID, optimized))
+            self._loaded = runner_job.Loaded(runner_job.opened(model.SerializeToString(), _SAID, optimized))
             return
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/model.onnx"
             model_file.save(model, path)
-            self._loaded = runner_job.Loaded(runner_job.session(path, _SAID, optimized))
+            self._loaded = runner_job.Loaded(runner_job.opened(path, _SAID, optimized))
+
+    @property
+    def remark(self) -> str:
+        """What to know of how it was loaded, "" for nothing."""
+        return self._loaded.where.remark
 
     def run(self, batch: Batch) -> Arrays:
         """{output: array}. Raises: TftrtError where it fails."""

@@ -9,12 +9,14 @@ from tftrt_tools import errors
 from tftrt_tools.models.onnx import file
 
 _AGAIN = "the exporter wrote a wrong file: export it again, with a newer exporter if there is one"
+_UNIMPLEMENTED = r"Could not find an implementation for (\w+)\((\d+)\)"
+# Types of which ONNX Runtime has few ops on a CPU, and whether TensorRT has it.
+_RARE = {"float64": "TensorRT has no float64 either: ", "bfloat16": ""}
 # (in ONNX Runtime's message, what it means, the mend); groups of the first fill the others.
 _KNOWN = tuple((re.compile(pattern, re.DOTALL), meaning, mend) for pattern, meaning, mend in (
     (r"Could not find an implementation for (ConvInteger)\(\d+\)", "it has no {0} of signed weights on a CPU",
      "quantize it with unsigned ones (weight_type=QuantType.QUInt8 of quantize_dynamic)"),
-    (r"Could not find an implementation for (\w+)\((\d+)\)", "it has no {0} of opset {1} for the types here on a CPU",
-     "export it in float32; it has few ops of bfloat16"),
+    (_UNIMPLEMENTED, "it has no {0} of opset {1} for the types here on a CPU", "export it in float32"),
     (r"two nodes with same node name \((.*?)\)", "two nodes are called {0!r}", "give each node a name of its own, or none: " + _AGAIN),
     (r"Duplicate definition-site for \((.*?)\)|Duplicate definition of name \((.*?)\)", "two tensors are called {0!r}", _AGAIN),
     (r"No Op registered for (\S+) with domain_version of (-?\d+)", "opset {1} has no op {0}",
@@ -45,8 +47,19 @@ def refused(model: str | bytes, runtime: str, name: str, line: str, whole: str) 
             file.overview(model)
         except errors.TftrtError as error:  # a file that is cut, empty or none of ONNX
             return error
+        rare = re.search(_UNIMPLEMENTED, whole)
+        if rare and (dtype := _rare(model)):
+            return errors.TftrtError(f"{runtime} cannot load {name}: it has no {rare[1]} of {dtype} on a CPU",
+                                     f"{_RARE[dtype]}export the model in float32 (tf.cast(x, tf.float32) in TensorFlow, .float() in PyTorch)")
     for pattern, meaning, mend in _KNOWN:
         if matched := pattern.search(whole):
             groups = [one for one in matched.groups() if one is not None]
             return errors.TftrtError(f"{runtime} cannot load {name}: {meaning.format(*groups)}", mend.format(*groups))
     return errors.TftrtError(f"{runtime} cannot load {name}: {line}", _MEND)
+
+
+def _rare(path: str) -> str:
+    """A type of which there are few kernels, that a file's inputs or weights have; "" for none."""
+    found = file.overview(path)
+    dtypes = {*found.weights, *(spec.dtype for one in found.signatures.values() for spec in one.inputs)}
+    return next((one for one in _RARE if one in dtypes), "")

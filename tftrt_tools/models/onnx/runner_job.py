@@ -13,7 +13,7 @@ import onnxruntime
 from tftrt_tools import errors
 from tftrt_tools.execution import load_job, run_job, runner
 from tftrt_tools.models.model import Contents, Signature
-from tftrt_tools.models.onnx import file, refusals_job
+from tftrt_tools.models.onnx import file, opening_job, refusals_job
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import DEFAULT
 
@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     from tftrt_tools.execution.runner import Arrays, Ready, Wanted
     from tftrt_tools.execution.trace import CallTrace
 
-_PROVIDER = "CPUExecutionProvider"
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 # ONNX's names of types that are not NumPy's.
 _DTYPES = {"float": "float32", "double": "float64"}
-# A fusion that fails names the node that it makes. SimplifiedLayerNormFusion of 1.23.2 does so in some FP16 graphs.
-_FUSION = re.compile(r"GetIndexFromName.*/(\w+Fusion)/", re.DOTALL)
 # What comes before the message: "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : ", and the place in ONNX Runtime's own source.
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed:)?(?:/\S*onnxruntime\S*:\d+ .*?\) )?")
 
@@ -49,16 +46,17 @@ def read(request: dict[str, Any]) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
     """As runner.Load."""
-    yield Loaded(session(path))
+    yield Loaded(opened(path))
 
 
 class Loaded:
     """The runner.Runner of an ONNX file. Several threads may make its calls at a time."""
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
-        self._outputs = [one.name for one in session.get_outputs()]
-        self.where = runner.Where(mode="cpu", runtime="ONNX Runtime", version=onnxruntime.__version__, provider=session.get_providers()[0])
+    def __init__(self, found: opening_job.Opened) -> None:
+        self._session = found.session
+        self._outputs = [one.name for one in found.session.get_outputs()]
+        self.where = runner.Where(mode="cpu", runtime="ONNX Runtime", version=onnxruntime.__version__,
+                                  provider=found.session.get_providers()[0], remark=found.remark)
 
     def ready(self, signature: str, inputs: Arrays) -> Ready:
         """As Runner.ready."""
@@ -87,28 +85,19 @@ class Loaded:
 
 
 def session(model: str | bytes, said: str = "", optimized: bool = True) -> Any:
-    """A session of a file, or of a file's content. Args: said: its name in errors, by default its path. Raises: TftrtError."""
-    options = onnxruntime.SessionOptions()
-    # Products of 8 bits are exact also on processors whose instruction for them is not (AVX2 without VNNI).
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    options.log_severity_level = 3
-    if not optimized:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    """The session of `opened`."""
+    return opened(model, said, optimized).session
+
+
+def opened(model: str | bytes, said: str = "", optimized: bool = True) -> opening_job.Opened:
+    """A file, or a file's content, in ONNX Runtime. Args: said: its name in errors, by default its path. Raises: TftrtError."""
+    name = said or str(model)
     try:
-        return _loaded(model, options)
+        return opening_job.opened(model, name, optimized)
+    except errors.TftrtError:
+        raise
     except Exception as error:  # ONNX Runtime's own errors have no base of their own
-        raise refusals_job.refused(model, f"ONNX Runtime {onnxruntime.__version__}", said or str(model), _line(error), str(error)) from None
-
-
-def _loaded(model: str | bytes, options: Any) -> Any:
-    """A session; without a fusion that fails itself. Raises: what ONNX Runtime raises."""
-    try:
-        return onnxruntime.InferenceSession(model, options, providers=[_PROVIDER])
-    except Exception as error:  # as above
-        fusion = _FUSION.search(str(error))
-        if fusion is None:
-            raise
-        return onnxruntime.InferenceSession(model, options, providers=[_PROVIDER], disabled_optimizers=[fusion[1]])
+        raise refusals_job.refused(model, f"ONNX Runtime {onnxruntime.__version__}", name, _line(error), str(error)) from None
 
 
 def _contents(path: str) -> Contents:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
+import os
 import pathlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +14,7 @@ from tftrt_tools import errors
 from tftrt_tools.execution.run import Placed, Runtime
 from tftrt_tools.models import directory
 from tftrt_tools.models.model import Contents, Engine, File, Overview, Signature
+from tftrt_tools.models.onnx import file as onnx_file
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan.profiles import Profile
 from tftrt_tools.savedmodel import files, passport
@@ -61,7 +64,8 @@ class Plan(directory.Directory):
 
     def contents(self, paths: Sequence[str]) -> list[Contents]:
         """As model.Kind.contents, from plan.json."""
-        return [_contents(document.read(path)) for path in paths]
+        return [dataclasses.replace(found, facts={**found.facts, **_of_file(path)})
+                for path, found in ((path, _contents(document.read(path))) for path in paths)]
 
     def overview(self, path: str) -> Overview:
         """As model.Kind.overview."""
@@ -81,6 +85,15 @@ class Plan(directory.Directory):
 def _contents(plan: document.PlanFile) -> Contents:
     signature = Signature(*(tuple(one.spec for one in side) for side in (plan.inputs, plan.outputs)))
     return Contents(signatures={DEFAULT: signature}, engines=(Engine(document.ENGINE, plan.precision),), facts=_facts(plan))
+
+
+def _of_file(path: str) -> dict[str, str]:
+    """What the ONNX file of a plan directory says of its inputs and outputs: which have a value for good, and which were kept."""
+    try:
+        facts = onnx_file.overview(os.path.join(path, document.ONNX)).facts
+    except errors.TftrtError:  # the plan runs without it
+        return {}
+    return {name: facts[name] for name in ("tftrt.freeze", "tftrt.outputs") if name in facts}
 
 
 def _facts(plan: document.PlanFile) -> dict[str, str]:

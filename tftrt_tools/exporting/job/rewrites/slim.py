@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import onnx
 import onnxslim
+from onnxslim.core.shape_inference import context as inference
 
 _STEPS = ("constant_folding", "graph_fusion", "dead_node_elimination", "subexpression_elimination", "weight_tying")
 # MatMul and Add stay: TensorRT merges them itself, and products, not Gemm between reshapes, are what its fusion of attention looks for.
@@ -20,7 +23,8 @@ def rewrite(*steps: str) -> Callable[[onnx.ModelProto, str], int]:
         given = onnx.ModelProto()
         given.CopyFrom(model)
         logging.getLogger("onnxslim").setLevel(logging.ERROR)
-        slimmed = onnxslim.slim(given, skip_optimizations=[one for one in _STEPS if one not in steps], skip_fusion_patterns=_LEFT)
+        with _values_of_vectors():
+            slimmed = onnxslim.slim(given, skip_optimizations=[one for one in _STEPS if one not in steps], skip_fusion_patterns=_LEFT)
         before = len(model.graph.node)
         # Inputs that nothing reads are gone, and open dimensions have other names.
         ends = [(list(model.graph.input), slimmed.graph.input), (list(model.graph.output), slimmed.graph.output)]
@@ -32,3 +36,23 @@ def rewrite(*steps: str) -> Callable[[onnx.ModelProto, str], int]:
         return before - len(model.graph.node)
 
     return made
+
+
+@contextlib.contextmanager
+def _values_of_vectors() -> Iterator[None]:
+    """While it lasts, onnxslim keeps the values of vectors and numbers alone while it infers shapes.
+
+    0.1.98 keeps those of a matrix as a flat list, and reverses that list where the graph reverses rows: PyTorch's padding became another one.
+    """
+    kept = inference.InferenceContext.pass_on_sympy_data
+
+    def passed(self: Any, node: onnx.NodeProto) -> None:
+        kept(self, node)
+        if len(self.known_vi_[node.output[0]].type.tensor_type.shape.dim) > 1:
+            self.sympy_data_.pop(node.output[0], None)
+
+    inference.InferenceContext.pass_on_sympy_data = passed
+    try:
+        yield
+    finally:
+        inference.InferenceContext.pass_on_sympy_data = kept
