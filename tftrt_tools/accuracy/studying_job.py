@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 # What says which nodes are rounded.
 G = TypeVar("G")
 # An SNR below this means that the simulation does not follow the model: it draws random numbers, or keeps state.
-_LEAST_FIDELITY_DB = 40.0
+LEAST_FIDELITY_DB = 40.0
 
 
 class Site(Protocol):
@@ -78,7 +78,7 @@ def studied(simulated: Simulation[G], alone: Sequence[int], precision: Precision
     others: dict[Hashable, str] = {("method", method): method for method in simulated.methods if method != simulated.method}
     wanted: dict[Hashable, G] = {"all": all_of, **dict.fromkeys(others, all_of), **{number: simulated.alone(number) for number in alone}}
     found, fidelity, rows = simulated.sweep(wanted, f"rounding nodes of {simulated.name} to {precision}, one at a time", others)
-    if fidelity < _LEAST_FIDELITY_DB:
+    if fidelity < LEAST_FIDELITY_DB:
         raise errors.TftrtError(f"signature {simulated.name!r}, frozen and with nothing rounded, does not answer like the model "
                                 f"(SNR {fidelity:.1f} dB)", "a model that draws random numbers or keeps state cannot be studied so")
     effects = {key: harm.effects(compared, precision) for key, compared in found.items()}

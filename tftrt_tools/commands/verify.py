@@ -165,7 +165,7 @@ def _print(done: Verification, json_path: str | None) -> None:
         console.print(f"  warning: {warning}", markup=False, soft_wrap=True)
     for problem in done.problems:
         console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
-    console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
+    console.print(done.verdict, style="bold green" if done.passed else "bold red")
 
 
 def print_accuracy(console: Console, accuracy: Mapping[str, Any]) -> None:
