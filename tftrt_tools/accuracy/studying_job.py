@@ -51,6 +51,10 @@ class Simulation(Protocol, Generic[G]):
     def unrounded(self) -> tuple[str, ...]:
         """Names of nodes without ranges."""
 
+    @property
+    def nothing_shown(self) -> str:
+        """Why no float output shows anything, by the answers so far with nothing rounded; "" if one does."""
+
     def all_rounded(self) -> G:
         """Round every site."""
 
@@ -90,7 +94,7 @@ def studied(simulated: Simulation[G], alone: Sequence[int], precision: Precision
     return harm.SignatureHarm(name=simulated.name, rows=rows, nodes=nodes, total=effects["all"],
                               kept=_kept(simulated, order, nodes, effects["all"], precision), unrounded=simulated.unrounded,
                               other_nodes=len(sites) - len(alone), fidelity_db=fidelity, method=simulated.method, methods=methods,
-                              not_finite=harm.not_finite(found["all"]))
+                              not_finite=harm.not_finite(found["all"]), nothing_shown=simulated.nothing_shown)
 
 
 def _kept(simulated: Simulation[G], order: Sequence[int], nodes: Sequence[Node], total: Iterable[Effect],
