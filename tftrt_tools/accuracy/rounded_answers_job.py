@@ -185,7 +185,7 @@ def _function(frozen: Frozen, put_in: _PutIn) -> Callable[..., Any]:
     """A function of (whether to round, the signature's inputs by name) that returns the signature's outputs as a list."""
 
     def run(on: Any, *inputs: Any) -> Any:
-        given = {}
+        given: dict[str, Any] = {}
         for tensor, value in put_in.fed.items():
             fed = tf.fill(value.shape, on) if tensor in put_in.gates else tf.constant(value)
             given |= {tensor: fed, f"^{tensor.removesuffix(':0')}": fed}

@@ -147,7 +147,7 @@ class _Simulation:
         """Args: one: _Passed. put_in: rounding.Rounded. scales: {method: {tensor: scale}}."""
         self.name, self.sites, self.method, self.tables, self.unrounded = one.name, sites, method, tables, unrounded
         self._paths, self._int8 = one.paths, int8
-        self._watch = constancy.Watch()
+        self._watch, self._watched = constancy.Watch(), False
         self._simulated = rounded.Simulated(one.name, one.frozen, put_in)
         self._scales = {name: self._simulated.vector(found) for name, found in scales.items()}
         if not self._simulated.floats:
@@ -192,7 +192,8 @@ class _Simulation:
             inputs = npz.load(path)
             feed = {name: tf.constant(value) for name, value in inputs.items()}
             original = self._simulated.original(feed)
-            self._watch.add(Call(self.name, inputs), {output: original[output] for output in self._simulated.floats})
+            if not self._watched:
+                self._watch.add(Call(self.name, inputs), {output: original[output] for output in self._simulated.floats})
             plain: dict[str, npt.NDArray[Any]] = {}
             for key, gates in all_runs:
                 progress.say(text, done, len(self._paths) * (len(runs_wanted) + 1))
@@ -203,6 +204,7 @@ class _Simulation:
                     into[output].add(original[output] if key is None else plain[output], answer[output])
                 done += 1
             rows += max((value.shape[0] for value in feed.values() if value.shape.rank), default=1)
+        self._watched = True
         fidelity = min(one.result().snr_db for one in own.values())
         return {key: tuple(one.result() for one in all_of.values()) for key, all_of in compared.items()}, fidelity, rows
 

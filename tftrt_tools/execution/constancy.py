@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-6
 # Fewer rows may all be classified without any doubt.
 _LEAST_SATURATED = 32
-_SATURATED = "0 or 1 in all {rows} rows, as where a softmax is saturated"
+_SATURATED = "saturated: 0 or 1 in all {rows} rows"
 
 
 class Variation:

@@ -39,4 +39,4 @@ class Shown:
         if text := self._watch.constant(self._signature, output):
             return text
         share = self._watch.saturated(self._signature, output)
-        return f"0 or 1 in {share:.0%} of the rows" if share >= _SATURATED and level >= _UNCHANGED_DB else ""
+        return f"saturated: 0 or 1 in {share:.0%} of the rows" if share >= _SATURATED and level >= _UNCHANGED_DB else ""
