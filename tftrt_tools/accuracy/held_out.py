@@ -18,9 +18,9 @@ REFUSED_SHARE = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class CalibrationUse(records.Record):
-    """How an INT8 model's calibration goes with the data of a verification. random: calibrated on random data; shared: the least number of
-    rows that also calibrated it (only some hashes are kept); rows: rows of the data, 0 for random inputs; scaled: inputs whose values differ
-    in scale, a line each."""
+    """How an INT8 model's calibration goes with the data of a verification. random: calibrated on random data; shared: the least number
+    of rows that also calibrated it (only some hashes are kept); rows: rows of the data, 0 for random inputs; scaled: inputs whose values
+    differ in scale, a line each."""
 
     random: bool
     shared: int

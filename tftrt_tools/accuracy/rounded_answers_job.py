@@ -19,8 +19,7 @@ from tftrt_tools.accuracy import metrics, studying_job
 from tftrt_tools.calibration import file, table
 from tftrt_tools.calibration.job import fitting, rounded, toolkit
 from tftrt_tools.conversion.job import graph_pass, int8
-from tftrt_tools.execution import run_job
-from tftrt_tools.execution import npz
+from tftrt_tools.execution import npz, run_job
 from tftrt_tools.savedmodel.engine_op import lowest_precision
 from tftrt_tools.savedmodel.job import detach, graph, inline, loading, protos, rounding, rounding_sites
 
@@ -108,7 +107,8 @@ def _put_in(name: str, graph_def: graph_pb2.GraphDef, engines: Mapping[str, Engi
     for engine in of_int8:
         named |= toolkit.names(graph_def, [engine], not engines[engine].implicit_batch)
     scales = toolkit.by_tensor(inner, named, tables)
-    sites, _, ranges = rounded.with_scales(inlined, {engine: inner[engine] for engine in of_int8}, scales)
+    left_out = toolkit.left_out(inner, named, tables)
+    sites, _, ranges = rounded.with_scales(inlined, {engine: inner[engine] for engine in of_int8}, scales, left_out)
     half = rounding_sites.fp16_sites(inlined, {engine: inner[engine] for engine in rounding_engines if engine not in of_int8})
     if of_int8 and not sites:
         raise _NotSimulatedError("no node of its INT8 engines has a range and an INT8 kernel")
@@ -147,7 +147,8 @@ def _tables(graph_def: graph_pb2.GraphDef, wanted: Sequence[str], engines: Mappi
                                left_out=tuple((name, reason) for name, reason in (known.left_out if known else file.without_range(zeros))
                                               if name not in read.scales))
         method = int8.method_of(made) if made else "entropy"
-        found[engine] = fitting.fitted(one, native[engine].function, not engines[engine].implicit_batch, native[engine].shapes, method).table
+        build = native[engine].function, not engines[engine].implicit_batch, native[engine].shapes
+        found[engine] = fitting.fitted(one, *build, method).table
     return found
 
 

@@ -114,7 +114,9 @@ def _int8(one: _Passed, measured: Measured, decision: Decision, settings: Settin
     named = toolkit.names(one.graph_def, one.inner, settings.dynamic)
 
     def of(made: Iterable[EngineTable]) -> tuple[tuple[Site, ...], tuple[str, ...], dict[str, float]]:
-        return rounded.with_scales(one.inlined, one.inner, toolkit.by_tensor(one.inner, named, {made.engine: made.table for made in made}))
+        tables = {each.engine: each.table for each in made}
+        return rounded.with_scales(one.inlined, one.inner, toolkit.by_tensor(one.inner, named, tables),
+                                   toolkit.left_out(one.inner, named, tables))
 
     sites, unrounded, ranges = of(tables)
     scales = {decision.said: ranges}

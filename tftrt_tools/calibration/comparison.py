@@ -36,7 +36,8 @@ class Compared(records.Record):
     nothing_shown: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, signature: str, rows: int, apart: bool, levels: Mapping[str, Mapping[str, float]], nothing: Mapping[str, str]) -> "Compared":
+    def of(cls, signature: str, rows: int, apart: bool, levels: Mapping[str, Mapping[str, float]],
+           nothing: Mapping[str, str]) -> "Compared":
         """Args: nothing: the outputs of `levels` that show nothing."""
         left = {method: {output: level for output, level in found.items() if output not in nothing} for method, found in levels.items()}
         return cls(signature=signature, rows=rows, apart=apart, levels=left if any(left.values()) else {}, nothing_shown=nothing)

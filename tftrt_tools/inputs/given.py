@@ -24,7 +24,7 @@ FLAG = "--data"
 _NAMED = 5
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Given:
     """The user's data before it is cut into calls."""
 
@@ -82,18 +82,20 @@ def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | p
             raise errors.UsageError(f"--data_rows does not cut what a function yields, and {said}={source} is one",
                                     "let it yield fewer rows")
         seen = Integers()
-        return Given({}, user_calls.calls(source, specs, folder / "user", said, walked, optional, seen), None, integers=seen.lines())
+        calls = user_calls.calls(source, specs, folder / "user", said, walked, optional, seen)
+        return Given(arrays={}, calls=calls, rows=None, integers=seen.lines())
     unwanted = array_reader.input_names(others or {}) - array_reader.input_names(specs)
     if found.kind == "arrays" and len(found.files) == 1:
         arrays = array_reader.load(found.files[0])
         arrays = walked.renamed(arrays) if walked else arrays
         arrays = {name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}
-        return Given(arrays, {}, None, tuple(name for name in arrays if name in unwanted), _integers(arrays, specs))
+        return Given(arrays=arrays, calls={}, rows=None, aside=tuple(name for name in arrays if name in unwanted),
+                     integers=_integers(arrays, specs))
     held = array_reader.names(found.files[0]) if found.kind == "arrays" else ()
     has, aside = ([name for name in held if (name in unwanted) == out] for out in (False, True))
     wanted = {name: cutting.without((optional or {}).get(name, frozenset()), inputs, has) for name, inputs in specs.items()}
     read_rows = read.read(found, wanted, reading, folder / "rows", files_rows or rows, said, walked, {**(others or {}), **specs})
-    return Given(read_rows.arrays, {}, read_rows, tuple(aside), read_rows.integers)
+    return Given(arrays=read_rows.arrays, calls={}, rows=read_rows, aside=tuple(aside), integers=read_rows.integers)
 
 
 def _integers(arrays: Mapping[str, npt.NDArray[Any]], specs: Mapping[str, Sequence[InputSpec]]) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from tftrt_tools.inputs.value_ranges import Integers
 from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.shapes import InputSpec
 
-
 # In place of an array that the function does not yield.
 _NONE = np.zeros(0)
 

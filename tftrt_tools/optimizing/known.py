@@ -14,7 +14,8 @@ from tftrt_tools.choices import Precision
 from tftrt_tools.conversion.plan import Plan, SignaturePlan
 from tftrt_tools.diagnosis.finding import Diagnosis, Finding
 from tftrt_tools.inputs import drawing, find
-from tftrt_tools.optimizing import goal_seen, mends
+from tftrt_tools.optimizing import goal_seen as seen
+from tftrt_tools.optimizing import mends
 from tftrt_tools.optimizing.asked import Asked
 from tftrt_tools.optimizing.step import StepResult
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -209,13 +210,13 @@ class Known:
         return max((one.rows for one in self.comparison.signatures if one.levels), default=0) if self.comparison else 0
 
     @functools.cached_property
-    def goal_seen(self) -> goal_seen.Seen | None:
+    def goal_seen(self) -> seen.Seen | None:
         """What `verify` saw of the goal, None if nothing."""
         return self._seen(self.document(VERIFY))
 
-    def _seen(self, document: Mapping[str, Any] | None) -> goal_seen.Seen | None:
+    def _seen(self, document: Mapping[str, Any] | None) -> seen.Seen | None:
         output = "".join(word.partition("=")[2] for word in self.asked.given(("accuracy_output",)))
-        return goal_seen.of_verification(self.goal, document, output) if document else None
+        return seen.of_verification(self.goal, document, output) if document else None
 
     @property
     def int8_verification(self) -> Mapping[str, Any] | None:
@@ -224,7 +225,7 @@ class Known:
         return document if document and (document.get("simulation") or {}).get("simulated") else None
 
     @functools.cached_property
-    def int8_seen(self) -> goal_seen.Seen | None:
+    def int8_seen(self) -> seen.Seen | None:
         """What that saw of the goal, None if nothing."""
         return self._seen(self.int8_verification)
 
@@ -239,8 +240,8 @@ class Known:
 
     @property
     def int8_misses(self) -> str:
-        """What INT8 misses where it was simulated, in words; "" where it misses nothing, or was not simulated. The rows that are scored tell
-        of the goal itself; without them, the rows that calibrate tell of the SNR."""
+        """What INT8 misses where it was simulated, in words; "" where it misses nothing, or was not simulated. The rows that are scored
+        tell of the goal itself; without them, the rows that calibrate tell of the SNR."""
         if document := self.int8_verification:
             if self.int8_seen and not self.int8_seen.kept:
                 return self.int8_seen.miss

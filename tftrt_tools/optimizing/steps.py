@@ -85,8 +85,8 @@ def _simulate(known: Known) -> Commands:
     if not known.done(knowledge.CALIBRATE):
         return LeftOut("INT8 has no ranges" if asked.int8 else "INT8 is not asked for")
     made, page = asked.path(INT8), asked.path("verify-int8.html")
-    words = ["convert", f"--input_saved_model_dir={asked.model}", f"--output_saved_model_dir={made}", "--overwrite", "--precision_mode=INT8",
-             f"--calibration_table={asked.path(TABLE)}", *asked.given(SOURCE), *graph_words(known)]
+    words = ["convert", f"--input_saved_model_dir={asked.model}", f"--output_saved_model_dir={made}", "--overwrite",
+             "--precision_mode=INT8", f"--calibration_table={asked.path(TABLE)}", *asked.given(SOURCE), *graph_words(known)]
     return [Command(knowledge.INT8_MADE, words, [made]),
             Command(knowledge.INT8_VERIFIED, ["verify", asked.model, made, *judging_words(known), f"--html={page}"], [page])]
 
@@ -245,8 +245,8 @@ def _bench_limits(known: Known, minutes: float) -> list[str]:
 
 
 def _publish(known: Known) -> Commands:
-    asked, bad = known.asked, next((one for one in known.results if one.state == "done" and one.exit_code and one.step != knowledge.SIMULATED),
-                                   None)
+    asked, bad = known.asked, next((one for one in known.results if one.state == "done" and one.exit_code
+                                    and one.step != knowledge.SIMULATED), None)
     if not asked.publish:
         return LeftOut("not asked for by --publish")
     if bad or not known.done(knowledge.VERIFY):
