@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from tftrt_tools import child, records
+from tftrt_tools.accuracy import thresholds
 from tftrt_tools.choices import Precision
 from tftrt_tools.execution import run
 from tftrt_tools.savedmodel import engine_op, passport
@@ -53,6 +54,16 @@ class Simulation(records.Record):
     def precision(self) -> Precision | str:
         """The lowest that was simulated, "" for none."""
         return engine_op.lowest_precision(self.simulated.values())
+
+    @property
+    def arithmetic(self) -> dict[str, str]:
+        """{signature: the key of its bounds in thresholds.DEFAULTS}."""
+        return {name: thresholds.FP16_SIMULATED if one == "FP16" else one for name, one in self.simulated.items()}
+
+    @property
+    def lowest(self) -> str:
+        """The key of the lowest precision's bounds, "" where nothing was simulated."""
+        return thresholds.FP16_SIMULATED if self.precision == "FP16" else self.precision
 
     @property
     def words(self) -> str:

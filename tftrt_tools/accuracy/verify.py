@@ -96,7 +96,7 @@ class Verification(passport.Stamped):
     converted_digest: str
     # Where the converted model ran.
     mode: Mode
-    # Whose thresholds were used: a key of thresholds.DEFAULTS.
+    # Whose thresholds were used: a key of thresholds.DEFAULTS, or thresholds.FP16_SIMULATED.
     arithmetic: str
     # What the answers show, in words.
     evidence: str
@@ -251,7 +251,7 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         simulation, rounded = rounded_answers.simulated(second, sent, answers, own, {}, theirs, folder + "/rounded")
         progress.say("comparing")
         ran = _arithmetic(answers, first, second)
-        judged, wrong = _judged_around(exchange, reference, rounded, rules, dict.fromkeys(own, ran) | simulation.simulated, ran)
+        judged, wrong = _judged_around(exchange, reference, rounded, rules, simulation.arithmetic, ran)
         plain, _ = _judged_around(exchange, reference, answers, rules, {}, ran) if simulation.simulated else ([], {})
         answers = rounded
         accuracies, short = wrapped_labels.accuracies(exchange, labels, reference, answers, rules, options) if labels else ((), ())
@@ -261,7 +261,7 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
     unbuilt = _unbuilt(manifest)
     return Verification(
         original=str(pathlib.Path(first.source).absolute()), converted=str(pathlib.Path(second.source).absolute()),
-        original_digest=first.digest(), converted_digest=second.digest(), mode=answers.mode, arithmetic=simulation.precision or ran,
+        original_digest=first.digest(), converted_digest=second.digest(), mode=answers.mode, arithmetic=simulation.lowest or ran,
         evidence=_evidence(reference, answers, second, simulation), gpu=answers.gpu, simulation=simulation, **_of_graph(plain),
         comparisons=tuple(one for each in judged for one in each.comparisons),
         bounds={name: bound for each in judged for name, bound in each.bounds.items()},
@@ -342,13 +342,13 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
                     for index, call in enumerate(calls))
 
         arithmetic = options.arithmetic or _arithmetic(answers, first, second)
-        judged = judgement.judge(pairs(rounded), arithmetic, list(chosen.own), rules, labels, simulation.simulated)
+        judged = judgement.judge(pairs(rounded), arithmetic, list(chosen.own), rules, labels, simulation.arithmetic)
         plain = [judgement.judge(pairs(answers), arithmetic, list(chosen.own), rules, labels)] if simulation.simulated else []
         accuracy, short = _accuracy(chosen, reference, rounded, judged, labels, options, rules)
     return Verification(
         original=str(pathlib.Path(first.source).absolute()), converted=str(pathlib.Path(second.source).absolute()),
         original_digest=first.digest(), converted_digest=second.digest(), mode=answers.mode,
-        arithmetic=simulation.precision or arithmetic, evidence=_evidence(reference, answers, second, simulation), gpu=answers.gpu,
+        arithmetic=simulation.lowest or arithmetic, evidence=_evidence(reference, answers, second, simulation), gpu=answers.gpu,
         comparisons=judged.comparisons, bounds=judged.bounds, simulation=simulation, **_of_graph(plain),
         misses=(*judged.misses, *short), engine_problems=tuple(_engine_problems(calls, answers, second, options, unbuilt)),
         structure_problems=(*structure, *judged.problems), engine_runs=_totals(answers, "engine"), builds=_totals(answers, "build"),

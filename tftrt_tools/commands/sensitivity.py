@@ -211,7 +211,7 @@ def _suggestion(done: Sensitivity) -> str:
         return f"{done.flag} ({_decibels(level)} dB{nodes}{more})"
     if done.flag:
         return done.flag + (f" ({done.missed[0]} in another signature)" if done.missed else "")
-    if not done.missed and done.nothing_shown:
+    if not done.missed and not done.not_finite and done.nothing_shown:
         return "none: these answers show nothing of rounding; give other --data"
     if not done.missed:
         return "none; " + ("no precision mends answers that are not finite" if done.not_finite else
