@@ -46,8 +46,8 @@ def compared(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -
 def _levels(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     """({method: {output: dB}}, as Shown.nothing)."""
     inner = {engine: ranges.inner[engine] for engine in ranges.named}
-    found = [{method: rounded.with_scales(ranges.inlined, inner, ranges.by_tensor(made), ranges.left_out(made)) for method, made in one.items()}
-             for one in tables]
+    found = [{method: rounded.with_scales(ranges.inlined, inner, ranges.by_tensor(made), ranges.left_out(made))
+              for method, made in one.items()} for one in tables]
     # A tensor with a range in only one half is not rounded in either.
     names = [{site.node for site in next(iter(one.values()))[0]} for one in found]
     sites = [site for site in next(iter(found[0].values()))[0] if all(site.node in one for one in names)]
