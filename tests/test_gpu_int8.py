@@ -64,6 +64,27 @@ def test_the_toolkits_tables_make_int8_engines_that_are_right(method, zoo_model,
     assert share >= said["accuracy"]["original"] - 0.01
 
 
+def test_the_simulation_without_a_gpu_says_what_engines_do(zoo_model, images, tmp_path):
+    """Ranges of images times 255 fail by the simulation and with engines, right ones pass by both."""
+    with np.load(images / "calibration.npz") as known:
+        np.savez(tmp_path / "times255.npz", image=(known["image"] * 255).astype(np.uint8))
+    original = zoo_model("digits_cnn")
+    for name, data, right in (("good", images / "calibration.npz", True), ("bad", tmp_path / "times255.npz", False)):
+        levels = {}
+        for where, flags, env in (("simulated", (), NO_GPU), ("engines", (SHAPES,), {})):
+            target = tmp_path / f"{name}-{where}"
+            done = run_tftrt("convert", f"--input_saved_model_dir={original}", f"--output_saved_model_dir={target}", "--precision_mode=INT8",
+                             f"--calibration_data={data}", *flags, env=env, timeout=550)
+            assert done.returncode == 0, done.stderr
+            done = run_tftrt("verify", original, target, f"--data={images}/held_back.npz", f"--labels={images}/labels.npy", env=env)
+            assert done.returncode == (0 if right else 3), done.stdout + done.stderr
+            said = passport.read(target, passport.VERIFY)
+            assert said["arithmetic"] == "INT8" and (said["mode"] == "gpu") == (where == "engines")
+            assert not said["simulation"]["simulated"] if where == "engines" else said["simulation"]["simulated"]
+            levels[where] = said["comparisons"][0]["snr_db"]
+        report(test="INT8 simulated and with engines", model="digits_cnn", ranges=name, **levels)
+
+
 def test_tensorrts_own_calibration(by_tensorrt, zoo_model, images):
     share, said, code = accuracy(zoo_model("digits_cnn"), by_tensorrt, images)
     report(test="INT8", model="digits_cnn", calibrator="tensorrt", accuracy=share, original=said["accuracy"]["original"],

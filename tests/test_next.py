@@ -78,8 +78,10 @@ def test_the_lines_lead_from_a_model_to_a_server(zoo_model, tmp_path):
     (verify_words,), = next_lines(run(*convert_words))
     assert verify_words == ["verify", "my model", "my model_fp16"]
     assert next_lines(run("inspect", "my model_fp16")) == [[verify_words]]
-    (publish_words,), = next_lines(run(*verify_words))
-    assert next_lines(run("inspect", "my model_fp16")) == [[publish_words]]
+    on_gpu = "\nnext, on a machine with a GPU: tftrt verify 'my model' 'my model_fp16' --allow_builds\n"
+    for printed in (run(*verify_words), run("inspect", "my model_fp16")):
+        assert on_gpu in printed and next_lines(printed) == [], "no engine ran"
+    publish_words = _next.publish(values_of(), "my model_fp16")
     (serve_words,), = next_lines(run(*publish_words))
     assert serve_words == ["serve", "--model_name=my_model_fp16", f"--model_base_path={folder}/models/my_model_fp16"]
-    assert "next:" not in run(*verify_words, "--json=-") and "next:" not in run(*verify_words, "--nowrite")
+    assert "next" not in run(*verify_words, "--json=-")

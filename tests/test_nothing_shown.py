@@ -7,9 +7,9 @@ import pytest
 
 from tests.detectors import BLIND, detector
 from tftrt_tools import errors
-from tftrt_tools.accuracy import constancy, judgement
+from tftrt_tools.accuracy import judgement
 from tftrt_tools.bench import answers as bench_answers
-from tftrt_tools.execution import npz, run
+from tftrt_tools.execution import constancy, npz, run
 from tftrt_tools.regression import answers as regress_answers
 from tftrt_tools.serving.smoke import answer_check as smoke_answers
 from tftrt_tools.tuning import tune

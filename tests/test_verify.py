@@ -38,7 +38,9 @@ def test_every_sample_model_answers_like_its_original(name, tftrt, zoo_model, co
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout)
     assert said["passed"] and said["mode"] == "native segments"
-    assert said["evidence"] == "graph rewrite only, no engine arithmetic" and said["arithmetic"] == "rewrite"
+    assert said["evidence"] == "FP16 simulated, no engine ran" and said["arithmetic"] == "FP16 simulated" and said["simulation"]["left_out"] == {}
+    assert said["verdict"] == "PASSED (FP16 simulated; no engine ran)"
+    assert all(one["snr_db"] is None or one["snr_db"] == "inf" or one["snr_db"] > 80 for one in said["graph"])
     assert set(said["sources"].values()) == {"data"} and set(said["samples"].values()) == {6}
 
 
@@ -96,7 +98,7 @@ def test_accuracy_of_both_models_on_labels(tftrt, zoo_model, converted, tmp_path
     said = json.loads(done.stdout)["accuracy"]
     assert said["labels"] == 400 and said["original"] == said["converted"] > 0.97
     page = (tmp_path / "report.html").read_text()
-    assert "graph rewrite only, no engine arithmetic" in page and page.count("<svg") == 2 and "http://" not in page.replace(
+    assert "FP16 simulated, no engine ran" in page and page.count("<svg") == 2 and "http://" not in page.replace(
         "http://www.w3.org", "").replace("http://purl.org", "").replace("http://creativecommons.org", "").replace("http://matplotlib", "")
 
 

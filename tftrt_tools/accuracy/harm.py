@@ -208,6 +208,8 @@ class SignatureHarm(records.Record):
     twins: tuple[str, ...] = ()
     # Outputs with NaN or Inf without any rounding, in words.
     not_finite: tuple[str, ...] = ()
+    # Why no float output shows anything of rounding, in words; "" if one does.
+    nothing_shown: str = ""
 
     @property
     def snr_db(self) -> float:
@@ -256,7 +258,7 @@ class Sensitivity(passport.Stamped):
     """A finished study."""
 
     document: ClassVar[str] = "sensitivity"
-    written_too: ClassVar[tuple[str, ...]] = ("flag", "better_method", "missed", "not_finite")
+    written_too: ClassVar[tuple[str, ...]] = ("flag", "better_method", "missed", "not_finite", "nothing_shown")
 
     # Its path, and its digest.
     model: str
@@ -295,9 +297,16 @@ class Sensitivity(passport.Stamped):
         return tuple(text for one in self.signatures for text in one.not_finite)
 
     @property
+    def nothing_shown(self) -> tuple[str, ...]:
+        """The signatures whose answers show nothing of rounding, a line each."""
+        return tuple(f"{one.label}: {one.nothing_shown}" for one in self.signatures if one.nothing_shown)
+
+    @property
     def better_method(self) -> str:
         """The calibration method that gives at least PROMISE_DB more than the present one, and more than the suggested nodes would; or
         ""."""
+        if len(self.nothing_shown) == len(self.signatures):
+            return ""
         known = [{one.method: _level(one.effects) for one in signature.methods} for signature in self.signatures]
         shared = [method for method in (known[0] if known else ()) if all(method in one for one in known)]
         levels = {method: min(one[method] for one in known) for method in shared}
@@ -315,7 +324,7 @@ class Sensitivity(passport.Stamped):
             name, _, percentile = self.better_method.partition(" ")
             given = percentile and float(percentile) != methods.PERCENTILE
             return f"--calibration_method={name}" + (f" --calibration_percentile={percentile}" if given else "")
-        names = list(dict.fromkeys(name for one in self.signatures for name in one.suggested_nodes))
+        names = list(dict.fromkeys(name for one in self.signatures if not one.nothing_shown for name in one.suggested_nodes))
         if self.of_onnx:
             # A list of expressions, with commas between them.
             return f"--fp32_nodes='{'|'.join(re.escape(name).replace(',', '.') for name in names)}'" if names else ""

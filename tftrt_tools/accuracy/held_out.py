@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors, records
-from tftrt_tools.inputs import rows
+from tftrt_tools.inputs import rows, value_ranges
 
 if TYPE_CHECKING:
     from tftrt_tools.execution.run import Call
@@ -18,12 +18,14 @@ REFUSED_SHARE = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class CalibrationUse(records.Record):
-    """How much an INT8 model's calibration shares with the data of a verification. random: calibrated on random data; shared: the least
-    number of rows that also calibrated it (only some hashes are kept); rows: rows of the data, 0 for random inputs."""
+    """How an INT8 model's calibration goes with the data of a verification. random: calibrated on random data; shared: the least number
+    of rows that also calibrated it (only some hashes are kept); rows: rows of the data, 0 for random inputs; scaled: inputs whose values
+    differ in scale, a line each."""
 
     random: bool
     shared: int
     rows: int
+    scaled: tuple[str, ...] = ()
 
     def warnings(self) -> Iterator[str]:
         """Lines for people."""
@@ -31,6 +33,7 @@ class CalibrationUse(records.Record):
             yield "the model was calibrated on random data: its INT8 ranges say nothing about real inputs"
         if self.shared:
             yield f"{self.text()}: the score may be too good"
+        yield from self.scaled
 
     def text(self) -> str:
         """Such as "312 of 400 rows were used for calibration"."""
@@ -48,12 +51,14 @@ def check(document: Mapping[str, Any] | None, calls: Iterable[Call], sources: Ma
     data = (document or {}).get("data")
     if not isinstance(data, dict):
         return None
-    known, shared, total = set(data.get("rows") or ()), 0, 0
+    known, shared, total, ranges = set(data.get("rows") or ()), 0, 0, value_ranges.Ranges()
     for call in calls:
         if sources.get(call.signature) == "data" and any(array.ndim for array in call.inputs.values()):
             total += call.rows
             shared += rows.overlap(known, call.inputs)
-    found = CalibrationUse(bool(data.get("random")), shared, total)
+            ranges.add(call.signature, call.inputs)
+    scaled = () if data.get("random") else tuple(value_ranges.differing(value_ranges.read(data), ranges.found))
+    found = CalibrationUse(bool(data.get("random")), shared, total, scaled)
     if not allowed and shared > REFUSED_SHARE * total:
         raise errors.UsageError(f"{found.text()}: --data has to be data that the calibration has not seen",
                                 "give other rows; --allow_calibration_data accepts these")

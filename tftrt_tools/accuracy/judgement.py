@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from tftrt_tools import errors
-from tftrt_tools.accuracy import constancy, kinds, metrics, score, thresholds
+from tftrt_tools.accuracy import kinds, metrics, score, thresholds
 from tftrt_tools.accuracy.labels import Labels
+from tftrt_tools.execution import constancy
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.metrics.comparison import Pair
@@ -84,11 +86,12 @@ class Judgement:
 
 
 def judge(pairs: Iterable[Pair], arithmetic: str, own_data: Iterable[str], rules: Rules,
-          labels: Labels | None = None) -> Judgement:
+          labels: Labels | None = None, own_arithmetic: Mapping[str, str] = MappingProxyType({})) -> Judgement:
     """Compare answers and check them against their bounds.
 
     Args: pairs: (run.Call, {output: array} of the original, {output: array} of the other). arithmetic: key of thresholds.DEFAULTS.
       own_data: names of the signatures whose inputs are the user's. rules: Rules. labels: of the rows, for the user's functions.
+      own_arithmetic: {signature: its arithmetic, where it is another}.
     Returns: Judgement. Raises: UsageError for bounds that fit no output.
     """
     watch, own_data = constancy.Watch(), set(own_data)
@@ -98,7 +101,8 @@ def judge(pairs: Iterable[Pair], arithmetic: str, own_data: Iterable[str], rules
     functions = {} if broken else {one.metric: _value(one.metric, kept, labels) for one in wanted}
     broken += [f"{one.metric} is {functions[one.metric]:.6g}, wanted {one.text(0.0).partition(' ')[2]}" for one in wanted
                if one.metric in functions and not one.kept(functions[one.metric], 0.0)]
-    bounds = {one.name: thresholds.bounds(one, arithmetic, one.signature in own_data, rules.bounds) for one in compared}
+    bounds = {one.name: thresholds.bounds(one, own_arithmetic.get(one.signature, arithmetic), one.signature in own_data, rules.bounds)
+              for one in compared}
     unknown = [name for name in rules.bounds if name not in ("", thresholds.LABELS, thresholds.FUNCTIONS, *bounds)]
     if unknown:
         raise errors.UsageError(f"--thresholds: no output {unknown[0]!r}", "outputs here: " + ", ".join(bounds))

@@ -18,8 +18,9 @@ from tftrt_tools.accuracy import harm, metrics, studying_job
 from tftrt_tools.calibration.job import rounded, toolkit
 from tftrt_tools.conversion.job import int8, patterns, prepare
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution import npz
+from tftrt_tools.execution import constancy, npz
 from tftrt_tools.execution.job import gpu as gpu_module
+from tftrt_tools.execution.run import Call
 from tftrt_tools.savedmodel.job import inline, loading, rounding, rounding_sites
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ def _int8(one: _Passed, measured: Measured, decision: Decision, settings: Settin
     named = toolkit.names(one.graph_def, one.inner, settings.dynamic)
 
     def of(made: Iterable[EngineTable]) -> tuple[tuple[Site, ...], tuple[str, ...], dict[str, float]]:
-        return rounded.with_scales(one.inlined, one.inner, toolkit.by_tensor(one.inner, named, {made.engine: made.table for made in made}))
+        tables = {each.engine: each.table for each in made}
+        return rounded.with_scales(one.inlined, one.inner, toolkit.by_tensor(one.inner, named, tables),
+                                   toolkit.left_out(one.inner, named, tables))
 
     sites, unrounded, ranges = of(tables)
     scales = {decision.said: ranges}
@@ -146,6 +149,7 @@ class _Simulation:
         """Args: one: _Passed. put_in: rounding.Rounded. scales: {method: {tensor: scale}}."""
         self.name, self.sites, self.method, self.tables, self.unrounded = one.name, sites, method, tables, unrounded
         self._paths, self._int8 = one.paths, int8
+        self._watch, self._watched = constancy.Watch(), False
         self._simulated = rounded.Simulated(one.name, one.frozen, put_in)
         self._scales = {name: self._simulated.vector(found) for name, found in scales.items()}
         if not self._simulated.floats:
@@ -155,6 +159,10 @@ class _Simulation:
     @property
     def methods(self) -> tuple[str, ...]:
         return tuple(self._scales)
+
+    @property
+    def nothing_shown(self) -> str:
+        return self._watch.nothing(self.name)
 
     def all_rounded(self) -> npt.NDArray[np.bool_]:
         return np.ones(len(self.sites), bool)
@@ -183,8 +191,11 @@ class _Simulation:
         off = np.zeros_like(next(iter(runs_wanted.values())))
         all_runs: list[tuple[K | None, npt.NDArray[np.bool_]]] = [(None, off), *runs_wanted.items()]
         for path in self._paths:
-            feed = {name: tf.constant(value) for name, value in npz.load(path).items()}
+            inputs = npz.load(path)
+            feed = {name: tf.constant(value) for name, value in inputs.items()}
             original = self._simulated.original(feed)
+            if not self._watched:
+                self._watch.add(Call(self.name, inputs), {output: original[output] for output in self._simulated.floats})
             plain: dict[str, npt.NDArray[Any]] = {}
             for key, gates in all_runs:
                 progress.say(text, done, len(self._paths) * (len(runs_wanted) + 1))
@@ -195,6 +206,7 @@ class _Simulation:
                     into[output].add(original[output] if key is None else plain[output], answer[output])
                 done += 1
             rows += max((value.shape[0] for value in feed.values() if value.shape.rank), default=1)
+        self._watched = True
         fidelity = min(one.result().snr_db for one in own.values())
         return {key: tuple(one.result() for one in all_of.values()) for key, all_of in compared.items()}, fidelity, rows
 

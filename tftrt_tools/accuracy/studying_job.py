@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 # What says which nodes are rounded.
 G = TypeVar("G")
 # An SNR below this means that the simulation does not follow the model: it draws random numbers, or keeps state.
-_LEAST_FIDELITY_DB = 40.0
+LEAST_FIDELITY_DB = 40.0
 
 
 class Site(Protocol):
@@ -51,6 +51,10 @@ class Simulation(Protocol, Generic[G]):
     def unrounded(self) -> tuple[str, ...]:
         """Names of nodes without ranges."""
 
+    @property
+    def nothing_shown(self) -> str:
+        """Why no float output shows anything, by the answers so far with nothing rounded; "" if one does."""
+
     def all_rounded(self) -> G:
         """Round every site."""
 
@@ -78,7 +82,7 @@ def studied(simulated: Simulation[G], alone: Sequence[int], precision: Precision
     others: dict[Hashable, str] = {("method", method): method for method in simulated.methods if method != simulated.method}
     wanted: dict[Hashable, G] = {"all": all_of, **dict.fromkeys(others, all_of), **{number: simulated.alone(number) for number in alone}}
     found, fidelity, rows = simulated.sweep(wanted, f"rounding nodes of {simulated.name} to {precision}, one at a time", others)
-    if fidelity < _LEAST_FIDELITY_DB:
+    if fidelity < LEAST_FIDELITY_DB:
         raise errors.TftrtError(f"signature {simulated.name!r}, frozen and with nothing rounded, does not answer like the model "
                                 f"(SNR {fidelity:.1f} dB)", "a model that draws random numbers or keeps state cannot be studied so")
     effects = {key: harm.effects(compared, precision) for key, compared in found.items()}
@@ -90,7 +94,7 @@ def studied(simulated: Simulation[G], alone: Sequence[int], precision: Precision
     return harm.SignatureHarm(name=simulated.name, rows=rows, nodes=nodes, total=effects["all"],
                               kept=_kept(simulated, order, nodes, effects["all"], precision), unrounded=simulated.unrounded,
                               other_nodes=len(sites) - len(alone), fidelity_db=fidelity, method=simulated.method, methods=methods,
-                              not_finite=harm.not_finite(found["all"]))
+                              not_finite=harm.not_finite(found["all"]), nothing_shown=simulated.nothing_shown)
 
 
 def _kept(simulated: Simulation[G], order: Sequence[int], nodes: Sequence[Node], total: Iterable[Effect],

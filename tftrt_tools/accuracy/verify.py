@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tftrt_tools import child, errors, progress, scratch
-from tftrt_tools.accuracy import held_out, judgement, kinds, metrics, thresholds, truth, wrapped, wrapped_labels
+from tftrt_tools.accuracy import held_out, judgement, kinds, metrics, rounded_answers, thresholds, truth, wrapped, wrapped_labels
 from tftrt_tools.accuracy import labels as label_reader
+from tftrt_tools.accuracy.rounded_answers import Simulation
 from tftrt_tools.choices import Precision
 from tftrt_tools.execution import coverage, kernels, run
 from tftrt_tools.execution.runner import Mode
@@ -35,6 +36,8 @@ _TF32_SINCE = 8.0
 # What an exported file says of itself: the outputs that it has kept, if others were cut off, and inputs that it does not read.
 OUTPUTS, FREEZE = "tftrt.outputs", "tftrt.freeze"
 REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
+# Behind a verdict for which no engine ran.
+_NO_ENGINE = "no engine ran"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,8 +86,8 @@ class Verification(passport.Stamped):
     """A finished verification."""
 
     document: ClassVar[str] = "verification"
-    written_too: ClassVar[tuple[str, ...]] = ("passed", "problems", "warnings")
-    written_first: ClassVar[tuple[str, ...]] = ("kind", "tool", "created", "passed", "problems", "warnings")
+    written_too: ClassVar[tuple[str, ...]] = ("passed", "verdict", "problems", "warnings")
+    written_first: ClassVar[tuple[str, ...]] = ("kind", "tool", "created", "passed", "verdict", "problems", "warnings")
 
     # Paths, and digests.
     original: str
@@ -93,7 +96,7 @@ class Verification(passport.Stamped):
     converted_digest: str
     # Where the converted model ran.
     mode: Mode
-    # Whose thresholds were used: a key of thresholds.DEFAULTS.
+    # Whose thresholds were used: a key of thresholds.DEFAULTS, or thresholds.FP16_SIMULATED.
     arithmetic: str
     # What the answers show, in words.
     evidence: str
@@ -145,11 +148,17 @@ class Verification(passport.Stamped):
     matched: tuple[str, ...] = ()
     # Of a wrapped model, the accuracy of each added signature; () else.
     accuracies: tuple[dict[str, Any], ...] = ()
+    # What was simulated of engines that did not run; `comparisons` and `accuracy` are then of the simulation.
+    simulation: Simulation = Simulation()
+    # Beside a simulation: the comparison of the graph, without the engines' rounding, and the bounds that it misses.
+    graph: tuple[metrics.Comparison, ...] = ()
+    graph_problems: tuple[str, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Everything that makes the verification fail, a line each."""
-        return (*self.structure_problems, *self.engine_problems, *(miss.text() for miss in self.misses), *self.nothing_shown)
+        return (*self.structure_problems, *self.engine_problems, *self.graph_problems, *(miss.text() for miss in self.misses),
+                *self.nothing_shown)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -157,12 +166,27 @@ class Verification(passport.Stamped):
         not_taken = kernels.not_taken(self.precision, self.kernels)
         left = [f"{name} was left without an engine and runs in TensorFlow: {reason}" for name, reason in self.unbuilt.items()]
         of_calibration = self.calibration.warnings() if self.calibration else ()
-        return (*left, *self.notes, *of_calibration, *([not_taken] if not_taken else []), *self.constant_outputs)
+        return (*left, *self.notes, *of_calibration, *([not_taken] if not_taken else []), *self.constant_outputs,
+                *self.simulation.warnings())
 
     @property
     def passed(self) -> bool:
         """Whether there are no problems."""
         return not self.problems
+
+    @property
+    def unseen(self) -> bool:
+        """Whether the model has engines and none ran, because there is no GPU here."""
+        return self.mode == "native segments"
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words, with what it is about where no engine ran: "PASSED (INT8 simulated; no engine ran)"."""
+        if not self.passed:
+            return "FAILED"
+        if not self.unseen:
+            return "PASSED"
+        return f"PASSED ({self.simulation.words if self.simulation.whole else 'the graph'}; {_NO_ENGINE})"
 
 
 def verify(original: str | os.PathLike[str] | Source, converted: str | os.PathLike[str] | Source, options: Options) -> Verification:
@@ -222,26 +246,23 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         mine = run.save_calls(exchange.originals, folder + "/in")
         theirs = run.save_calls([one.call for one in exchange.sent], folder + "/theirs")
         reference, answers = _run_both(first, second, mine, folder, options, {}, theirs)
+        sent = [one.call for one in exchange.sent]
+        own = {one.signature for one in sent} if exchange.source == "data" else set()
+        simulation, rounded = rounded_answers.simulated(second, sent, answers, own, {}, theirs, folder + "/rounded")
         progress.say("comparing")
         ran = _arithmetic(answers, first, second)
-        groups: dict[tuple[str, str], list[Pair]] = {}
-        wrong: dict[str, None] = {}
-        for place, one in enumerate(exchange.sent):
-            before, after, problems = wrapped.compared(one, reference.answer(one.original), answers.answer(place))
-            wrong.update(dict.fromkeys(problems))
-            groups.setdefault((one.label, one.arithmetic(ran)), []).append((run.Call(one.label, one.call.inputs), before, after))
-        own = [label for label, _ in groups] if exchange.source == "data" else []
-        judged = [judgement.judge(pairs, key, own, rules) for (_, key), pairs in groups.items()]
+        judged, wrong = _judged_around(exchange, reference, rounded, rules, simulation.arithmetic, ran)
+        plain, _ = _judged_around(exchange, reference, answers, rules, {}, ran) if simulation.simulated else ([], {})
+        answers = rounded
         accuracies, short = wrapped_labels.accuracies(exchange, labels, reference, answers, rules, options) if labels else ((), ())
-    sent = [one.call for one in exchange.sent]
     rows: dict[str, int] = {}
     for one in exchange.sent:
         rows[one.label] = rows.get(one.label, 0) + one.call.rows
     unbuilt = _unbuilt(manifest)
     return Verification(
         original=str(pathlib.Path(first.source).absolute()), converted=str(pathlib.Path(second.source).absolute()),
-        original_digest=first.digest(), converted_digest=second.digest(), mode=answers.mode, arithmetic=ran,
-        evidence=_evidence(reference, answers, second), gpu=answers.gpu,
+        original_digest=first.digest(), converted_digest=second.digest(), mode=answers.mode, arithmetic=simulation.lowest or ran,
+        evidence=_evidence(reference, answers, second, simulation), gpu=answers.gpu, simulation=simulation, **_of_graph(plain),
         comparisons=tuple(one for each in judged for one in each.comparisons),
         bounds={name: bound for each in judged for name, bound in each.bounds.items()},
         misses=(*(one for each in judged for one in each.misses), *short),
@@ -254,6 +275,28 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         constant_outputs=tuple(line for each in judged for line in each.warnings), notes=(*exchange.notes, *_remarks(reference, answers)),
         unbuilt=unbuilt,
         runtimes={"original": reference.where.text(), "converted": answers.where.text()})
+
+
+def _judged_around(exchange: wrapped.Exchange, reference: Run, answers: Run, rules: judgement.Rules, arithmetic: Mapping[str, str],
+                   ran: str) -> tuple[list[judgement.Judgement], dict[str, None]]:
+    """(Judgements, what the added signatures answer otherwise, a line each). Args: arithmetic: {signature: its own}; ran: of the others."""
+    groups: dict[tuple[str, str], list[Pair]] = {}
+    wrong: dict[str, None] = {}
+    for place, one in enumerate(exchange.sent):
+        before, after, problems = wrapped.compared(one, reference.answer(one.original), answers.answer(place))
+        wrong.update(dict.fromkeys(problems))
+        key = one.label, one.arithmetic(arithmetic.get(one.call.signature, ran))
+        groups.setdefault(key, []).append((run.Call(one.label, one.call.inputs), before, after))
+    own = [label for label, _ in groups] if exchange.source == "data" else []
+    return [judgement.judge(pairs, key, own, rules) for (_, key), pairs in groups.items()], wrong
+
+
+def _of_graph(judged: Sequence[judgement.Judgement]) -> dict[str, Any]:
+    """The fields of a Verification about the graph beside a simulation. Args: judged: of the answers without rounding, () where there is no
+    simulation."""
+    lines = dict.fromkeys(f"the graph, without the engines' rounding: {line}" for one in judged
+                          for line in (*one.problems, *(miss.text() for miss in one.misses)))
+    return {"graph": tuple(one for each in judged for one in each.comparisons), "graph_problems": tuple(lines)}
 
 
 def _check_original(first: Model) -> None:
@@ -292,16 +335,22 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         used = held_out.check(second.document(passport.CALIBRATION), calls, sources, options.allow_calibration_data)
         saved = run.save_calls(calls, folder + "/in")
         reference, answers = _run_both(first, second, saved, folder, options, matched.names)
+        simulation, rounded = rounded_answers.simulated(second, calls, answers, chosen.own, matched.names, saved, folder + "/rounded")
         progress.say("comparing")
-        pairs = ((call, _wanted(reference.answer(index), options.outputs), _wanted(answers.answer(index), options.outputs))
-                 for index, call in enumerate(calls))
+
+        def pairs(run_of: Run) -> Iterator[Pair]:
+            return ((call, _wanted(reference.answer(index), options.outputs), _wanted(run_of.answer(index), options.outputs))
+                    for index, call in enumerate(calls))
+
         arithmetic = options.arithmetic or _arithmetic(answers, first, second)
-        judged = judgement.judge(pairs, arithmetic, list(chosen.own), rules, labels)
-        accuracy, short = _accuracy(chosen, reference, answers, judged, labels, options, rules)
+        judged = judgement.judge(pairs(rounded), arithmetic, list(chosen.own), rules, labels, simulation.arithmetic)
+        plain = [judgement.judge(pairs(answers), arithmetic, list(chosen.own), rules, labels)] if simulation.simulated else []
+        accuracy, short = _accuracy(chosen, reference, rounded, judged, labels, options, rules)
     return Verification(
         original=str(pathlib.Path(first.source).absolute()), converted=str(pathlib.Path(second.source).absolute()),
-        original_digest=first.digest(), converted_digest=second.digest(), mode=answers.mode, arithmetic=arithmetic,
-        evidence=_evidence(reference, answers, second), gpu=answers.gpu, comparisons=judged.comparisons, bounds=judged.bounds,
+        original_digest=first.digest(), converted_digest=second.digest(), mode=answers.mode,
+        arithmetic=simulation.lowest or arithmetic, evidence=_evidence(reference, answers, second, simulation), gpu=answers.gpu,
+        comparisons=judged.comparisons, bounds=judged.bounds, simulation=simulation, **_of_graph(plain),
         misses=(*judged.misses, *short), engine_problems=tuple(_engine_problems(calls, answers, second, options, unbuilt)),
         structure_problems=(*structure, *judged.problems), engine_runs=_totals(answers, "engine"), builds=_totals(answers, "build"),
         calls=len(calls), shapes=_distinct_shapes(calls), sources=sources, samples=chosen.rows, dropped=chosen.dropped,
@@ -433,14 +482,16 @@ def _lowest(second: Model) -> Precision | Literal[""]:
     return lowest_precision({engine.precision for engine in second.engines})
 
 
-def _evidence(reference: Run, answers: Run, second: Model) -> str:
+def _evidence(reference: Run, answers: Run, second: Model, simulation: Simulation) -> str:
     if not second.engines:
         mine, theirs = reference.where, answers.where
         alike = mine.runtime == theirs.runtime
         return "the model holds no engine ops: " + (f"{mine.runtime} on both sides" if alike else f"{mine.text()} and {theirs.text()}")
     if answers.gpu:
         return "engines watched on " + answers.gpu["name"]
-    return REWRITE_ONLY
+    if simulation.whole:
+        return f"{simulation.words}, {_NO_ENGINE}"
+    return REWRITE_ONLY + (f", {simulation.words} for {', '.join(simulation.simulated)} alone" if simulation.simulated else "")
 
 
 def _engine_problems(calls: Sequence[Call], answers: Run, second: Model, options: Options, unbuilt: Mapping[str, str]) -> list[str]:

@@ -32,6 +32,15 @@ class Compared(records.Record):
     levels: Mapping[str, Mapping[str, float]] = records.field(digits=2)
     # Why nothing could be compared, or "".
     problem: str = ""
+    # {output: why its answers show nothing, in words}; such outputs are not in `levels`.
+    nothing_shown: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, signature: str, rows: int, apart: bool, levels: Mapping[str, Mapping[str, float]],
+           nothing: Mapping[str, str]) -> "Compared":
+        """Args: nothing: the outputs of `levels` that show nothing."""
+        left = {method: {output: level for output, level in found.items() if output not in nothing} for method, found in levels.items()}
+        return cls(signature=signature, rows=rows, apart=apart, levels=left if any(left.values()) else {}, nothing_shown=nothing)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +68,21 @@ class Comparison(records.Record):
     def problems(self) -> tuple[str, ...]:
         """The reasons why signatures were not compared."""
         return tuple(f"{one.signature}: {one.problem}" for one in self.signatures if one.problem)
+
+    @property
+    def nothing_shown(self) -> tuple[str, ...]:
+        """The outputs whose answers show nothing, a line each."""
+        return tuple(f"{one.signature}/{output} shows nothing: it is {why}" for one in self.signatures
+                     for output, why in one.nothing_shown.items())
+
+    @property
+    def blind(self) -> bool:
+        """Whether nothing tells the methods apart because the answers show nothing, or no method changes any."""
+        return not self.outputs and bool(self.nothing_shown) or self._unchanged
+
+    @property
+    def _unchanged(self) -> bool:
+        return bool(self.outputs) and all(self.level(method, *output) >= LIMIT_DB for method in self.methods for output in self.outputs)
 
     def level(self, method: str, signature: str, output: str) -> float:
         """dB of one output by one method."""
@@ -94,6 +118,9 @@ def of(signatures: Sequence[Compared], asked: str = "") -> Comparison:
     found = Comparison("", "", tuple(signatures))
     if asked:
         return dataclasses.replace(found, taken=asked, reason="as asked")
+    if found.blind:
+        why = "no method changes the answers to these rows" if found.outputs else "the answers to these rows show nothing"
+        return dataclasses.replace(found, taken=FALLBACK, reason=f"nothing tells the methods apart: {why}")
     if not found.outputs:
         return dataclasses.replace(found, taken=FALLBACK, reason="nothing could be compared; of all methods it has the least squared error "
                                                                  "in the tensors")

@@ -10,6 +10,7 @@ from tftrt_tools import errors
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.calibration.record import FILES_NAMED, ROWS_KEPT
 from tftrt_tools.calibration.table import Table
+from tftrt_tools.inputs import value_ranges
 from tftrt_tools.savedmodel import passport
 
 # How several scales of one tensor become one.
@@ -124,7 +125,8 @@ def combined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "batch_size": sizes[0] if sizes.count(sizes[0]) == len(sizes) else None, "batches": _sum(records, "batches"),
             "dropped": _sum(records, "dropped"), "random": any(one.get("random") for one in records),
             "rows": list(dict.fromkeys(rows))[:ROWS_KEPT], "failed_files": failed[:FILES_NAMED],
-            "failed_count": _sum(records, "failed_count"), "warnings": warnings}
+            "failed_count": _sum(records, "failed_count"), "warnings": warnings,
+            "ranges": {name: one.to_dict() for name, one in value_ranges.combined(map(value_ranges.read, records)).items()}}
 
 
 def _origin(source: str, one: Calibration) -> dict[str, Any]:

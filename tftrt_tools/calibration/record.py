@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 
 from tftrt_tools import records
+from tftrt_tools.inputs.value_ranges import ValueRange
 
 ROWS_KEPT = 20_000
 FILES_NAMED = 20
@@ -35,3 +36,5 @@ class DataRecord(records.Record):
     failed_count: int
     # What to know about the data.
     warnings: tuple[str, ...]
+    # {signature/input: the range of its values} of float inputs.
+    ranges: dict[str, ValueRange] = dataclasses.field(default_factory=dict)

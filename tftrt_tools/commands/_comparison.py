@@ -30,8 +30,10 @@ def show(console: Console, comparison: Comparison | None, most: int | None = Non
         table(console, None, levels, comparison.taken, most)
     for problem in comparison.problems:
         say(f"  not simulated: {problem}")
-    if comparison.outputs:
-        reason = f"{comparison.reason}; the worst output keeps {text(comparison.worst(comparison.taken))} dB"
+    for line in comparison.nothing_shown:
+        say(f"  warning: calibration data: {line}; is the data scaled as in training?")
+    if comparison.outputs and not comparison.blind:
+        reason = f"{comparison.reason}; the worst output keeps {kept(comparison.worst(comparison.taken))}"
     else:
         reason = comparison.reason
     say(f"calibration method {comparison.taken}: {reason}")
@@ -48,6 +50,11 @@ def table(console: Console, title: str | None, levels: Mapping[str, Mapping[str,
         console.print(f"  and {len(levels) - most} more outputs (--json)", markup=False)
 
 
+def kept(level: float) -> str:
+    """What an output keeps, for people."""
+    return "every bit" if level >= LIMIT_DB else "nothing" if level <= -LIMIT_DB else f"{level:.1f} dB"
+
+
 def text(level: float) -> str:
-    """dB for people."""
+    """dB in a table."""
     return f"{level:.1f}" if abs(level) < LIMIT_DB else "exact" if level > 0 else "nothing"

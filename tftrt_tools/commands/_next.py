@@ -34,6 +34,13 @@ def show(values: flags.FlagValues, *commands: Sequence[str]) -> None:
     _output.console(values.json).print(f"next: {line}", markup=False, soft_wrap=True)
 
 
+def show_on_gpu(values: flags.FlagValues, command: Sequence[str]) -> None:
+    """Print `next, on a machine with a GPU: tftrt COMMAND …`, as `show` does."""
+    if not values.json:
+        line = shlex.join(["tftrt", *command])
+        _output.console(values.json).print(f"next, on a machine with a GPU: {line}", markup=False, soft_wrap=True)
+
+
 def given(values: flags.FlagValues, names: Iterable[str]) -> list[str]:
     """The words that repeat these flags, if they differ from their defaults."""
     return [word for name in names if name in values and values[name].value != values[name].default for word in _flags.words(values[name])]

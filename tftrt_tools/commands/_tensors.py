@@ -59,4 +59,4 @@ def _print(done: Tensors, values: flags.FlagValues) -> None:
     if done.fallbacks:
         console.print(f"native segments ran in place of {', '.join(done.fallbacks)}: their tensors say nothing of TensorRT", markup=False,
                       soft_wrap=True)
-    console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
+    console.print(done.verdict, style="bold green" if done.passed else "bold red")

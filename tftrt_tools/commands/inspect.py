@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Limits without --all: rows of a table, and characters of node names beneath a reason.
 _ROWS = 6
+# The mode of a verification in which no engine could run (execution.runner.Mode).
+_UNSEEN = "native segments"
 _NAMES_WIDTH = 100
 
 
@@ -108,10 +110,14 @@ def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) ->
         precision = seen.settings.precision_mode if values["precision_mode"].present else "FP16"
         if precision != "INT8":  # that needs data, or ranges of the model's own
             _next.show(values, _next.convert(values, model, precision))
-    elif seen.verification and seen.verification.get("passed"):
+    elif seen.verification and seen.verification.get("passed") and seen.verification.get("mode") != _UNSEEN:
         _next.show(values, _next.publish(values, model))
     elif original := _next.original(model):
-        _next.show(values, _next.verify(values, original, model))
+        words = _next.verify(values, original, model)
+        if seen.verification and seen.verification.get("passed"):
+            _next.show_on_gpu(values, [*words, *([] if seen.loads else ["--allow_builds"])])
+        else:
+            _next.show(values, words)
 
 
 def _ask(request: Mapping[str, Any], log_file: str | None) -> dict[str, Any]:
@@ -270,7 +276,8 @@ def _passport(seen: Inspection) -> Iterator[str]:
     if verified is None:
         yield "not verified yet (`tftrt verify`)"
     else:
-        yield f"verified on {verified.get('created')}: {'passed' if verified.get('passed') else 'FAILED'} ({verified.get('mode')})"
+        verdict = verified.get("verdict") or ("PASSED" if verified.get("passed") else "FAILED")
+        yield f"verified on {verified.get('created')}: {verdict}, {verified.get('mode')}"
 
 
 def _print_engines(seen: Inspection, console: Console, everything: bool) -> None:

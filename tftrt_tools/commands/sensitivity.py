@@ -98,7 +98,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         report.write_page(done, values.html)
     if values.plot:
         report.write_picture(done, values.plot)
-    if done.flag or not (done.missed or done.not_finite):
+    if done.flag or not (done.missed or done.not_finite or done.nothing_shown):
         if step := _next_export(values, model, done) if onnx else _next_conversion(values, model, done):
             _next.show(values, step)
     return errors.EXIT_DONE
@@ -185,6 +185,8 @@ def _print(done: Sensitivity, values: flags.FlagValues) -> None:
         f"evidence: {done.measured_problem}")
     for text in done.not_finite:
         say(f"answers are not finite: {text}: check the inputs and the weights")
+    for text in done.nothing_shown:
+        say(f"  warning: nothing was shown: {text}; is the data scaled as in training?")
     say("suggestion: " + _suggestion(done) + (" (flags of `tftrt export`)" if done.of_onnx and done.flag else ""))
 
 
@@ -209,6 +211,8 @@ def _suggestion(done: Sensitivity) -> str:
         return f"{done.flag} ({_decibels(level)} dB{nodes}{more})"
     if done.flag:
         return done.flag + (f" ({done.missed[0]} in another signature)" if done.missed else "")
+    if not done.missed and not done.not_finite and done.nothing_shown:
+        return "none: these answers show nothing of rounding; give other --data"
     if not done.missed:
         return "none; " + ("no precision mends answers that are not finite" if done.not_finite else
                            "verify's bounds hold already, and no few nodes stand out")

@@ -141,7 +141,7 @@ def _print(done: Smoke, json_path: str | None) -> None:
         say("note", f"{done.dropped} rows of the data were left out: no batch size fits them")
     for problem in done.problems:
         console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
-    console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
+    console.print(done.verdict, style="bold green" if done.passed else "bold red")
 
 
 def _files(model: Model) -> str:

@@ -17,7 +17,8 @@ from tftrt_tools import errors, progress
 from tftrt_tools.accuracy import harm, metrics, studying_job
 from tftrt_tools.calibration import comparison, methods
 from tftrt_tools.calibration.job import passing
-from tftrt_tools.execution import npz
+from tftrt_tools.execution import constancy, npz
+from tftrt_tools.execution.run import Call
 from tftrt_tools.exporting import quantize_job
 from tftrt_tools.exporting.job import foreign, half, onnx_ranges, opsets, placement, qdq, tables
 from tftrt_tools.exporting.job.graph_facts import Facts, all_nodes, name_of
@@ -104,6 +105,13 @@ class _Simulation:
         self.floats = [one.name for one in model.graph.output if one.type.tensor_type.elem_type == TensorProto.FLOAT]
         self._model, self._calls, self._made = model, calls, made
         self._plain: list[Arrays] | None = None
+
+    @property
+    def nothing_shown(self) -> str:
+        watch = constancy.Watch()
+        for call, answer in zip(self._calls, self._answers(), strict=True):
+            watch.add(Call(self.name, dict(call)), {output: answer[output] for output in self.floats})
+        return watch.nothing(self.name)
 
     def all_rounded(self) -> _Rounded:
         return _Rounded(frozenset(site.name for site in self.sites))

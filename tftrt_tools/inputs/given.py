@@ -15,6 +15,7 @@ from tftrt_tools.execution import run
 from tftrt_tools.inputs import cutting, find, read, user_calls
 from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.inputs.value_ranges import Integers
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import Once
 
@@ -23,7 +24,7 @@ FLAG = "--data"
 _NAMED = 5
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Given:
     """The user's data before it is cut into calls."""
 
@@ -35,6 +36,8 @@ class Given:
     rows: read.Rows | None
     # Names of its arrays that belong to signatures that are not called.
     aside: tuple[str, ...] = ()
+    # Float inputs that got integers, a line each.
+    integers: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -43,7 +46,7 @@ class Given:
         named = ", ".join(failed[:_NAMED]) + (", …" if len(failed) > _NAMED else "")
         undecoded = (f"{len(failed)} pictures could not be decoded: {named}",) if failed else ()
         aside = ", ".join(self.aside[:_NAMED]) + (", …" if len(self.aside) > _NAMED else "")
-        return (*undecoded, *([f"arrays of signatures that were not asked for were left aside: {aside}"] if aside else []))
+        return (*undecoded, *self.integers, *([f"arrays of signatures that were not asked for were left aside: {aside}"] if aside else []))
 
     def cut(self, specs: Mapping[str, Sequence[InputSpec]], batch_sizes: Sequence[int]) -> tuple[dict[str, list[run.Call]], int]:
         """Calls of the signatures that the data fills, as cutting.calls_of_arrays makes them. Returns: ({signature: calls}, rows
@@ -78,15 +81,28 @@ def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | p
         if rows:
             raise errors.UsageError(f"--data_rows does not cut what a function yields, and {said}={source} is one",
                                     "let it yield fewer rows")
-        return Given({}, user_calls.calls(source, specs, folder / "user", said, walked, optional), None)
+        seen = Integers()
+        calls = user_calls.calls(source, specs, folder / "user", said, walked, optional, seen)
+        return Given(arrays={}, calls=calls, rows=None, integers=seen.lines())
     unwanted = array_reader.input_names(others or {}) - array_reader.input_names(specs)
     if found.kind == "arrays" and len(found.files) == 1:
         arrays = array_reader.load(found.files[0])
         arrays = walked.renamed(arrays) if walked else arrays
-        return Given({name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}, {}, None,
-                     tuple(name for name in arrays if name in unwanted))
+        arrays = {name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}
+        return Given(arrays=arrays, calls={}, rows=None, aside=tuple(name for name in arrays if name in unwanted),
+                     integers=_integers(arrays, specs))
     held = array_reader.names(found.files[0]) if found.kind == "arrays" else ()
     has, aside = ([name for name in held if (name in unwanted) == out] for out in (False, True))
     wanted = {name: cutting.without((optional or {}).get(name, frozenset()), inputs, has) for name, inputs in specs.items()}
     read_rows = read.read(found, wanted, reading, folder / "rows", files_rows or rows, said, walked, {**(others or {}), **specs})
-    return Given(read_rows.arrays, {}, read_rows, tuple(aside))
+    return Given(arrays=read_rows.arrays, calls={}, rows=read_rows, aside=tuple(aside), integers=read_rows.integers)
+
+
+def _integers(arrays: Mapping[str, npt.NDArray[Any]], specs: Mapping[str, Sequence[InputSpec]]) -> tuple[str, ...]:
+    seen = Integers()
+    for signature, inputs in specs.items():
+        for spec in inputs:
+            array = array_reader.pick(arrays, signature, spec.name, len(inputs))
+            if array is not None:
+                seen.add(array, spec)
+    return seen.lines()

@@ -38,6 +38,8 @@ class Rows:
     total: int
     # Names of pictures that did not decode.
     failed: tuple[str, ...]
+    # Float inputs that got integers, a line each.
+    integers: tuple[str, ...] = ()
 
 
 def read(found: Found, specs: Mapping[str, Sequence[InputSpec]], options: DataOptions, folder: str | pathlib.Path, rows: int = 0,
@@ -66,7 +68,7 @@ def read(found: Found, specs: Mapping[str, Sequence[InputSpec]], options: DataOp
     answer = child.run("tftrt_tools.inputs.read_job:job", request, env=ENV).result
     arrays = {name: _array(place) for name, place in answer["arrays"].items()}
     return Rows(arrays=arrays, kind=found.kind, names=tuple(answer["names"]), numbers=tuple(answer["numbers"]), total=answer["total"],
-                failed=tuple(answer["failed"]))
+                failed=tuple(answer["failed"]), integers=tuple(answer["integers"]))
 
 
 def _array(place: dict[str, Any]) -> npt.NDArray[Any]:

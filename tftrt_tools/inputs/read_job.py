@@ -35,7 +35,8 @@ class _Unfit(Exception):
 def job(request: dict[str, Any]) -> dict[str, Any]:
     """Args: request: {"options", "kind", "files", "rows", "said", "signatures": [{"name", "specs": InputSpec dicts, "twins", "others"}],
     "folder"}.
-    Returns: {"arrays": {SIGNATURE/INPUT: {"path", "dtype", "shape"}}, "names", "numbers", "total", "failed"}. Raises: UsageError."""
+    Returns: {"arrays": {SIGNATURE/INPUT: {"path", "dtype", "shape"}}, "names", "numbers", "total", "failed", "integers": of
+    value_ranges.Integers}. Raises: UsageError."""
     folder = pathlib.Path(request["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {}
@@ -56,7 +57,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         raise unfit[0]
     first = next(iter(reads.values()))
     return {"arrays": arrays, "names": first.names, "numbers": first.numbers, "total": first.total,
-            "failed": [pathlib.Path(path).name for path in first.tally.failed]}
+            "failed": [pathlib.Path(path).name for path in first.tally.failed],
+            "integers": list(dict.fromkeys(line for one in reads.values() for line in one.tally.integers.lines(request["kind"])))}
 
 
 class _Reading:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from tftrt_tools import child, errors
 from tftrt_tools.execution import npz, run
 from tftrt_tools.inputs import cutting
+from tftrt_tools.inputs.value_ranges import Integers
 from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.shapes import InputSpec
 
+# In place of an array that the function does not yield.
+_NONE = np.zeros(0)
+
 
 def calls(reference: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | pathlib.Path, said: str = "--data",
-          walked: signatures.Once | None = None, optional: Mapping[str, frozenset[str]] | None = None) -> dict[str, list[run.Call]]:
+          walked: signatures.Once | None = None, optional: Mapping[str, frozenset[str]] | None = None,
+          integers: Integers | None = None) -> dict[str, list[run.Call]]:
     """Run the function in a child, and keep the yielded arrays in `folder`.
 
     Args:
@@ -23,6 +30,7 @@ def calls(reference: str, specs: Mapping[str, Sequence[InputSpec]], folder: str 
       said: the flag that named the function, for messages.
       walked: a call of a twin counts for the signature that stands for it.
       optional: {signature: inputs that may be left out}.
+      integers: notes float inputs that get integers.
 
     Returns: {signature: its calls}. Raises: UsageError.
     """
@@ -36,6 +44,9 @@ def calls(reference: str, specs: Mapping[str, Sequence[InputSpec]], folder: str 
         rows = max((len(array) for array in arrays.values() if array.ndim), default=1)
         named = {f"{name}/{key}": value for key, value in arrays.items()}
         wanted = cutting.without((optional or {}).get(name, frozenset()), specs[name], arrays)
+        if integers is not None:
+            for spec in wanted:
+                integers.add(arrays.get(spec.name, _NONE), spec)
         one, _ = cutting.calls_of_arrays(named, {name: wanted}, (rows,))
         found.setdefault(name, []).extend(one[name])
     return found

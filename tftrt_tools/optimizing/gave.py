@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tftrt_tools.accuracy import metrics
-from tftrt_tools.calibration.comparison import LIMIT_DB
+from tftrt_tools.calibration.comparison import LIMIT_DB, Comparison
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.conversion.signature_result import coverage as coverage_of
@@ -67,11 +67,29 @@ def calibrate(known: Known, document: Document) -> str:
     """What INT8 keeps in simulation."""
     found = known.comparison
     if found is None:
-        return f"ranges by {document['method']}; nothing could be simulated"
-    verdict = "less than the" if known.int8_misses else "more than the"
-    has_to = "that it has to keep" if known.goal_in_db else f"that `tftrt verify` asks of INT8; {known.goal.metric} was not simulated"
-    return (f"simulated on {_counted(known.simulated_rows, 'row')}, INT8 keeps {_db(found.worst(found.taken))} in the worst output, with "
+        return f"ranges by {document['method']}; {_why_not(document)}"
+    level = found.worst(found.taken)
+    verdict = "less than the" if level < known.wanted_db else "more than the"
+    has_to = "that it has to keep" if known.goal_in_db else "that `tftrt verify` asks of INT8"
+    return (f"simulated on {_counted(known.simulated_rows, 'row')} that calibrate, INT8 keeps {_db(level)} in the worst output, with "
             f"ranges by {found.taken}: {verdict} {known.wanted_db:g} dB {has_to}")
+
+
+def _why_not(document: Document) -> str:
+    """Why the calibration data tells nothing of INT8."""
+    compared = Comparison.from_dict(document["comparison"]) if document.get("comparison") else None
+    return compared.nothing_shown[0] if compared and compared.nothing_shown else "nothing could be simulated"
+
+
+def simulated(known: Known, document: Document) -> str:
+    """The model in INT8, or what its verification simulated."""
+    if document.get("kind") == "conversion":
+        return convert(known, document)
+    if not (document.get("simulation") or {}).get("simulated"):
+        left = (document.get("simulation") or {}).get("left_out") or {}
+        return f"INT8 was not simulated: {next(iter(left.values()), 'no engine of it is INT8')}"
+    seen = known.int8_seen
+    return f"{'the goal is kept' if seen.kept else seen.miss}; {verify(known, document)}" if seen else verify(known, document)
 
 
 def sensitivity(known: Known, document: Document) -> str:

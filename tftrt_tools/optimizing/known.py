@@ -14,7 +14,8 @@ from tftrt_tools.choices import Precision
 from tftrt_tools.conversion.plan import Plan, SignaturePlan
 from tftrt_tools.diagnosis.finding import Diagnosis, Finding
 from tftrt_tools.inputs import drawing, find
-from tftrt_tools.optimizing import goal_seen, mends
+from tftrt_tools.optimizing import goal_seen as seen
+from tftrt_tools.optimizing import mends
 from tftrt_tools.optimizing.asked import Asked
 from tftrt_tools.optimizing.step import StepResult
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -23,8 +24,11 @@ from tftrt_tools.stack.diagnosis import Diagnosis as Machine
 
 # Names of steps whose results others ask for.
 MACHINE, INSPECT, MENDED, DATA, CALIBRATE, SENSITIVITY = "doctor", "inspect", "inspect again", "data", "calibrate", "sensitivity"
+SIMULATED = "simulate INT8"
 TUNE, CONVERT, BUILD, VERIFY, REGRESS, BENCH, PUBLISH = "tune", "convert", "build", "verify", "regress", "bench", "publish"
 PROFILE, DIAGNOSE, TRIED = "profile", "diagnose", "diagnose --try"
+# Results of that step: the model in INT8, without engines, and its verification, which simulates them.
+INT8_MADE, INT8_VERIFIED = "convert-int8", "verify-int8"
 # Files of the work folder: rows to score, their right answers, and rows to calibrate on.
 SCORED, LABELS, HELD_BACK = "scored.npz", "labels.npy", "calibration.npz"
 
@@ -175,10 +179,10 @@ class Known:
     # ---- INT8, and the choice of settings
     @functools.cached_property
     def comparison(self) -> Comparison | None:
-        """Of the calibration methods, None if nothing was compared."""
+        """Of the calibration methods, None if nothing was compared, or nothing told them apart."""
         found = (self.document(CALIBRATE) or {}).get("comparison")
         made = Comparison.from_dict(found) if found else None
-        return made if made and made.outputs else None
+        return made if made and made.outputs and not made.blind else None
 
     @functools.cached_property
     def goal(self) -> goals.Goal:
@@ -206,26 +210,45 @@ class Known:
         return max((one.rows for one in self.comparison.signatures if one.levels), default=0) if self.comparison else 0
 
     @functools.cached_property
-    def goal_seen(self) -> goal_seen.Seen | None:
+    def goal_seen(self) -> seen.Seen | None:
         """What `verify` saw of the goal, None if nothing."""
-        document = self.document(VERIFY)
+        return self._seen(self.document(VERIFY))
+
+    def _seen(self, document: Mapping[str, Any] | None) -> seen.Seen | None:
         output = "".join(word.partition("=")[2] for word in self.asked.given(("accuracy_output",)))
-        return goal_seen.of_verification(self.goal, document, output) if document else None
+        return seen.of_verification(self.goal, document, output) if document else None
+
+    @property
+    def int8_verification(self) -> Mapping[str, Any] | None:
+        """The verification that simulated INT8 on the rows that are scored, None where there is none."""
+        document = self.document(SIMULATED)
+        return document if document and (document.get("simulation") or {}).get("simulated") else None
+
+    @functools.cached_property
+    def int8_seen(self) -> seen.Seen | None:
+        """What that saw of the goal, None if nothing."""
+        return self._seen(self.int8_verification)
 
     @property
     def missed(self) -> str:
         """Why what was seen misses the goal, in words; "" where it does not."""
         if self.goal_seen is not None and not self.goal_seen.kept:
             return f"verify: {self.goal_seen.miss}"
-        if self.goal_in_db and self.int8_misses and self.precision == "INT8" and not self.done(TUNE):
-            return (f"INT8, the only precision that is asked for, keeps {self.simulated_db:.1f} dB where it was simulated, and the goal is "
-                    f"{self.wanted_db:g}")
+        if self.int8_misses and self.precision == "INT8" and not self.done(TUNE):
+            return f"INT8, the only precision that is asked for, misses the goal where it was simulated: {self.int8_misses}"
         return ""
 
     @property
-    def int8_misses(self) -> bool:
-        """Whether INT8 misses that, as far as it was simulated."""
-        return self.simulated_db is not None and self.simulated_db < self.wanted_db
+    def int8_misses(self) -> str:
+        """What INT8 misses where it was simulated, in words; "" where it misses nothing, or was not simulated. The rows that are scored
+        tell of the goal itself; without them, the rows that calibrate tell of the SNR."""
+        if document := self.int8_verification:
+            if self.int8_seen and not self.int8_seen.kept:
+                return self.int8_seen.miss
+            return str(document["problems"][0]) if document["problems"] else ""
+        if self.simulated_db is not None and self.simulated_db < self.wanted_db:
+            return f"the worst output keeps {self.simulated_db:.1f} dB, wanted >= {self.wanted_db:g}"
+        return ""
 
     @property
     def precision(self) -> Precision:

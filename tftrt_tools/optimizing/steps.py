@@ -18,7 +18,7 @@ from tftrt_tools.tuning.journal import Journal
 Commands = Sequence[Command] | LeftOut
 
 # Files of the work folder.
-TABLE, TUNING, FLAGS, CONVERTED = "int8.calibration.json", "tune", "best.flags", "converted"
+TABLE, TUNING, FLAGS, CONVERTED, INT8 = "int8.calibration.json", "tune", "best.flags", "converted", "int8"
 _NOT_RIGHT = "the model was not shown to be right"
 # No batch is compared after so many: each takes minutes.
 _MOST_BATCHES = 6
@@ -77,13 +77,27 @@ def _calibrate(known: Known) -> Commands:
     return [Command("calibrate", words, [table])]
 
 
+def _simulate(known: Known) -> Commands:
+    """INT8 without engines, and what `verify` simulates of it on the rows that are scored, with their labels."""
+    asked = known.asked
+    if known.gpu:
+        return LeftOut("tune builds INT8 and scores it")
+    if not known.done(knowledge.CALIBRATE):
+        return LeftOut("INT8 has no ranges" if asked.int8 else "INT8 is not asked for")
+    made, page = asked.path(INT8), asked.path("verify-int8.html")
+    words = ["convert", f"--input_saved_model_dir={asked.model}", f"--output_saved_model_dir={made}", "--overwrite",
+             "--precision_mode=INT8", f"--calibration_table={asked.path(TABLE)}", *asked.given(SOURCE), *graph_words(known)]
+    return [Command(knowledge.INT8_MADE, words, [made]),
+            Command(knowledge.INT8_VERIFIED, ["verify", asked.model, made, *judging_words(known), f"--html={page}"], [page])]
+
+
 def _sensitivity(known: Known) -> Commands:
     if known.gpu:
         return LeftOut("tune ranks the nodes where INT8 misses the goal")
     if not known.done(knowledge.CALIBRATE):
         return LeftOut("INT8 was not simulated")
     if not known.int8_misses:
-        return LeftOut(f"INT8 keeps {known.wanted_db:g} dB, as far as it is simulated")
+        return LeftOut(f"INT8 keeps {'the goal' if known.int8_verification else f'{known.wanted_db:g} dB'}, as far as it is simulated")
     words = ["sensitivity", known.asked.model, *known.data, f"--calibration_table={known.asked.path(TABLE)}", "--measure=simulate",
              "--use_dynamic_shape", *known.asked.given(SOURCE), *graph_words(known), f"--html={known.asked.path('sensitivity.html')}"]
     return [Command("sensitivity", words, [known.asked.path("sensitivity.html")])]
@@ -231,7 +245,8 @@ def _bench_limits(known: Known, minutes: float) -> list[str]:
 
 
 def _publish(known: Known) -> Commands:
-    asked, bad = known.asked, next((one for one in known.results if one.state == "done" and one.exit_code), None)
+    asked, bad = known.asked, next((one for one in known.results if one.state == "done" and one.exit_code
+                                    and one.step != knowledge.SIMULATED), None)
     if not asked.publish:
         return LeftOut("not asked for by --publish")
     if bad or not known.done(knowledge.VERIFY):
@@ -251,6 +266,8 @@ ORDER: tuple[Step, ...] = (
     Step(name=knowledge.DATA, question="Which rows are scored, which calibrate?", commands=_data, gave=gave.data, needed=True),
     Step(name=knowledge.CALIBRATE, question="What would INT8 keep, with which ranges?", commands=_calibrate, gave=gave.calibrate,
          share=0.5),
+    Step(name=knowledge.SIMULATED, question="Does INT8 keep the goal, as far as it can be simulated?", commands=_simulate,
+         gave=gave.simulated, strict=False, share=0.5),
     Step(name=knowledge.SENSITIVITY, question="Which nodes does INT8 hurt?", commands=_sensitivity, gave=gave.sensitivity, share=0.5),
     Step(name=knowledge.TUNE, question="Which settings are the fastest that keep the goal?", commands=_tune, gave=gave.tune, needs_gpu=True,
          of_gpu=True, share=0.6, limits=_tune_limits, cut=_tune_cut),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from tftrt_tools import errors, records
+from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.choices import GoalOutcome
 from tftrt_tools.optimizing import gave
 from tftrt_tools.optimizing import known as knowledge
@@ -80,7 +81,7 @@ def outcome(known: Known) -> tuple[GoalOutcome, str]:
         return "open", "nothing was verified"
     if not known.gpu:
         unseen = "" if known.goal_seen else f". Nobody has looked at {known.goal.metric} yet"
-        return "open", f"the rewritten graph answers like the original, and no engine has run: there is no GPU here{unseen}"
+        return "open", f"{_answers(known)}, and no engine has run: there is no GPU here{_of_int8(known)}{unseen}"
     wanted = [*compared, *(one for one in judged if one.step == knowledge.BENCH and known.asked.slo)]
     unsure = next((one for one in wanted if not one.passed), None)
     if unsure or not compared:
@@ -89,11 +90,39 @@ def outcome(known: Known) -> tuple[GoalOutcome, str]:
     return "kept", "; ".join(f"{one.name}: {one.gave}" for one in wanted)
 
 
+def _answers(known: Known) -> str:
+    """What `verify` saw without engines."""
+    simulation = (known.document(knowledge.VERIFY) or {}).get("simulation") or {}
+    what = " and ".join(dict.fromkeys(simulation.get("simulated", {}).values()))
+    return f"{what}, simulated on {simulation['rows']} rows, answers like the original" if what else \
+        "the rewritten graph answers like the original"
+
+
+def _of_int8(known: Known) -> str:
+    """What is known of INT8, where another precision was converted."""
+    if known.precision == "INT8" or not known.asked.int8:
+        return ""
+    if known.int8_misses:
+        return f". INT8 misses the goal, simulated: {known.int8_misses}"
+    return "" if known.int8_verification else ". INT8 was not simulated on the rows that are scored"
+
+
+def _of_calibration(known: Known) -> Iterator[str]:
+    """What is strange about the rows that calibrate."""
+    calibrated = known.document(knowledge.CALIBRATE) or {}
+    yield from (line for line in (calibrated.get("data") or {}).get("warnings") or () if line.startswith("integers "))
+    compared = calibrated.get("comparison")
+    yield from (f"calibration data: {line}" for line in (Comparison.from_dict(compared).nothing_shown if compared else ()))
+    verified = known.int8_verification or known.document(knowledge.VERIFY) or {}
+    yield from (verified.get("calibration") or {}).get("scaled") or ()
+
+
 def remarks(known: Known) -> Iterator[str]:
     """What the user should know and decide."""
     yield from known.mends.left
+    yield from _of_calibration(known)
     if known.of(knowledge.CALIBRATE) and not known.gpu and known.int8_misses:
-        yield (f"INT8 misses {known.wanted_db:g} dB, as far as it is simulated: on a GPU tune keeps nodes in a higher precision, where "
+        yield (f"INT8 misses the goal where it is simulated ({known.int8_misses}): on a GPU tune keeps nodes in a higher precision, where "
                "that helps")
     if 0 < known.simulated_rows < FEW_ROWS:
         rows = f"{known.simulated_rows} row{'s'[:known.simulated_rows != 1]}"

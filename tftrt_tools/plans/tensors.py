@@ -51,7 +51,7 @@ class Tensors(passport.Stamped):
     """The comparison of two graphs, tensor by tensor."""
 
     document: typing.ClassVar[str] = "tensors"
-    written_too: typing.ClassVar[tuple[str, ...]] = ("passed",)
+    written_too: typing.ClassVar[tuple[str, ...]] = ("passed", "verdict")
 
     # Absolute paths.
     original: str
@@ -70,6 +70,13 @@ class Tensors(passport.Stamped):
     chunks: int
     # Engine ops whose native segments ran instead, so that their tensors say nothing of TensorRT.
     fallbacks: tuple[str, ...] = ()
+    # Whether all engines ran as native segments, because there is no GPU here.
+    unseen: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """In words, with what it is about where no engine ran."""
+        return "FAILED" if not self.passed else "PASSED (the graph; no engine ran)" if self.unseen else "PASSED"
 
     @property
     def departed(self) -> tuple[Inner, ...]:
@@ -125,10 +132,11 @@ def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str],
         if not inners:
             raise errors.TftrtError("each of these tensors has another form in the converted model, behind what a rewrite has changed",
                                     "compare the answers: leave --tensors out")
-        arithmetic, bound = _bound(second, bounds, engines=theirs.mode != "native segments")
+        unseen = theirs.mode == "native segments"
+        arithmetic, bound = _bound(second, bounds, engines=not unseen)
     return Tensors(original=os.path.abspath(original), converted=os.path.abspath(converted), runtimes=runtimes, bound=bound,
                    arithmetic=arithmetic, inners=tuple(inners), computed=written["computed"], calls=len(calls), chunks=len(chunks),
-                   fallbacks=tuple(fallbacks))
+                   fallbacks=tuple(fallbacks), unseen=unseen)
 
 
 def _bound(second: Model, text: str, engines: bool) -> tuple[str, float]:

@@ -395,7 +395,8 @@ def _about_engines(candidate: models.Model, both: on_server.OnServer | in_proces
         return ["there is no GPU here, and such a server has no kernel for the candidate's engine ops: it refuses what reaches one; "
                 "--backend=local runs them as TensorFlow ops"]
     if both.gpus is False:
-        return ["there is no GPU here: the candidate's engine ops ran as TensorFlow ops, so these are no figures of TensorRT"]
+        return ["there is no GPU here: the candidate's engine ops ran as TensorFlow ops, so neither speed nor answers are those of "
+                "TensorRT"]
     left = [f"{name} {why}: it ran in TensorFlow, which is no fallback" for name, why in candidate.left_native.items()]
     return left if watched else [*left, "nobody looked whether the candidate's engines ran; --no_engine_fallback does"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tftrt_tools import child, choices, errors, op_libraries, progress, scratch, whole_file
 from tftrt_tools import stack as stack_room
-from tftrt_tools.accuracy import constancy, judgement, kinds, verify
+from tftrt_tools.accuracy import judgement, kinds, verify
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.calibration import file as calibration_file
@@ -22,7 +22,7 @@ from tftrt_tools.conversion import pipeline
 from tftrt_tools.conversion.pipeline import Conversion
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution import npz, run
+from tftrt_tools.execution import constancy, npz, run
 from tftrt_tools.execution.run import Call
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs import find

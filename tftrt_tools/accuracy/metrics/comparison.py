@@ -15,8 +15,8 @@ from tftrt_tools.accuracy import kinds
 from tftrt_tools.accuracy.metrics import detections, registry
 
 if TYPE_CHECKING:
-    from tftrt_tools.accuracy.constancy import Watch
     from tftrt_tools.accuracy.metrics.metric import Measure
+    from tftrt_tools.execution.constancy import Watch
     from tftrt_tools.execution.run import Call
 
     # A call, {output: array} of the reference, {output: array} of the answer.

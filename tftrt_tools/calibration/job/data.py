@@ -15,6 +15,7 @@ from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.inputs.rows import overlap, row_hashes
 from tftrt_tools.inputs.sources_job import batching, row_shapes
 from tftrt_tools.inputs.sources_job.request import Request
+from tftrt_tools.inputs.value_ranges import Ranges
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -52,7 +53,7 @@ class Batches:
 
     def __iter__(self) -> Iterator[dict[str, npt.NDArray[Any]]]:
         self._record = None
-        options, tally, seen = self._request.options, batching.Tally(), _Seen()
+        options, tally, seen = self._request.options, batching.Tally(), _Seen(self._request.signature)
         with contextlib.closing(self._batches(tally)) as batches:
             for batch in batches:
                 seen.add(batch)
@@ -84,19 +85,21 @@ class Batches:
         return DataRecord(source=options.source, kind=self._kind, digest=seen.digest(), samples=seen.samples, batch_size=seen.batch_size,
                           batches=seen.batches, dropped=tally.dropped, random=self._kind == "random", rows=tuple(seen.rows),
                           failed_files=tuple(tally.failed[:FILES_NAMED]), failed_count=len(tally.failed),
-                          warnings=tuple(_warnings(options, tally, seen)))
+                          warnings=tuple(_warnings(options, tally, seen, self._kind)), ranges=seen.ranges.found)
 
 
 class _Seen:
     """Counts and hashes of the batches that were handed out."""
 
-    def __init__(self) -> None:
+    def __init__(self, signature: str) -> None:
         self.batches = self.samples = self.batch_size = 0
+        self.ranges, self._signature = Ranges(), signature
         self.rows: list[str] = []
         self._sha = hashlib.sha256()
 
     def add(self, batch: Mapping[str, npt.NDArray[Any]]) -> None:
         hashes = row_hashes(batch)
+        self.ranges.add(self._signature, batch)
         self.batches += 1
         self.samples += len(hashes)
         self.batch_size = max(self.batch_size, len(hashes))
@@ -107,7 +110,8 @@ class _Seen:
         return "sha256:" + self._sha.hexdigest()
 
 
-def _warnings(options: DataOptions, tally: Tally, seen: _Seen) -> Iterator[str]:
+def _warnings(options: DataOptions, tally: Tally, seen: _Seen, kind: str) -> Iterator[str]:
+    yield from tally.integers.lines(kind)
     if options.random:
         yield f"random data (seed {options.seed}): the ranges say nothing about real inputs"
     if seen.samples < USUAL_SAMPLES:

@@ -5,7 +5,7 @@ kernel, and whether it finds INT8 faster for a node at all.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from tftrt_tools.savedmodel.job.rounding import Rounded
 
 
-def with_scales(graph_def: Any, inner: Mapping[str, dict[str, str]],
-                scales: Mapping[str, float]) -> tuple[tuple[rounding_sites.Site, ...], tuple[str, ...], dict[str, float]]:
+def with_scales(graph_def: Any, inner: Mapping[str, dict[str, str]], scales: Mapping[str, float],
+                left_out: Collection[str] = ()) -> tuple[tuple[rounding_sites.Site, ...], tuple[str, ...], dict[str, float]]:
     """Which nodes INT8 rounds, and with which scales.
 
     Args: graph_def, inner: of inline.inline_segments. scales: {tensor of that graph: float > 0}, as toolkit.by_tensor gives them.
+      left_out: tensors without a scale, as toolkit.left_out gives them; any other takes the scale of the tensor whose values it passes on.
     Returns: (rounding_sites.Sites whose inputs all have a scale, names of nodes that lack one, {tensor that a site rounds: its scale}).
     """
     aliases = rounding_sites.Aliases(graph_def)
@@ -33,7 +34,8 @@ def with_scales(graph_def: Any, inner: Mapping[str, dict[str, str]],
     unrounded: list[str] = []
     ranges: dict[str, float] = {}
     for site in rounding_sites.int8_sites(graph_def, inner):
-        found: dict[str, float | Any] = {tensor: scales.get(tensor, scales.get(aliases.source(tensor))) for tensor in site.tensors}
+        found: dict[str, float | Any] = {tensor: None if tensor in left_out else scales.get(tensor, scales.get(aliases.source(tensor)))
+                                         for tensor in site.tensors}
         if None in found.values():
             unrounded.append(site.name)
             continue

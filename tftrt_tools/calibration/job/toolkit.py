@@ -49,6 +49,10 @@ class Ranges:
         """As toolkit.by_tensor."""
         return by_tensor(self.inner, self.named, tables)
 
+    def left_out(self, tables: Mapping[str, Table]) -> set[str]:
+        """As toolkit.left_out."""
+        return left_out(self.inner, self.named, tables)
+
     def _tables(self, found: Mapping[int, float | None]) -> dict[str, Made]:
         return {engine: _table(named, self.inner[engine], self.histograms, found, self.tensorrt) for engine, named in self.measured.items()}
 
@@ -99,6 +103,14 @@ def by_tensor(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, Sequen
             if one.tensor and one.name in table.scales:
                 found.setdefault(inner[engine][one.tensor], table.scales[one.name])
     return found
+
+
+def left_out(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, Sequence[tensor_names.NamedTensor]],
+             tables: Mapping[str, Table]) -> set[str]:
+    """The tensors of the graph that have a name of their own in the engine, and no scale in its table: no layer takes them in INT8, even if
+    they only pass on values that have a scale. Args: as of `by_tensor`."""
+    scaled = by_tensor(inner, named, tables)
+    return {tensor for engine in tables for one in named[engine] if one.tensor and (tensor := inner[engine][one.tensor]) not in scaled}
 
 
 def _table(named: Sequence[tensor_names.NamedTensor], inner: Mapping[str, str], histograms: Mapping[str, Histogram],

@@ -19,6 +19,7 @@ from tftrt_tools.calibration.job.histogram import Histogram
 from tftrt_tools.calibration.job.kept_back import Batch
 from tftrt_tools.calibration.job.noise import Noise, check_repeatable
 from tftrt_tools.calibration.job.passing import Judging
+from tftrt_tools.calibration.job.shown import Shown
 from tftrt_tools.calibration.methods import Method
 from tftrt_tools.exporting.job import model_file, qdq
 from tftrt_tools.exporting.job.placement import Placement
@@ -131,14 +132,15 @@ def compared(name: str, model: onnx.ModelProto, placement: Placement, histograms
     simulated, it says why."""
     rows, apart = sum(kept_back.rows(one.batches) for one in judging), all(one.apart for one in judging)
     try:
-        levels = _levels(model, placement, histograms, judging)
+        levels, nothing = _levels(name, model, placement, histograms, judging)
     except errors.TftrtError as error:
         return Compared(signature=name, rows=rows, apart=apart, levels={}, problem=error.cause)
-    return Compared(signature=name, rows=rows, apart=apart, levels=levels)
+    return Compared.of(name, rows, apart, levels, nothing)
 
 
-def _levels(model: onnx.ModelProto, placement: Placement, histograms: Mapping[str, Histogram],
-            judging: Sequence[Judging]) -> dict[str, dict[str, float]]:
+def _levels(name: str, model: onnx.ModelProto, placement: Placement, histograms: Mapping[str, Histogram],
+            judging: Sequence[Judging]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    """({method: {output: dB}}, as Shown.nothing)."""
     found = [{method: scales_by_tensor(histograms, scales) for method, scales in one.scales.items()} for one in judging]
     # A tensor with a range in only one half is not rounded in either.
     placement = placement.with_scales(set.intersection(*(set(scales) for one in found for scales in one.values())), "")
@@ -149,7 +151,7 @@ def _levels(model: onnx.ModelProto, placement: Placement, histograms: Mapping[st
         raise errors.TftrtError("it has no float output, and noise is measured on floats")
     noises: dict[Method, dict[str, Noise]] = {
         method: {output: Noise() for output in simulated.floats} for method in judging[0].scales}
-    total, done = sum(len(one.batches) for one in judging), 0
+    shown, total, done = Shown(name), sum(len(one.batches) for one in judging), 0
     for one, by_method in zip(judging, found, strict=True):
         for batch in one.batches:
             progress.say("simulating INT8", done, total)
@@ -160,5 +162,7 @@ def _levels(model: onnx.ModelProto, placement: Placement, histograms: Mapping[st
                 answers = simulated.rounded(batch, scales)
                 for output, noise in noises[method].items():
                     noise.add(plain[output], answers[output])
+            shown.add(batch, plain, simulated.floats)
             done += 1
-    return {method.text: {output: noise.level for output, noise in by_output.items()} for method, by_output in noises.items()}
+    levels = {method.text: {output: noise.level for output, noise in by_output.items()} for method, by_output in noises.items()}
+    return levels, shown.nothing(levels)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import arrays as array_reader
+from tftrt_tools.inputs.value_ranges import Integers
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -22,10 +23,12 @@ _ALIKE = "TensorRT skips a batch whose shape is not the first one's: bring all t
 
 
 class Tally:
-    """What happened while reading. dropped: rows of a last batch that is not full; failed: files that did not decode."""
+    """What happened while reading. dropped: rows of a last batch that is not full; failed: files that did not decode; integers: float
+    inputs that got integers."""
 
     def __init__(self) -> None:
         self.dropped = 0
+        self.integers = Integers()
         self.failed: list[str] = []
 
 
@@ -48,7 +51,7 @@ def cut(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[In
     pieces: list[Arrays] = []
     waiting, first = 0, None
     for where, given in chunks:
-        arrays, rows = _checked(where, given, signature, specs)
+        arrays, rows = _checked(where, given, signature, specs, tally)
         first = _same_rows(where, arrays, first, signature, specs)
         del given
         start = 0
@@ -73,7 +76,7 @@ def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[
     as `cut`."""
     following, first = iter(chunks), None
     for where, given in following:
-        arrays, rows = _checked(where, given, signature, specs)
+        arrays, rows = _checked(where, given, signature, specs, tally)
         for spec in specs:
             if not spec.accepts(arrays[spec.name].shape):
                 _refuse(where, arrays[spec.name].shape, spec, signature)
@@ -94,8 +97,11 @@ def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[
             yield arrays
 
 
-def _checked(where: str, given: Arrays, signature: str, specs: Sequence[InputSpec]) -> tuple[dict[str, npt.NDArray[Any]], int]:
+def _checked(where: str, given: Arrays, signature: str, specs: Sequence[InputSpec],
+             tally: Tally) -> tuple[dict[str, npt.NDArray[Any]], int]:
     """The arrays cast to the inputs' dtypes, and how many rows they have."""
+    for spec in specs:
+        tally.integers.add(given[spec.name], spec)
     arrays = {spec.name: array_reader.prepared(given[spec.name], spec, f" in {where}") for spec in specs}
     for spec in specs:
         array, want = arrays[spec.name], spec.shape

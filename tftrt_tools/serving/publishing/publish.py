@@ -271,7 +271,8 @@ def _evidence_notes(judged: verification_check.Evidence, facts: Facts) -> Iterat
     if not judged.valid:
         yield f"NOT VERIFIED: {judged.problem}"
     elif judged.said and judged.said.get("mode") != "gpu" and facts.engine_ops:
-        yield "verified without a GPU: nothing is known of the engines' arithmetic"
+        yield (f"verified without a GPU ({judged.said.get('evidence')}): nothing is known of the engines themselves; `tftrt verify` on a "
+               "machine with a GPU judges them")
     for one in facts.seen.findings:
         yield f"{one.about}: {one.text}"
 

@@ -19,11 +19,11 @@ class Evidence(records.Record):
     # Why it is not valid, and what to do; "" if it is valid.
     problem: str = ""
     mend: str = ""
-    # Facts of the verification ("created", "evidence", "arithmetic", digests); None without one.
+    # Facts of the verification ("created", "verdict", "evidence", "arithmetic", digests); None without one.
     said: dict[str, Any] | None = None
 
 
-_SAID = ("created", "mode", "arithmetic", "evidence", "original", "original_digest", "converted_digest")
+_SAID = ("created", "mode", "verdict", "arithmetic", "evidence", "original", "original_digest", "converted_digest")
 
 
 def judge(model: str | pathlib.Path, converted: bool, verification: Mapping[str, Any] | None, digest: str,

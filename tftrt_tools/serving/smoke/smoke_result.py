@@ -90,10 +90,21 @@ class Smoke:
         """Whether there are no problems."""
         return not self.problems
 
+    @property
+    def verdict(self) -> str:
+        """The verdict in words, with what it is about where engines were served and not seen to run."""
+        if not self.passed:
+            return "FAILED"
+        if self.model is None or not self.model.precisions or self.engines.ran:
+            return "PASSED"
+        seen = "no engine ran" if self.engines.answer == engine_evidence.NO else "not all engines were seen to run"
+        return f"PASSED (the answers; {seen})"
+
     # Not a Record: it is written by topic, with derived values.
     def to_dict(self) -> dict[str, Any]:
         compared = self.judged
-        return {"kind": "smoke", **passport.stamp(), "passed": self.passed, "problems": list(self.problems), "address": self.address,
+        return {"kind": "smoke", **passport.stamp(), "passed": self.passed, "verdict": self.verdict, "problems": list(self.problems),
+                "address": self.address,
                 "model": {"name": self.model_name, "version": self.model_version, "files": self.model.to_dict() if self.model else None},
                 "server": {"version": self.server_version or None, "process": self.server.to_dict() if self.server else None,
                            "unseen": self.unseen, "gpu": self.gpu.to_dict() if self.gpu else None},

@@ -1,4 +1,5 @@
-"""Does an output show anything? One that is the same for every input is equal even in two models that have nothing in common."""
+"""Does an output show anything? One that is the same for every input is equal even in two models that have nothing in common. One that is
+saturated, such as a softmax of inputs that are far too large, hides what rounding changes."""
 
 from __future__ import annotations
 
@@ -13,13 +14,16 @@ if TYPE_CHECKING:
 
 # Rows that differ by no more than this share of the largest value differ only by rounding.
 _ROUNDING = 1e-6
+# Fewer rows may all be classified without any doubt.
+_LEAST_SATURATED = 32
+_SATURATED = "saturated: 0 or 1 in all {rows} rows"
 
 
 class Variation:
     """How an array varies over calls: over its elements, and from row to row."""
 
     def __init__(self) -> None:
-        self._elements = self._rows = 0
+        self._elements = self._rows = self._one_hot = 0
         self._value: Any = None
         self._row: Any = None
         self._one_value = self._alike = True
@@ -34,6 +38,7 @@ class Variation:
         if self._value is None and array.size:
             self._value = array.reshape(-1)[0]
         self._rows += len(split)
+        self._one_hot += _one_hot(split)
         self._one_value = self._one_value and (not array.size or _alike(array, self._value))
         self._alike = self._alike and (not len(split) or split.shape[1:] == self._row.shape and _alike(split, self._row))
 
@@ -41,6 +46,11 @@ class Variation:
     def differs(self) -> bool:
         """Whether two rows differ."""
         return not self._alike
+
+    @property
+    def saturated(self) -> float:
+        """The share of rows whose classes all have the score 0 or 1; 0 where there are too few rows to tell."""
+        return self._one_hot / self._rows if self._rows >= _LEAST_SATURATED else 0.0
 
     def text(self, inputs_differ: bool) -> str:
         """Why it shows nothing, such as "0 everywhere", "the same for every input" or "empty"; "" if it shows something.
@@ -51,7 +61,17 @@ class Variation:
             return "empty"
         if self._one_value and self._elements > 1:
             return f"{_shown(self._value)} everywhere"
-        return "the same for every input" if inputs_differ and self._rows > 1 and self._alike else ""
+        if inputs_differ and self._rows > 1 and self._alike:
+            return "the same for every input"
+        return _SATURATED.format(rows=self._rows) if inputs_differ and self.saturated == 1 else ""
+
+
+def _one_hot(rows: npt.NDArray[Any]) -> int:
+    """How many rows hold classes (in the last dimension) of which one has 1 and all others 0."""
+    if rows.dtype.kind != "f" or rows.ndim < 2 or rows.shape[-1] < 2 or not rows.size:
+        return 0
+    near = ((np.abs(rows) <= _ROUNDING) | (np.abs(rows - 1) <= _ROUNDING)).all(axis=-1) & (np.abs(rows.sum(axis=-1) - 1) <= _ROUNDING)
+    return int(near.reshape(len(rows), -1).all(axis=1).sum())
 
 
 def _alike(array: npt.NDArray[Any], one: npt.ArrayLike) -> bool:
@@ -93,10 +113,19 @@ class Watch:
             for name, array in arrays.items():
                 found.setdefault((call.signature, name), Variation()).add(array, call.rows)
 
+    def saturated(self, signature: str, output: str) -> float:
+        """Variation.saturated of an output."""
+        return self._outputs[signature, output].saturated
+
     def constant(self, signature: str, output: str) -> str:
         """Variation.text of an output."""
         differ = any(one.differs for (name, _), one in self._inputs.items() if name == signature)
         return self._outputs[signature, output].text(differ)
+
+    def nothing(self, signature: str) -> str:
+        """Why no output of a signature shows anything, in words; "" if one does."""
+        texts = {output: self.constant(signature, output) for name, output in self._outputs if name == signature}
+        return said(texts) if texts and all(texts.values()) else ""
 
     def findings(self) -> tuple[dict[str, str], tuple[str, ...]]:
         """({signature of which no output shows anything: a line}, (a line on outputs that show nothing beside others that do, …)).

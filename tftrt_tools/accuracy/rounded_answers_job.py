@@ -1,0 +1,197 @@
+"""The answers of a converted model with its engines' rounding, in TensorFlow; the child's side of `rounded_answers`.
+
+INT8 engines round by the tables that they carry, FP16 engines to FP16, at the nodes that `sensitivity` rounds (calibration.job.rounded says
+what is simulated). Needs no GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from tftrt_tools import errors, progress, scratch
+from tftrt_tools.accuracy import metrics, studying_job
+from tftrt_tools.calibration import file, table
+from tftrt_tools.calibration.job import fitting, rounded, toolkit
+from tftrt_tools.conversion.job import graph_pass, int8
+from tftrt_tools.execution import npz, run_job
+from tftrt_tools.savedmodel.engine_op import lowest_precision
+from tftrt_tools.savedmodel.job import detach, graph, inline, loading, protos, rounding, rounding_sites
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2
+
+    from tftrt_tools.calibration.file import Calibration
+    from tftrt_tools.conversion.job.graph_pass import Frozen
+    from tftrt_tools.savedmodel.engine_op import EngineOp
+    from tftrt_tools.savedmodel.job.rounding import Rounded
+
+# Of a signature whose engines round nothing.
+_FP32 = "FP32"
+
+
+class _NotSimulatedError(Exception):
+    """The reason why a signature's rounding cannot be simulated."""
+
+
+def job(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer calls with rounding.
+
+    Args: request: {"model": converted SavedModel, "calls": [{"signature", "inputs", "renamed", "output"} as run_job takes them, with
+      "native": .npz path of the answer without rounding], "calibration": the model's calibration.json, or None}.
+
+    Returns: {"signatures": {name: {"precision": the lowest of its engines, "nodes": how many were rounded, "problem": why it was not
+      simulated, or ""}}}. The answers of a signature with a problem, or in FP32, are not written.
+    """
+    made = file.Calibration.from_dict(request["calibration"]) if request["calibration"] else None
+    calls: dict[str, list[dict[str, Any]]] = {}
+    for call in request["calls"]:
+        calls.setdefault(call["signature"], []).append(call)
+    found: dict[str, dict[str, Any]] = {}
+    with scratch.folder("rounded") as folder:
+        progress.say("loading the converted model")
+        detach.write(protos.read(request["model"]), request["model"], folder + "/model")
+        model = loading.load(folder + "/model", ())
+        for number, (name, listed) in enumerate(calls.items()):
+            found[name] = _answered(name, model.root.signatures[name], f"simulated_{number}", made, listed)
+    return {"signatures": found}
+
+
+def _answered(name: str, function: Any, prefix: str, made: Calibration | None, calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What `job` returns of one signature; its answers are written."""
+    precision, nodes = "", 0
+    try:
+        frozen = graph_pass.freeze(name, function)
+        graph_def = inline.inline_calls(frozen.graph_def)
+        graph.rename(graph_def, {}, {one.signature.name: f"{prefix}_{one.signature.name}" for one in graph_def.library.function})
+        engines = {one.name: one for one in graph.engine_ops(graph_def)}
+        precision = lowest_precision(one.precision for one in engines.values())
+        if precision in ("", _FP32):
+            return {"precision": _FP32, "nodes": 0, "problem": ""}
+        put_in = _put_in(name, graph_def, engines, made)
+        nodes = put_in.nodes
+        _write(name, frozen, put_in, calls)
+    except _NotSimulatedError as why:
+        return {"precision": precision, "nodes": nodes, "problem": str(why)}
+    except (errors.TftrtError, tf.errors.OpError, ValueError) as error:  # a graph over TensorFlow's 2 GiB is a ValueError
+        cause = error.cause if isinstance(error, errors.TftrtError) else errors.first_line(str(error))
+        return {"precision": precision, "nodes": nodes, "problem": cause}
+    return {"precision": precision, "nodes": nodes, "problem": ""}
+
+
+@dataclasses.dataclass(frozen=True)
+class _PutIn:
+    """A graph with rounding in it. fed: {tensor to feed: its value while everything is rounded}; gates: those of `fed` that switch the
+    rounding; nodes: how many round."""
+
+    graph_def: graph_pb2.GraphDef
+    fed: Mapping[str, npt.NDArray[Any]]
+    gates: frozenset[str]
+    nodes: int
+
+
+def _put_in(name: str, graph_def: graph_pb2.GraphDef, engines: Mapping[str, EngineOp], made: Calibration | None) -> _PutIn:
+    """Raises: _NotSimulatedError, TftrtError."""
+    inlined, inner = inline.inline_segments(graph_def)
+    rounding_engines = {engine: one for engine, one in engines.items() if one.precision != _FP32}
+    for engine, one in rounding_engines.items():
+        _check(engine, one, engine in inner)
+    of_int8 = [engine for engine, one in rounding_engines.items() if one.precision == "INT8"]
+    tables = _tables(graph_def, of_int8, engines, made)
+    named: dict[str, Any] = {}
+    for engine in of_int8:
+        named |= toolkit.names(graph_def, [engine], not engines[engine].implicit_batch)
+    scales = toolkit.by_tensor(inner, named, tables)
+    left_out = toolkit.left_out(inner, named, tables)
+    sites, _, ranges = rounded.with_scales(inlined, {engine: inner[engine] for engine in of_int8}, scales, left_out)
+    half = rounding_sites.fp16_sites(inlined, {engine: inner[engine] for engine in rounding_engines if engine not in of_int8})
+    if of_int8 and not sites:
+        raise _NotSimulatedError("no node of its INT8 engines has a range and an INT8 kernel")
+    if not sites and not half:
+        raise _NotSimulatedError("its engines hold no node that rounds")
+    fed: dict[str, npt.NDArray[Any]] = {}
+    gates = []
+    for wanted, add in ((sites, rounding.add_int8), (half, rounding.add_fp16)):
+        if wanted:
+            done: Rounded = add(inlined, wanted)
+            inlined, fed[done.gates] = done.graph_def, np.ones(len(wanted), bool)
+            gates.append(done.gates)
+            if done.scales:
+                fed[done.scales] = np.array([ranges[tensor] for tensor in done.tensors], np.float32)
+    return _PutIn(inlined, fed, frozenset(gates), len(sites) + len(half))
+
+
+def _check(engine: str, one: EngineOp, inlined: bool) -> None:
+    if one.precision == "INT8" and one.explicit_precision:
+        raise _NotSimulatedError(f"{engine} is quantization-aware: its own nodes say what is rounded")
+    if one.precision == "INT8" and not one.calibrated:
+        raise _NotSimulatedError(f"{engine} carries no calibration table: its ranges are not known before a GPU calibrates it")
+    if not inlined:
+        raise _NotSimulatedError(f"{engine} lies in a branch or loop that stays a function")
+
+
+def _tables(graph_def: graph_pb2.GraphDef, wanted: Sequence[str], engines: Mapping[str, EngineOp],
+            made: Calibration | None) -> dict[str, table.Table]:
+    """{engine: the table on its op, with the names of the declared shapes}."""
+    texts = {graph.engine_name(node.name): node.attr["calibration_data"].s.decode() for node in graph.engine_nodes(graph_def)}
+    native, found = graph.native_segments(graph_def), {}
+    for engine in wanted:
+        read, zeros = table.read(texts[engine], f"the table of {engine}")
+        known = next((one for one in made.engines if one.engine == engine), None) if made else None
+        one = file.EngineTable(segment="", signature="", engine=engine, table=read,
+                               left_out=tuple((name, reason) for name, reason in (known.left_out if known else file.without_range(zeros))
+                                              if name not in read.scales))
+        method = int8.method_of(made) if made else "entropy"
+        build = native[engine].function, not engines[engine].implicit_batch, native[engine].shapes
+        found[engine] = fitting.fitted(one, *build, method).table
+    return found
+
+
+def _write(name: str, frozen: Frozen, put_in: _PutIn, calls: Sequence[dict[str, Any]]) -> None:
+    """Answer the calls, once the graph has answered the first one like the model, with nothing rounded. Raises: _NotSimulatedError."""
+    outputs = sorted(frozen.original.structured_outputs)
+    if not any(frozen.original.structured_outputs[output].dtype.is_floating for output in outputs):
+        raise _NotSimulatedError("it has no float output, which rounding could change little by little")
+    function = _function(frozen, put_in)
+
+    def answers(call: dict[str, Any], on: bool) -> dict[str, npt.NDArray[Any]]:
+        feed = {key: tf.constant(value) for key, value in run_job.read_inputs(call).items()}
+        found = function(tf.constant(on), *[feed[key] for key in frozen.input_names])
+        return {output: tensor.numpy() for output, tensor in zip(outputs, found, strict=True)}
+
+    _check_fidelity(name, calls[0], answers(calls[0], False))
+    for number, call in enumerate(calls):
+        progress.say(f"running {name} with its engines' rounding", number, len(calls))
+        run_job.keep_answers(call, answers(call, True), call["output"])
+
+
+def _check_fidelity(name: str, call: Mapping[str, Any], plain: Mapping[str, npt.NDArray[Any]]) -> None:
+    names = call["renamed"]["outputs"]
+    for output, native in npz.load(call["native"]).items():
+        mine = next((value for key, value in plain.items() if names.get(key, key) == output), None)
+        if native.dtype.kind != "f" or mine is None or not np.isfinite(native).all():
+            continue
+        compared = metrics.Accumulator(name, output, wanted=("snr_db",))
+        compared.add(native, mine)
+        if compared.result().snr_db < studying_job.LEAST_FIDELITY_DB:
+            raise _NotSimulatedError(f"it answers otherwise each time ({output}): it draws random numbers, or keeps state")
+
+
+def _function(frozen: Frozen, put_in: _PutIn) -> Callable[..., Any]:
+    """A function of (whether to round, the signature's inputs by name) that returns the signature's outputs as a list."""
+
+    def run(on: Any, *inputs: Any) -> Any:
+        given: dict[str, Any] = {}
+        for tensor, value in put_in.fed.items():
+            fed = tf.fill(value.shape, on) if tensor in put_in.gates else tf.constant(value)
+            given |= {tensor: fed, f"^{tensor.removesuffix(':0')}": fed}
+        return tf.graph_util.import_graph_def(put_in.graph_def, input_map={**given, **frozen.input_map(inputs)},
+                                              return_elements=frozen.outputs, name="")
+
+    found: Callable[..., Any] = tf.compat.v1.wrap_function(run, [tf.TensorSpec((), tf.bool), *frozen.input_specs()])
+    return found
