@@ -143,6 +143,8 @@ class Verification(passport.Stamped):
     runtimes: dict[str, str] = dataclasses.field(default_factory=dict)
     # Inputs and outputs that have another name in the converted model, a line each.
     matched: tuple[str, ...] = ()
+    # The inputs whose drawn values keep to what the model's ops take, a line each.
+    drew: tuple[str, ...] = ()
     # Of a wrapped model, the accuracy of each added signature; () else.
     accuracies: tuple[dict[str, Any], ...] = ()
 
@@ -307,7 +309,7 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         seed=options.asked.seed, accuracy=accuracy, calibration=used, kernels=answers.kernels, precision=_lowest(second),
         nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings, notes=chosen.given.notes if chosen.given else (),
         twins={name: twins for name, twins in walked.twins.items() if twins}, unbuilt=unbuilt, functions=dict(judged.functions),
-        runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes)
+        runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes, drew=chosen.drew)
 
 
 def _as_it_says(facts: Mapping[str, str], options: Options) -> Options:

@@ -17,12 +17,14 @@ from tftrt_tools.savedmodel.signatures import DEFAULT as DEFAULT_SIGNATURE
 @dataclasses.dataclass(frozen=True)
 class Workload:
     """calls: sent in turn. batch_size: the requested one, None if the shapes or the data give it; source: where the values come from, in
-    words. files: what was read from files (without the arrays), or None."""
+    words. files: what was read from files (without the arrays), or None. drew: the inputs whose drawn values keep to what the model takes, in
+    words."""
 
     calls: tuple[run.Call, ...]
     batch_size: int | None
     source: str
     files: Rows | None = None
+    drew: str = ""
 
     @property
     def rows(self) -> float:
@@ -76,7 +78,8 @@ def _drawn(maker: inputs.CallMaker, asked: inputs.Asked, signature: str, specs: 
     listed = listed or [drawing.shapes_of_batch(signature, specs, batch_size or 1)]
     count = max(distinct, len(listed))
     calls = maker.drawn(signature, [listed[number % len(listed)] for number in range(count)])
-    return Workload(tuple(calls), batch_size, f"drawn from seed {asked.seed}")
+    drew = "; ".join(maker.drew(signature, calls))
+    return Workload(tuple(calls), batch_size, f"drawn from seed {asked.seed}" + (f" ({drew})" if drew else ""), drew=drew)
 
 
 def _from_data(maker: inputs.CallMaker, asked: inputs.Asked, signature: str, batch_size: int | None, distinct: int) -> Workload:

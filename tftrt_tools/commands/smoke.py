@@ -135,6 +135,8 @@ def _print(done: Smoke, json_path: str | None) -> None:
     _print_engines(say, done.engines)
     for warning in done.judged.warnings if done.judged else ():
         say("note", warning)
+    for line in done.drew:
+        say("drawn", line)
     if done.dropped:
         say("note", f"{done.dropped} rows of the data were left out: no batch size fits them")
     for problem in done.problems:

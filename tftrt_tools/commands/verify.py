@@ -147,6 +147,8 @@ def _print(done: Verification, json_path: str | None) -> None:
     inputs = ", ".join(f"{signatures.label(name, done.twins.get(name, ()))}: {done.samples[name]} rows of {done.sources[name]}"
                        for name in done.sources)
     console.print(f"{_output.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}", markup=False)
+    for line in done.drew:
+        console.print(f"  drawn: {line}", markup=False, soft_wrap=True)
     if done.dropped:
         console.print(f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them", markup=False)
     for accuracy in done.accuracies or filter(None, [done.accuracy]):

@@ -22,6 +22,7 @@ from tftrt_tools.exporting.job.graph_facts import Facts, name_of
 from tftrt_tools.exporting.job.placement import Placement
 from tftrt_tools.exporting.precision import GIVEN, Written, kept
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.models.onnx import index_limits
 from tftrt_tools.models.onnx.kind import PRECISION
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -81,7 +82,7 @@ def _of_table(model: onnx.ModelProto, placed: Placement, table: Mapping[str, flo
 
 def opened(request: dict[str, Any], model: onnx.ModelProto) -> data.Batches:
     """The calibration data of a request. Raises: UsageError."""
-    specs = list(model_file.specs(model.graph.input))
+    specs = list(index_limits.limited(request["onnx"], model_file.specs(model.graph.input)))
     options = DataOptions.from_dict(request["data"])
     return data.open(options, request["signature"], specs, request["twins"], lambda rows: _takes(specs, rows))
 

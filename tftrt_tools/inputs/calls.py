@@ -29,6 +29,7 @@ from tftrt_tools.inputs.drawing import Shapes
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import frozen_inputs, passport, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel.limits import Limit
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 # The most rows of a call, if neither the user nor the passport gives a number.
@@ -108,6 +109,14 @@ class Takes:
         found = frozen_inputs.values(flag, self.specs)
         return dataclasses.replace(self, frozen={name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs})
 
+    def limited_by(self, *models: Mapping[str, Sequence[InputSpec]]) -> Takes:
+        """The same with the limits that the files of models tell: a server does not. Args: models: {signature: InputSpecs} of each."""
+        def limited(name: str, spec: InputSpec) -> InputSpec:
+            found = [one.limit for specs in models for one in specs.get(name, ()) if one.name == spec.name and one.limit]
+            return dataclasses.replace(spec, limit=spec.limit or functools.reduce(Limit.both, found)) if found else spec
+
+        return dataclasses.replace(self, specs={name: [limited(name, spec) for spec in specs] for name, specs in self.specs.items()})
+
     def with_known(self, known: Mapping[str, list[Shapes]]) -> Takes:
         """The same with `known` shapes; those that do not fit their signature are left out."""
         fitting = {name: listed for name, listed in known.items() if name in self.specs and _fit(listed, self.specs[name])}
@@ -136,6 +145,8 @@ class Calls:
     given: givens.Given | None
     # Rows of the data that no batch size fits.
     dropped: int
+    # The inputs whose drawn values keep to what the model's ops take, a line each.
+    drew: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[run.Call, ...]:
@@ -192,6 +203,11 @@ class CallMaker:
                  for number, call in enumerate(made)]
         return [run.Call(signature, {**call.inputs, **pictures, **fixed}) for call, pictures in zip(made, drawn, strict=True)]
 
+    def drew(self, signature: str, calls: Sequence[run.Call]) -> tuple[str, ...]:
+        """Which inputs have values in a limit of the model's, a line each. Args: calls: of `drawn`."""
+        others = {*self.ranges, *self._takes.frozen.get(signature, {}), self._takes.pictures.get(signature, "")}
+        return drawing.drew(self._takes.specs[signature], [call.shapes for call in calls], others)
+
     @functools.cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """{input: (low, high)} of --ranges. Raises: UsageError."""
@@ -243,7 +259,9 @@ def choose(takes: Takes, asked: Asked, folder: str | pathlib.Path, sizes: Sequen
     if empty:
         raise errors.UsageError(f"the data has fewer rows than the smallest batch of signature {empty[0]!r} ({min(sizes)})",
                                 "give more rows, or --batch_size")
-    return Calls(calls={name: found[name] for name in takes.specs}, origins=origins, given=given, dropped=dropped)
+    drew = tuple(line for name, origin in origins.items() if origin != "data" for line in maker.drew(name, found[name]))
+    return Calls(calls={name: found[name] for name in takes.specs}, origins=origins, given=given, dropped=dropped,
+                 drew=tuple(dict.fromkeys(drew)))
 
 
 def batch_sizes(shapes: Iterable[Shapes]) -> tuple[int, ...]:

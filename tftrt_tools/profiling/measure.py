@@ -166,7 +166,7 @@ def of_recording(facts: Mapping[str, Any], folder: pathlib.Path, models: Sequenc
             SignatureResult.from_dict(one) for one in (manifest or {}).get("signatures", ())),
         settings=dict((manifest or {}).get("settings") or {}),
         notes=(*(f"{step}: {error['cause']}" for step, error in facts["failed"].items()), *notes,
-               *_model_notes(models[0].title, engine_ops, machine)))
+               *(f"drawn: {line}" for line in facts.get("drew", ())), *_model_notes(models[0].title, engine_ops, machine)))
     return Measured(profile=profile, traces=files)
 
 
@@ -196,7 +196,7 @@ def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, 
     except child.ChildDied as error:
         facts = _left(folder, error)
     _check(facts, options)
-    return facts
+    return {**facts, "drew": list(chosen.drew)}
 
 
 def _left(folder: pathlib.Path, error: child.ChildDied) -> dict[str, Any]:

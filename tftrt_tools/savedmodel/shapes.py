@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors, records
 from tftrt_tools.savedmodel.engine_op import Shape
+from tftrt_tools.savedmodel.limits import Limit
 
 if TYPE_CHECKING:
     from tftrt_tools.choices import Strategy
@@ -41,6 +42,13 @@ class InputSpec(records.Record):
     name: str
     dtype: str
     shape: Shape
+    # The values that the model's ops take, as far as its graph tells; drawn values keep to them.
+    limit: Limit | None = dataclasses.field(default=None, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As Record.to_dict; without a limit that is not known."""
+        written = super().to_dict()
+        return written if self.limit else {name: value for name, value in written.items() if name != "limit"}
 
     def accepts(self, shape: Sequence[int]) -> bool:
         """Whether a concrete shape fits."""

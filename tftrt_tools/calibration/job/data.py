@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors
 from tftrt_tools.calibration.record import FILES_NAMED, ROWS_KEPT, DataRecord
-from tftrt_tools.inputs import find
+from tftrt_tools.execution import inputs as execution_inputs
+from tftrt_tools.inputs import drawing, find
 from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.inputs.rows import overlap, row_hashes
@@ -84,7 +85,7 @@ class Batches:
         return DataRecord(source=options.source, kind=self._kind, digest=seen.digest(), samples=seen.samples, batch_size=seen.batch_size,
                           batches=seen.batches, dropped=tally.dropped, random=self._kind == "random", rows=tuple(seen.rows),
                           failed_files=tuple(tally.failed[:FILES_NAMED]), failed_count=len(tally.failed),
-                          warnings=tuple(_warnings(options, tally, seen)))
+                          warnings=tuple(_warnings(self._request, tally, seen)))
 
 
 class _Seen:
@@ -94,10 +95,12 @@ class _Seen:
         self.batches = self.samples = self.batch_size = 0
         self.rows: list[str] = []
         self._sha = hashlib.sha256()
+        self.shapes: dict[str, tuple[int, ...]] = {}
 
     def add(self, batch: Mapping[str, npt.NDArray[Any]]) -> None:
         hashes = row_hashes(batch)
         self.batches += 1
+        self.shapes = self.shapes or {name: array.shape for name, array in batch.items()}
         self.samples += len(hashes)
         self.batch_size = max(self.batch_size, len(hashes))
         self.rows += hashes[:max(0, ROWS_KEPT - len(self.rows))]
@@ -107,9 +110,12 @@ class _Seen:
         return "sha256:" + self._sha.hexdigest()
 
 
-def _warnings(options: DataOptions, tally: Tally, seen: _Seen) -> Iterator[str]:
+def _warnings(request: Request, tally: Tally, seen: _Seen) -> Iterator[str]:
+    options = request.options
     if options.random:
         yield f"random data (seed {options.seed}): the ranges say nothing about real inputs"
+        own = execution_inputs.parse_ranges(options.ranges, "--calibration_ranges")
+        yield from (f"drawn: {line}" for line in drawing.drew(request.specs, [seen.shapes], own))
     if seen.samples < USUAL_SAMPLES:
         yield f"{seen.samples} samples: {USUAL_SAMPLES} or more are usual"
     if seen.batches < options.batches:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import pathlib
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from tftrt_tools import errors
 from tftrt_tools.execution.run import Placed, Runtime
 from tftrt_tools.models import directory
 from tftrt_tools.models.model import Contents, Engine, File, Overview, Signature
+from tftrt_tools.models.onnx import index_limits
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan.profiles import Profile
 from tftrt_tools.savedmodel import files, passport
@@ -61,7 +63,7 @@ class Plan(directory.Directory):
 
     def contents(self, paths: Sequence[str]) -> list[Contents]:
         """As model.Kind.contents, from plan.json."""
-        return [_contents(document.read(path)) for path in paths]
+        return [_limited(path, _contents(document.read(path))) for path in paths]
 
     def overview(self, path: str) -> Overview:
         """As model.Kind.overview."""
@@ -81,6 +83,13 @@ class Plan(directory.Directory):
 def _contents(plan: document.PlanFile) -> Contents:
     signature = Signature(*(tuple(one.spec for one in side) for side in (plan.inputs, plan.outputs)))
     return Contents(signatures={DEFAULT: signature}, engines=(Engine(document.ENGINE, plan.precision),), facts=_facts(plan))
+
+
+def _limited(path: str, contents: Contents) -> Contents:
+    """The same with the limits of inputs that the ONNX file beside the plan tells."""
+    one = contents.signatures[DEFAULT]
+    inputs = index_limits.limited(f"{path}/{document.ONNX}", one.inputs)
+    return dataclasses.replace(contents, signatures={DEFAULT: dataclasses.replace(one, inputs=inputs)})
 
 
 def _facts(plan: document.PlanFile) -> dict[str, str]:
