@@ -1,5 +1,6 @@
 """Calibration data: every source read from real files, every way to fail, and what the record says."""
 
+import dataclasses
 import gzip
 import subprocess
 import sys
@@ -315,10 +316,14 @@ def test_a_function_yields_batches_in_any_of_the_usual_forms(module, item):
     assert [one["x"][0, 0] for one in batches] == [0, 1, 2] and (record.kind, record.batch_size, record.samples) == ("function", 2, 6)
 
 
-def test_a_tuple_is_in_the_order_of_the_signature(module):
+def test_a_tuple_is_in_the_order_of_the_arguments_where_the_model_tells_it(module):
     name = module("def feed():\n  yield np.zeros((2, 3), np.int32), np.ones((2, 3), np.int32)\n")
-    (batch,), _ = read(f"{name}:feed", (MASK, IDS))
+    placed = tuple(dataclasses.replace(one, place=place) for place, one in enumerate((MASK, IDS)))
+    (batch,), _ = read(f"{name}:feed", placed[::-1])
     assert batch["mask"].max() == 0 and batch["ids"].min() == 1
+    with pytest.raises(errors.UsageError, match="does not tell the order of its inputs") as caught:
+        read(f"{name}:feed", (IDS, MASK))
+    assert caught.value.mend == "yield {'ids': array, 'mask': array}"
 
 
 def test_tensors_and_datasets_are_taken(module):
@@ -685,9 +690,9 @@ def test_name_dtype_and_shape_are_part_of_a_row():
     assert len({row_hashes(one)[0] for one in [{"x": array}, *others]}) == 5
 
 
-def test_arrays_without_common_rows_have_no_hashes():
-    with pytest.raises(ValueError):
-        row_hashes({"x": np.zeros(3), "y": np.zeros(4)})
+def test_arrays_of_different_lengths_are_one_item():
+    item = {"x": np.zeros(3), "y": np.zeros(4)}
+    assert len(row_hashes(item)) == 1 and row_hashes(item) != row_hashes({**item, "y": np.ones(4)})
     with pytest.raises(ValueError):
         row_hashes({"n": np.int32(1)})
 

@@ -218,12 +218,16 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
     manifest = second.document(passport.MANIFEST) or {}
     with scratch.folder("verify") as folder:
         exchange = wrapped.exchange(record, first, second, options.asked, _batch_sizes(manifest, options), options.signature_keys, folder)
-        used = held_out.check(second.document(passport.CALIBRATION), exchange.rows(), dict.fromkeys(second.signatures, exchange.source),
+        used = held_out.check(second.document(passport.CALIBRATION), exchange.rows(),
+                              {one.call.signature: one.source for one in exchange.sent},
                               options.allow_calibration_data)
         labels = wrapped_labels.read(exchange, options) if options.labels else {}
         mine = run.save_calls(exchange.originals, folder + "/in")
         theirs = run.save_calls([one.call for one in exchange.sent], folder + "/theirs")
-        reference, answers = _run_both(first, second, mine, folder, options, {}, theirs)
+        origins: dict[str, inputs.Origin] = {exchange.originals[one.original].signature: "data" if one.source == "data" else "signature"
+                                             for one in exchange.sent}
+        with inputs.explained(origins):
+            reference, answers = _run_both(first, second, mine, folder, options, {}, theirs)
         progress.say("comparing")
         ran = _arithmetic(answers, first, second)
         groups: dict[tuple[str, str], list[Pair]] = {}
@@ -231,8 +235,9 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         for place, one in enumerate(exchange.sent):
             before, after, problems = wrapped.compared(one, reference.answer(one.original), answers.answer(place))
             wrong.update(dict.fromkeys(problems))
-            groups.setdefault((one.label, one.arithmetic(ran)), []).append((run.Call(one.label, one.call.inputs), before, after))
-        own = [label for label, _ in groups] if exchange.source == "data" else []
+            call = dataclasses.replace(one.call, signature=one.label)
+            groups.setdefault((one.label, one.arithmetic(ran)), []).append((call, before, after))
+        own = [label for label, source in exchange.sources.items() if source == "data"]
         judged = [judgement.judge(pairs, key, own, rules) for (_, key), pairs in groups.items()]
         accuracies, short = wrapped_labels.accuracies(exchange, labels, reference, answers, rules, options) if labels else ((), ())
     sent = [one.call for one in exchange.sent]
@@ -250,7 +255,7 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         engine_problems=tuple(_engine_problems(sent, answers, second, options, unbuilt)),
         structure_problems=(*wrong, *(line for each in judged for line in each.problems)), engine_runs=_totals(answers, "engine"),
         builds=_totals(answers, "build"), calls=len(sent), shapes=_distinct_shapes(sent),
-        sources=dict.fromkeys(rows, exchange.source), samples=rows, dropped=0, seed=options.asked.seed, calibration=used,
+        sources=dict(exchange.sources), samples=rows, drew=exchange.drew, dropped=0, seed=options.asked.seed, calibration=used,
         accuracy=accuracies[0] if accuracies else None, accuracies=accuracies,
         kernels=answers.kernels, precision=_lowest(second), nothing_shown=tuple(line for each in judged for line in each.nothing_shown),
         constant_outputs=tuple(line for each in judged for line in each.warnings), notes=exchange.notes, unbuilt=unbuilt,
@@ -292,7 +297,8 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         labels = _labels(chosen, options)
         used = held_out.check(second.document(passport.CALIBRATION), calls, sources, options.allow_calibration_data)
         saved = run.save_calls(calls, folder + "/in")
-        reference, answers = _run_both(first, second, saved, folder, options, matched.names)
+        with inputs.explained(chosen.origins):
+            reference, answers = _run_both(first, second, saved, folder, options, matched.names)
         progress.say("comparing")
         pairs = ((call, _wanted(reference.answer(index), options.outputs), _wanted(answers.answer(index), options.outputs))
                  for index, call in enumerate(calls))

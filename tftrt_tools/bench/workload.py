@@ -17,8 +17,8 @@ from tftrt_tools.savedmodel.signatures import DEFAULT as DEFAULT_SIGNATURE
 @dataclasses.dataclass(frozen=True)
 class Workload:
     """calls: sent in turn. batch_size: the requested one, None if the shapes or the data give it; source: where the values come from, in
-    words. files: what was read from files (without the arrays), or None. drew: the inputs whose drawn values keep to what the model takes, in
-    words."""
+    words. files: what was read from files (without the arrays), or None. drew: the inputs whose drawn values keep to what the model
+    takes, in words."""
 
     calls: tuple[run.Call, ...]
     batch_size: int | None

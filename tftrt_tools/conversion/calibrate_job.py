@@ -41,7 +41,7 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
         model, converted = _load(request["source"], settings, folder)
         names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
         once = signatures.Once.of(names, model.same)
-        source, walked = dataclasses.replace(source, twins=once.twins), once.names
+        source, walked = source.of_model(once, {name: model.specs(name) for name in model.root.signatures}), once.names
         gathered = patterns.Patterns()
         measured = ((name, _signature(model, walked, index, converted, settings, source, folder, gathered))
                     for index, name in enumerate(walked))

@@ -60,7 +60,7 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
                           origin=str(source), budget=watched.Budget(request.get("build_minutes")))
     specs = {name: model.specs(name) for name in model.root.signatures}
     walked = signatures.Once.of(chosen, model.same)
-    tables_from = dataclasses.replace(tables_from, twins=walked.twins)
+    tables_from = tables_from.of_model(walked, specs)
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}
     calls = walked.merged(calls)
     frozen_inputs.check(settings.freeze, {name: specs[name] for name in chosen}, walked.twins)

@@ -249,7 +249,8 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
                                                                "renamed": answer["renamed"]})
     made, written = None, None
     if checked.passed and work.options.precision.precision != "FP32":
-        exported = precise.Exported(path=path, weights=beside.name if beside else "", signature=name, twins=twins)
+        exported = precise.Exported(path=path, weights=beside.name if beside else "", signature=name, twins=twins,
+                                    inputs=work.specs, asked=tuple(dict.fromkeys((name, *twins, *work.outputs))))
         made = _precise(work, exported, taken, comparison)
         nodes, written = made.nodes, _verified(work, made, place, comparison) if work.options.judge_precision else made.written
         _put(made.path, path, beside.name if beside else "")

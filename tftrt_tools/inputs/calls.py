@@ -12,17 +12,18 @@ TensorFlow in this process.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import inputs as random_inputs
-from tftrt_tools.execution import run
+from tftrt_tools.execution import run, runner
 from tftrt_tools.inputs import cutting, drawing
 from tftrt_tools.inputs import given as givens
 from tftrt_tools.inputs.drawing import Shapes
@@ -110,10 +111,13 @@ class Takes:
         return dataclasses.replace(self, frozen={name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs})
 
     def limited_by(self, *models: Mapping[str, Sequence[InputSpec]]) -> Takes:
-        """The same with the limits that the files of models tell: a server does not. Args: models: {signature: InputSpecs} of each."""
+        """The same with the limits and the places of inputs that the files of models tell: a server does not. Args: models: {signature:
+        InputSpecs} of each."""
         def limited(name: str, spec: InputSpec) -> InputSpec:
-            found = [one.limit for specs in models for one in specs.get(name, ()) if one.name == spec.name and one.limit]
-            return dataclasses.replace(spec, limit=spec.limit or functools.reduce(Limit.both, found)) if found else spec
+            known = [one for specs in models for one in specs.get(name, ()) if one.name == spec.name]
+            limits = [one.limit for one in (spec, *known) if one.limit]
+            return dataclasses.replace(spec, limit=functools.reduce(Limit.both, limits) if limits else None,
+                                       place=next((one.place for one in (spec, *known) if one.place is not None), None))
 
         return dataclasses.replace(self, specs={name: [limited(name, spec) for spec in specs] for name, specs in self.specs.items()})
 
@@ -183,8 +187,8 @@ class CallMaker:
         """Calls of the signatures that the data fills. Args: sizes: rows of a call, largest first. Returns: ({signature: calls}, rows
         dropped). Raises: UsageError, also where the data has another value for a frozen input."""
         found, dropped = given.cut(self._to_fill(given), sizes)
-        return {name: [run.Call(name, self._with_frozen(name, call.inputs)) for call in found[name]] for name in self._takes.specs
-                if name in found}, dropped
+        return {name: [dataclasses.replace(call, inputs=self._with_frozen(name, call.inputs)) for call in found[name]]
+                for name in self._takes.specs if name in found}, dropped
 
     def declared(self) -> dict[str, list[Shapes]]:
         """{signature: shapes of calls} of --shapes; shapes of a twin count for the signature that is called. Raises: UsageError."""
@@ -201,7 +205,7 @@ class CallMaker:
         name = self._takes.pictures.get(signature)
         drawn = [{name: random_inputs.pictures(call.inputs[name].shape, self._asked.seed + number)} if name else {}
                  for number, call in enumerate(made)]
-        return [run.Call(signature, {**call.inputs, **pictures, **fixed}) for call, pictures in zip(made, drawn, strict=True)]
+        return [dataclasses.replace(call, inputs={**call.inputs, **pictures, **fixed}) for call, pictures in zip(made, drawn, strict=True)]
 
     def drew(self, signature: str, calls: Sequence[run.Call]) -> tuple[str, ...]:
         """Which inputs have values in a limit of the model's, a line each. Args: calls: of `drawn`."""
@@ -262,6 +266,19 @@ def choose(takes: Takes, asked: Asked, folder: str | pathlib.Path, sizes: Sequen
     drew = tuple(line for name, origin in origins.items() if origin != "data" for line in maker.drew(name, found[name]))
     return Calls(calls={name: found[name] for name in takes.specs}, origins=origins, given=given, dropped=dropped,
                  drew=tuple(dict.fromkeys(drew)))
+
+
+@contextlib.contextmanager
+def explained(origins: Mapping[str, Origin], flags: str = "--shapes, --ranges or --data") -> Iterator[None]:
+    """Say of a call that a model refuses that its values were drawn. Args: origins: as in Calls. flags: those that give others."""
+    try:
+        yield
+    except errors.CallFailed as error:
+        drawn = {name for name, origin in origins.items() if origin != "data" and f"signature {name!r} fails" in error.cause}
+        if not drawn or error.mend != runner.CHECK_INPUTS:
+            raise
+        shapes = "and its shapes are those of --shapes" if origins[drawn.pop()] == "shapes" else "and so were its shapes"
+        raise errors.CallFailed(error.cause, f"its values were drawn, {shapes}: give others by {flags}") from None
 
 
 def batch_sizes(shapes: Iterable[Shapes]) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ class Given:
     calls: dict[str, list[run.Call]]
     # Rows of files that were read for this; None for one file of arrays and for a function.
     rows: read.Rows | None
-    # Names of its arrays that belong to signatures that are not called.
+    # Names of its arrays that belong to signatures that are not called; of a function, of those signatures.
     aside: tuple[str, ...] = ()
 
     @property
@@ -42,8 +42,9 @@ class Given:
         failed = self.rows.failed if self.rows else ()
         named = ", ".join(failed[:_NAMED]) + (", …" if len(failed) > _NAMED else "")
         undecoded = (f"{len(failed)} pictures could not be decoded: {named}",) if failed else ()
+        what = "items" if self.calls else "arrays"
         aside = ", ".join(self.aside[:_NAMED]) + (", …" if len(self.aside) > _NAMED else "")
-        return (*undecoded, *([f"arrays of signatures that were not asked for were left aside: {aside}"] if aside else []))
+        return (*undecoded, *([f"{what} of signatures that were not asked for were left aside: {aside}"] if aside else []))
 
     def cut(self, specs: Mapping[str, Sequence[InputSpec]], batch_sizes: Sequence[int]) -> tuple[dict[str, list[run.Call]], int]:
         """Calls of the signatures that the data fills, as cutting.calls_of_arrays makes them. Returns: ({signature: calls}, rows
@@ -78,7 +79,8 @@ def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | p
         if rows:
             raise errors.UsageError(f"--data_rows does not cut what a function yields, and {said}={source} is one",
                                     "let it yield fewer rows")
-        return Given({}, user_calls.calls(source, specs, folder / "user", said, walked, optional), None)
+        yielded = user_calls.calls(source, specs, folder / "user", said, walked, optional, others)
+        return Given({}, yielded.calls, None, yielded.aside)
     unwanted = array_reader.input_names(others or {}) - array_reader.input_names(specs)
     if found.kind == "arrays" and len(found.files) == 1:
         arrays = array_reader.load(found.files[0])

@@ -195,7 +195,8 @@ def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, 
         facts: dict[str, Any] = child.run(job, request, log_file=options.log_file).result
     except child.ChildDied as error:
         facts = _left(folder, error)
-    _check(facts, options)
+    with inputs.explained(chosen.origins, "--shapes or --ranges"):
+        _check(facts, options)
     return {**facts, "drew": list(chosen.drew)}
 
 

@@ -120,7 +120,8 @@ Operation = Literal["add", "sub", "mul", "div"]
 def joined(values: Iterable[Value], dims: tuple[Dim, ...] | None = None) -> Value:
     """A tensor with values of several. Args: dims: its shape."""
     values = list(values)
-    return Value(tuple(dict.fromkeys(trace for one in values for trace in one.traces)), dims, of=next((one.of for one in values if one.of), ""))
+    traces = dict.fromkeys(trace for one in values for trace in one.traces)
+    return Value(tuple(traces), dims, of=next((one.of for one in values if one.of), ""))
 
 
 def computed(operation: Operation, one: Value, other: Value) -> Value:
@@ -130,7 +131,8 @@ def computed(operation: Operation, one: Value, other: Value) -> Value:
     else:
         turned = False
     dims = one.dims if one.dims is not None else other.dims
-    if turned and operation in ("sub", "div") or other.constant is None or not other.constant.size or other.constant.dtype.kind not in "iuf":
+    known = other.constant is not None and other.constant.size and other.constant.dtype.kind in "iuf"
+    if turned and operation in ("sub", "div") or other.constant is None or not known:
         return Value(dims=dims, of=one.of)
     numbers = (float(other.constant.min()), float(other.constant.max()))
     if not all(map(math.isfinite, numbers)):

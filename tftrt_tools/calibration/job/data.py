@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import importlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tftrt_tools import errors
+from tftrt_tools import errors, progress, records
 from tftrt_tools.calibration.record import FILES_NAMED, ROWS_KEPT, DataRecord
+from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import inputs as execution_inputs
 from tftrt_tools.inputs import drawing, find
 from tftrt_tools.inputs import options as options_module
@@ -27,17 +29,37 @@ if TYPE_CHECKING:
 __all__ = ["Batches", "DataOptions", "DataRecord", "Request", "open", "overlap", "row_hashes"]
 
 USUAL_SAMPLES = 500
+# Of a function, which may never end, no more are taken unless the user says how many batches.
+MOST_SAMPLES = 20_000
 _AS_YIELDED = ("function", "random")
+
+
+@dataclasses.dataclass(frozen=True)
+class Elsewhere(records.Record):
+    """What data may hold for a model's other signatures. names: of their arrays, INPUT and SIGNATURE/INPUT; unasked: those of them, and
+    names of signatures, that nobody asked for."""
+
+    names: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, own: Sequence[str], asked: Sequence[str], specs: Mapping[str, Sequence[InputSpec]]) -> Elsewhere:
+        """Args: own: the names of the signature's function. asked: all signatures that are calibrated, under all names. specs: {signature:
+        InputSpecs} of the model."""
+        mine = array_reader.input_names({name: specs[name] for name in own})
+        wanted = array_reader.input_names({name: specs[name] for name in asked})
+        every = array_reader.input_names(specs)
+        return cls(tuple(sorted(every - mine)), tuple(sorted({*(every - wanted), *(set(specs) - set(asked))})))
 
 
 class Batches:
     """The batches, each {input: np.ndarray} with the same number of rows; every iteration reads the data anew."""
 
     def __init__(self, request: Request, kind: str, read: Callable[[Tally], Iterable[tuple[str, Arrays]]],
-                 rest: Callable[[int], bool] = batching.none) -> None:
-        """Args: kind: of find.Found, or "random". read: function of a Tally that yields (where, arrays), as a source returns it. rest: as
-        in `open`."""
-        self._request, self._kind, self._read, self._rest = request, kind, read, rest
+                 rest: Callable[[int], bool] = batching.none, alike: bool = True) -> None:
+        """Args: kind: of find.Found, or "random". read: function of a Tally that yields (where, arrays), as a source returns it. rest,
+        alike: as in `open`."""
+        self._request, self._kind, self._read, self._rest, self._alike = request, kind, read, rest, alike
         self._record: DataRecord | None = None
 
     @property
@@ -56,7 +78,11 @@ class Batches:
         options, tally, seen = self._request.options, batching.Tally(), _Seen()
         with contextlib.closing(self._batches(tally)) as batches:
             for batch in batches:
+                if self._kind == "function" and not options.batches and seen.samples >= MOST_SAMPLES:
+                    tally.more = True
+                    break
                 seen.add(batch)
+                progress.say(f"reading calibration data: {seen.samples} rows")
                 yield batch
                 if seen.batches == options.batches:
                     break
@@ -66,6 +92,8 @@ class Batches:
 
     def _batches(self, tally: Tally) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
         request, chunks = self._request, self._read(tally)
+        if self._kind == "function" and not self._alike:
+            return batching.items(chunks, request.signature, request.specs)
         if self._kind in _AS_YIELDED:
             return batching.whole(chunks, request.signature, request.specs, tally, self._rest)
         return batching.cut(chunks, request.signature, request.specs, request.options.batch_size, tally, self._rest)
@@ -74,7 +102,8 @@ class Batches:
         size, failed = self._request.options.batch_size, f" ({len(tally.failed)} files could not be decoded)" if tally.failed else ""
         source = self._request.options.source
         if self._kind == "function":
-            return errors.UsageError(f"--calibration_data={source} yields no rows", "yield batches of {input name: array}")
+            others = f" for signature {self._request.signature!r}" if self._request.others else ""
+            return errors.UsageError(f"--calibration_data={source} yields no rows{others}", "yield batches of {input name: array}")
         if not tally.dropped:
             return errors.UsageError(f"--calibration_data={source} holds no rows{failed}", f"give at least {size}, one batch")
         return errors.UsageError(f"--calibration_data={source} holds {tally.dropped} rows{failed}, fewer than one batch of {size}",
@@ -124,15 +153,20 @@ def _warnings(request: Request, tally: Tally, seen: _Seen) -> Iterator[str]:
         yield f"{tally.dropped} rows at the end were left out: they do not fill a batch of {seen.batch_size}"
     if tally.failed:
         yield f"{len(tally.failed)} files could not be decoded"
+    if tally.more:
+        yield f"the function yields more: the first {seen.samples} rows were taken; --num_calibration_batches says how many batches"
+    if tally.aside:
+        yield f"left aside, because nobody asked for it: {', '.join(tally.aside)}"
 
 
 def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], twins: Sequence[str] = (),
-         rest: Callable[[int], bool] = batching.none) -> Batches:
+         rest: Callable[[int], bool] = batching.none, alike: bool = True, elsewhere: Elsewhere = Elsewhere()) -> Batches:
     """Find the data and check it as far as possible without reading it.
 
     Args: options: DataOptions. signature_name: signature that the data is for. specs: its InputSpecs, in the signature's order. twins:
       other names of its function, by which the data may name the inputs. rest: whether a last batch of so many rows is of use; by
-      default none is: TensorRT's calibrator takes one size.
+      default none is: TensorRT's calibrator takes one size. alike: whether all batches need the shapes of the first one, as for that
+      calibrator; else an item of a function has shapes of its own. elsewhere: what the data may hold for other signatures.
     Returns: Batches; iterating it reads. Raises: UsageError, here and while reading.
     """
     options_module.checked(options)
@@ -141,11 +175,12 @@ def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], 
     found = find.Found("random", ()) if options.random else find.find(options.source)
     options_module.check_image_flags(options, found.kind)
     request = Request(options=options, signature=signature_name, specs=tuple(specs), files=found.files,
-                      rows=options.batches * options.batch_size, twins=tuple(twins))
+                      rows=options.batches * options.batch_size, twins=tuple(twins),
+                      others=elsewhere.names, unasked=elsewhere.unasked)
     if found.kind != "function":
         _check_batch_size(request)
     read = importlib.import_module(f"tftrt_tools.inputs.sources_job.{found.kind}").source(request)
-    return Batches(request, found.kind, read, rest)
+    return Batches(request, found.kind, read, rest, alike)
 
 
 def _check_batch_size(request: Request) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 

@@ -36,7 +36,7 @@ _NUMBERS: dict[int, tuple[Any, int]] = {1: (np.float32, 4), 6: (np.int32, 5), 7:
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A node of a graph. numbers: its integer attributes; lists: those that are lists; tensors, graphs: attributes of these kinds, raw."""
+    """A node of a graph. numbers: its integer attributes; lists: those of several integers; tensors, graphs: the others, raw."""
 
     op: str
     name: str
@@ -63,9 +63,9 @@ def find(path: str, inputs: Sequence[InputSpec]) -> dict[str, Limit]:
 
 
 def limited(path: str, inputs: Sequence[InputSpec]) -> tuple[InputSpec, ...]:
-    """The inputs, with their limits."""
+    """The inputs, with their limits, and their places: a file has them in order."""
     found = find(path, inputs)
-    return tuple(dataclasses.replace(one, limit=found.get(one.name)) for one in inputs)
+    return tuple(dataclasses.replace(one, limit=found.get(one.name), place=place) for place, one in enumerate(inputs))
 
 
 class _Reader:
@@ -226,7 +226,8 @@ def _shape(node: Node, inputs: list[Value]) -> Value:
 def _gathered(node: Node, inputs: list[Value]) -> Value:
     """Gather: of sizes it takes some."""
     sizes, places = inputs[0].elements(), inputs[1].constant if len(inputs) > 1 else None
-    if sizes is not None and places is not None and places.dtype.kind in "iu" and all(-len(sizes) <= one < len(sizes) for one in places.flat):
+    whole = places is not None and places.dtype.kind in "iu"
+    if sizes is not None and places is not None and whole and all(-len(sizes) <= one < len(sizes) for one in places.flat):
         return Value(sizes=tuple(sizes[int(one)] for one in places.flat))
     return inputs[0].moved()
 

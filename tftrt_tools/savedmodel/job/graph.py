@@ -12,7 +12,6 @@ from tftrt_tools.savedmodel.engine_op import ENGINE_OP as ENGINE_OP
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS as PASSIVE_OPS
 from tftrt_tools.savedmodel.engine_op import EngineOp, Tensor
 from tftrt_tools.savedmodel.job.protos import types_pb2
-from tftrt_tools.savedmodel.limits import Limit
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -120,10 +119,9 @@ def shape_of(proto: tensor_shape_pb2.TensorShapeProto) -> Shape:
     return None if proto.unknown_rank else tuple(None if dim.size < 0 else dim.size for dim in proto.dim)
 
 
-def specs(tensors: Mapping[str, meta_graph_pb2.TensorInfo], limits: Mapping[str, Limit] | None = None) -> tuple[InputSpec, ...]:
-    """The InputSpecs of a SignatureDef's inputs or outputs ({name: TensorInfo}), by name. Args: limits: {name: its Limit}."""
-    return tuple(InputSpec(name, dtype_name(info.dtype), shape_of(info.tensor_shape), (limits or {}).get(name))
-                 for name, info in sorted(tensors.items()))
+def specs(tensors: Mapping[str, meta_graph_pb2.TensorInfo]) -> tuple[InputSpec, ...]:
+    """The InputSpecs of a SignatureDef's inputs or outputs ({name: TensorInfo}), by name."""
+    return tuple(InputSpec(name, dtype_name(info.dtype), shape_of(info.tensor_shape)) for name, info in sorted(tensors.items()))
 
 
 def compute_counts(nodes: Iterable[node_def_pb2.NodeDef]) -> dict[str, int]:

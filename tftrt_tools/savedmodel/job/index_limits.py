@@ -25,8 +25,8 @@ _MOVES: dict[str, tuple[int, ...]] = {
     "Split": (1,), "Select": (1, 2), "SelectV2": (1, 2), "Merge": (), "DynamicStitch": (), "ParallelDynamicStitch": (),
 }
 # They pass on their first input: its values, and its shape.
-_SAME = frozenset({"Cast", "Enter", "EnsureShape", "Exit", "Identity", "NextIteration", "PreventGradient", "ReadVariableOp", "RefEnter", "RefExit",
-                   "RefIdentity", "RefSwitch", "Snapshot", "StopGradient", "Switch"})
+_SAME = frozenset({"Cast", "Enter", "EnsureShape", "Exit", "Identity", "NextIteration", "PreventGradient", "ReadVariableOp", "RefEnter",
+                   "RefExit", "RefIdentity", "RefSwitch", "Snapshot", "StopGradient", "Switch"})
 # They change values of their first input so that an index stays one; its shape stays.
 _SAME_SHAPE = frozenset({"Abs", "Ceil", "CheckNumerics", "ClipByValue", "Floor", "FloorMod", "Maximum", "Minimum", "Mod", "Relu", "Reverse",
                          "ReverseSequence", "ReverseV2", "Rint", "Roll", "Round", "TruncateMod"})
@@ -35,7 +35,8 @@ _SHAPED = frozenset({"BiasAdd", "Elu", "Erf", "Exp", "Gelu", "LeakyRelu", "Log",
                      "Softmax", "Softplus", "Sqrt", "Square", "Tanh", "FusedBatchNormV3"})
 # Of their two inputs either may be the constant.
 _EITHER = ("Maximum", "Minimum")
-_ARITHMETIC: dict[str, Operation] = {"Add": "add", "AddV2": "add", "Sub": "sub", "Mul": "mul", "FloorDiv": "div", "RealDiv": "div", "Div": "div"}
+_ARITHMETIC: dict[str, Operation] = {"Add": "add", "AddV2": "add", "Sub": "sub", "Mul": "mul", "FloorDiv": "div", "RealDiv": "div",
+                                     "Div": "div"}
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _TABLES = ("HashTable", "HashTableV2")
 _CALLS = {"PartitionedCall": ("f",), "StatefulPartitionedCall": ("f",), "TRTEngineOp": ("segment_func",), "While": ("cond", "body"),
@@ -64,12 +65,6 @@ def find(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, dict[str, Limit]]
         return {name: _Reader(graph_def, keys).limits(one) for name, one in signatures.definitions(meta_graph).items()}
     except _TooLarge:
         return {}
-
-
-def specs_of(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, tuple[Any, ...]]:
-    """{signature: the InputSpecs of its inputs, with their limits}."""
-    found = find(meta_graph)
-    return {name: graph.specs(one.inputs, found.get(name)) for name, one in signatures.definitions(meta_graph).items()}
 
 
 class _TooLarge(Exception):
@@ -248,7 +243,7 @@ def _matmul(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
 def _transposed(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     dims, order = inputs[0].dims, inputs[1].elements() if len(inputs) > 1 else None
     known = dims and order and len(dims) == len(order) and all(isinstance(one, int) for one in order)
-    return [inputs[0].moved(tuple(dims[one] for one in order) if known else None)]  # type: ignore[index, union-attr, misc]
+    return [inputs[0].moved(tuple(dims[one] for one in order) if known else None)]  # type: ignore[index, union-attr]
 
 
 def _reshaped(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
@@ -314,8 +309,8 @@ def _expanded(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
 
 _SPECIAL: dict[str, Callable[[node_def_pb2.NodeDef, list[Value]], Sequence[Value]]] = {
     "MatMul": _matmul, "BatchMatMul": _matmul, "BatchMatMulV2": _matmul, "Transpose": _transposed, "Reshape": _reshaped, "Shape": _shape,
-    "StridedSlice": _sliced, "Gather": _gathered, "GatherV2": _gathered, "Concat": _concatenated, "ConcatV2": _concatenated, "Pack": _packed,
-    "ExpandDims": _expanded, "Squeeze": _expanded}
+    "StridedSlice": _sliced, "Gather": _gathered, "GatherV2": _gathered, "Concat": _concatenated, "ConcatV2": _concatenated,
+    "Pack": _packed, "ExpandDims": _expanded, "Squeeze": _expanded}
 
 
 def _axis(value: Value | None) -> int:
@@ -354,7 +349,7 @@ def _only(value: Value) -> Dim:
 
 
 def _placed(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> None:
-    """Coordinates in a tensor whose shape is another input."""
+    """Coordinates in a tensor whose shape is an input."""
     shape = inputs[1 if node.op == "SparseToDense" else 2] if len(inputs) > 2 else NOTHING
     found.index(inputs[0], _smallest(shape.elements()), node.name)
 

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import engine_assets, files, passport, signatures
 from tftrt_tools.savedmodel.inspection import EngineFile, Finding, Inspection, Node, SignatureGraph
-from tftrt_tools.savedmodel.job import graph, index_limits, protos, twins
+from tftrt_tools.savedmodel.job import graph, input_facts, protos, twins
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2, node_def_pb2
@@ -64,7 +64,7 @@ def _passport(path: str | os.PathLike[str]) -> tuple[dict[str, Any] | None, dict
 
 def signature_graphs(meta_graph: meta_graph_pb2.MetaGraphDef) -> tuple[SignatureGraph, ...]:
     """The SignatureGraphs of a MetaGraphDef."""
-    engines, same, specs = graph.engine_ops(meta_graph.graph_def), twins.find(meta_graph), index_limits.specs_of(meta_graph)
+    engines, same, specs = graph.engine_ops(meta_graph.graph_def), twins.find(meta_graph), input_facts.specs(meta_graph)
     return tuple(_signature(name, one, meta_graph, engines, same.get(name, ""), specs[name])
                  for name, one in signatures.definitions(meta_graph).items())
 
@@ -74,7 +74,8 @@ def _signature(name: str, signature: meta_graph_pb2.SignatureDef, meta_graph: me
     walk = _Walk(meta_graph)
     walk.from_outputs([info.name for info in signature.outputs.values()])
     inside = sum(one.compute_ops for one in engines if one.name in walk.engines)
-    return SignatureGraph(name=name, inputs=inputs, outputs=graph.specs(signature.outputs), engines=tuple(walk.engines), native=tuple(walk.native), inside=inside,
+    outputs = graph.specs(signature.outputs)
+    return SignatureGraph(name=name, inputs=inputs, outputs=outputs, engines=tuple(walk.engines), native=tuple(walk.native), inside=inside,
                           same_as=same_as)
 
 

@@ -138,7 +138,8 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
     return Smoke(address=client.protocol.scheme + client.address, model_name=model_name, model_version=served.version, server=shown,
                  unseen=unseen, server_version=version, model=model, original=str(options.original), shapes_from=planned.sources,
                  calls=results, judged=judged, arithmetic=kind, form=tuple(form), gpu=use, engines=verdict,
-                 require_engines=options.require_engines, seed=options.seed, dropped=planned.dropped, drew=planned.drew, twins=planned.twins)
+                 require_engines=options.require_engines, seed=options.seed, dropped=planned.dropped, drew=planned.drew,
+                 twins=planned.twins)
 
 
 def _served(client: served_model.Asking, server: Process | None, flag: str, *which: Any) -> Served:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tftrt_tools.savedmodel import passport, signatures
 from tftrt_tools.savedmodel.engine_op import EngineOp
-from tftrt_tools.savedmodel.job import graph, index_limits, inspector, protos, twins
+from tftrt_tools.savedmodel.job import graph, input_facts, inspector, protos, twins
 from tftrt_tools.serving.smoke.version_on_disk import Engine
 from tftrt_tools.serving.warmup import warmup_requests
 
@@ -16,7 +16,7 @@ from tftrt_tools.serving.warmup import warmup_requests
 def read(path: pathlib.Path) -> dict[str, Any]:
     """What version_on_disk.from_step takes, of a version directory. Raises: TftrtError, UsageError."""
     meta = protos.meta_graph(protos.read(path), ())
-    known, specs = signatures.definitions(meta), index_limits.specs_of(meta)
+    known, specs = signatures.definitions(meta), input_facts.specs(meta)
     generating = {graph.engine_name(node.name) for node in graph.engine_nodes(meta.graph_def) if node.attr["_profile_generation_mode"].b}
     left = passport.left_native(passport.read(path, passport.MANIFEST))
     ops = {one.name: dataclasses.asdict(_engine(one, one.name in generating, left.get(one.name, "")))
