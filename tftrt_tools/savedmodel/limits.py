@@ -7,8 +7,9 @@ Inputs that are drawn get values in these limits.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from tftrt_tools import records
@@ -87,6 +88,14 @@ class Trace:
     most: float = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """That an input's values are below a number. traces: of the values."""
+
+    traces: tuple[Trace, ...]
+    below: int
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Value:
     """What is known of a tensor in a graph."""
@@ -101,6 +110,8 @@ class Value:
     sizes: tuple[Dim, ...] | None = None
     # The name of the table that it is, for people.
     of: str = ""
+    # Of a truth value: what it says of others.
+    claims: tuple[Claim, ...] = ()
 
     def elements(self) -> tuple[Dim, ...] | None:
         """Its elements as sizes."""
@@ -156,6 +167,7 @@ class Found:
 
     def __init__(self) -> None:
         self._limits: dict[str, list[Limit]] = {}
+        self._claimed: dict[str, list[Limit]] = {}
 
     def index(self, value: Value, dim: Dim, of: str, low: int = 0, plus: int = 0, rising: bool = False) -> None:
         """`value` is an index from `low` to below `dim` + `plus`. Args: of: the op's or the table's name. rising: no index is smaller than
@@ -164,6 +176,13 @@ class Found:
             limit = _limit(trace, dim, of, low, plus)
             if limit:
                 self._add(trace.input, dataclasses.replace(limit, rising=rising))
+
+    def asserted(self, value: Value, of: str) -> None:
+        """The model ends if `value` is false. Args: of: the op's name."""
+        for claim in value.claims:
+            for trace in claim.traces:
+                if limit := _limit(trace, claim.below, of, 0, 0):
+                    self._claimed.setdefault(trace.input, []).append(limit)
 
     def keys(self, value: Value, keys: Sequence[str], of: str) -> None:
         """`value` holds keys of a table."""
@@ -174,13 +193,12 @@ class Found:
     def _add(self, name: str, limit: Limit) -> None:
         self._limits.setdefault(name, []).append(limit)
 
-    def limits(self) -> dict[str, Limit]:
-        """{input: its Limit}, without those that no value fits."""
+    def limits(self, whole_numbers: Collection[str] = ()) -> dict[str, Limit]:
+        """{input: its Limit}, without those that no value fits. Args: whole_numbers: inputs of an integer type; of others, what the model
+        asserts does not make them an index."""
         found = {}
-        for name, limits in self._limits.items():
-            whole = limits[0]
-            for one in limits[1:]:
-                whole = whole.both(one)
+        for name in {**self._limits, **dict.fromkeys(one for one in self._claimed if one in whole_numbers)}:
+            whole = functools.reduce(Limit.both, [*self._limits.get(name, ()), *self._claimed.get(name, ())])
             if whole.keys or whole.high is None or whole.high > whole.low:
                 found[name] = whole
         return found

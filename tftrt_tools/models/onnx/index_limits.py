@@ -25,8 +25,8 @@ _SAME = frozenset({"Cast", "CastLike", "DequantizeLinear", "Identity", "Quantize
 # They change values of their first input so that an index stays one; its shape stays.
 _SAME_SHAPE = frozenset({"Abs", "Ceil", "Clip", "Floor", "Mod", "Relu", "ReverseSequence", "Round"})
 # Their result has the shape of their first input.
-_SHAPED = frozenset({"BatchNormalization", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LayerNormalization", "LeakyRelu", "Log",
-                     "LogSoftmax", "Neg", "PRelu", "Selu", "Sigmoid", "Softmax", "Softplus", "Sqrt", "Tanh"})
+_SHAPED = frozenset({"BatchNormalization", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LayerNormalization", "LeakyRelu",
+                     "Log", "LogSoftmax", "Neg", "PRelu", "Selu", "Sigmoid", "Softmax", "Softplus", "Sqrt", "Tanh"})
 _ARITHMETIC: dict[str, Operation] = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
 _RECURRENT = ("LSTM", "GRU", "RNN")
 _DEEPEST, _MOST_NODES, _MOST_ELEMENTS = 50, 500_000, 4096

@@ -3,6 +3,7 @@ alone; nothing is loaded."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.job import graph
-from tftrt_tools.savedmodel.limits import NOTHING, Dim, Found, Limit, Operation, Size, Trace, Value, computed, joined
+from tftrt_tools.savedmodel.limits import NOTHING, Claim, Dim, Found, Limit, Operation, Size, Trace, Value, computed, joined
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, tensor_pb2
@@ -58,7 +59,7 @@ def find(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, dict[str, Limit]]
     graph_def = meta_graph.graph_def
     bodies = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
     ops = {node.op for body in bodies for node in body}
-    if ops.isdisjoint((*_DEMANDS, *_LOOKUPS)):
+    if ops.isdisjoint((*_DEMANDS, *_LOOKUPS, "Assert")):
         return {}
     try:
         keys = _Reader(graph_def, {}).tables() if not ops.isdisjoint(_LOOKUPS) else {}
@@ -88,7 +89,7 @@ class _Reader:
             fed[_output(info.name)] = Value((Trace(name),), dims)
         wanted = [_node(info.name) for info in signature.outputs.values() if info.WhichOneof("encoding") == "name"]
         self._walk(self._nodes, fed, wanted, 0)
-        return self._found.limits()
+        return self._found.limits({name for name, info in signature.inputs.items() if "int" in graph.dtype_name(info.dtype)})
 
     def tables(self) -> dict[str, list[str]]:
         """{table: its keys} of tables with constant keys."""
@@ -114,12 +115,16 @@ class _Reader:
 
     def _outputs(self, node: node_def_pb2.NodeDef, inputs: list[Value], depth: int) -> Sequence[Value]:
         called = self._called(node)
+        if called and node.op in _CHOOSES and "ssert" in node.name:
+            self._found.asserted(inputs[0], node.name)
         if called:
             return self._call(node, called, inputs[1:] if node.op in _CHOOSES else inputs, depth)
         if node.op in _DEMANDS and len(inputs) > 1:
             _DEMANDS[node.op](self._found, node, inputs)
         if node.op in _LOOKUPS and len(inputs) > 1:
             self._found.keys(inputs[1], self._keys.get(inputs[0].of, []), inputs[0].of)
+        if inputs and node.op == "Assert":
+            self._found.asserted(inputs[0], node.name)
         if node.op in _INITIALIZERS and len(inputs) > 1 and inputs[1].constant is not None:
             self._tables[inputs[0].of] = [_text(key) for key in inputs[1].constant.reshape(-1)[:MOST_KEYS]]
         return _passed(node, inputs)
@@ -240,6 +245,23 @@ def _matmul(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     return [Value(dims=(*dims[:-1], None) if dims and not turned else None)]
 
 
+def _compared(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
+    """That one operand is less than a constant."""
+    small, large = (inputs[1], inputs[0]) if node.op.startswith("Greater") else (inputs[0], inputs[1])
+    if large.constant is None or large.constant.size != 1 or large.constant.dtype.kind not in "iuf":
+        return [Value(dims=small.dims)]
+    end = float(large.constant.reshape(-1)[0])
+    if not math.isfinite(end):
+        return [Value(dims=small.dims)]
+    below = math.floor(end) + 1 if node.op.endswith("Equal") else math.ceil(end)
+    return [Value(dims=small.dims, claims=(Claim(small.traces, below),))]
+
+
+def _both(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
+    """All and LogicalAnd: all that the operands claim."""
+    return [Value(claims=tuple(claim for one in inputs for claim in one.claims))]
+
+
 def _transposed(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     dims, order = inputs[0].dims, inputs[1].elements() if len(inputs) > 1 else None
     known = dims and order and len(dims) == len(order) and all(isinstance(one, int) for one in order)
@@ -310,6 +332,7 @@ def _expanded(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
 _SPECIAL: dict[str, Callable[[node_def_pb2.NodeDef, list[Value]], Sequence[Value]]] = {
     "MatMul": _matmul, "BatchMatMul": _matmul, "BatchMatMulV2": _matmul, "Transpose": _transposed, "Reshape": _reshaped, "Shape": _shape,
     "StridedSlice": _sliced, "Gather": _gathered, "GatherV2": _gathered, "Concat": _concatenated, "ConcatV2": _concatenated,
+    **dict.fromkeys(("Less", "LessEqual", "Greater", "GreaterEqual"), _compared), **dict.fromkeys(("All", "LogicalAnd"), _both),
     "Pack": _packed, "ExpandDims": _expanded, "Squeeze": _expanded}
 
 
