@@ -115,7 +115,7 @@ class Verification(passport.Stamped):
     shapes: tuple[str, ...]
     # {signature: "data" or "random"}.
     sources: dict[str, str]
-    # {signature: rows}; and rows of the data that filled no call.
+    # {signature: rows, or items whose inputs have unlike rows}; and rows of the data that filled no call.
     samples: dict[str, int]
     dropped: int
     # The seed of drawn inputs.
@@ -143,6 +143,8 @@ class Verification(passport.Stamped):
     runtimes: dict[str, str] = dataclasses.field(default_factory=dict)
     # Inputs and outputs that have another name in the converted model, a line each.
     matched: tuple[str, ...] = ()
+    # The signatures of which `samples` counts items.
+    items: tuple[str, ...] = ()
     # The inputs whose drawn values keep to what the model's ops take, a line each.
     drew: tuple[str, ...] = ()
     # Of a wrapped model, the accuracy of each added signature; () else.
@@ -255,7 +257,8 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         engine_problems=tuple(_engine_problems(sent, answers, second, options, unbuilt)),
         structure_problems=(*wrong, *(line for each in judged for line in each.problems)), engine_runs=_totals(answers, "engine"),
         builds=_totals(answers, "build"), calls=len(sent), shapes=_distinct_shapes(sent),
-        sources=dict(exchange.sources), samples=rows, drew=exchange.drew, dropped=0, seed=options.asked.seed, calibration=used,
+        sources=dict(exchange.sources), samples=rows, drew=exchange.drew,
+        items=tuple(dict.fromkeys(one.label for one in exchange.sent if one.call.whole)), dropped=0, seed=options.asked.seed, calibration=used,
         accuracy=accuracies[0] if accuracies else None, accuracies=accuracies,
         kernels=answers.kernels, precision=_lowest(second), nothing_shown=tuple(line for each in judged for line in each.nothing_shown),
         constant_outputs=tuple(line for each in judged for line in each.warnings), notes=exchange.notes, unbuilt=unbuilt,
@@ -315,7 +318,8 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         seed=options.asked.seed, accuracy=accuracy, calibration=used, kernels=answers.kernels, precision=_lowest(second),
         nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings, notes=chosen.given.notes if chosen.given else (),
         twins={name: twins for name, twins in walked.twins.items() if twins}, unbuilt=unbuilt, functions=dict(judged.functions),
-        runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes, drew=chosen.drew)
+        runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes, items=chosen.items,
+        drew=chosen.drew)
 
 
 def _as_it_says(facts: Mapping[str, str], options: Options) -> Options:

@@ -144,7 +144,7 @@ def _print(done: Verification, json_path: str | None) -> None:
     console = _output.console(json_path)
     _answers.show(console, "Answers of the converted model against the original", done.comparisons, done.bounds,
                   {miss.output for miss in done.misses})
-    inputs = ", ".join(f"{signatures.label(name, done.twins.get(name, ()))}: {done.samples[name]} rows of {done.sources[name]}"
+    inputs = ", ".join(f"{signatures.label(name, done.twins.get(name, ()))}: {_samples(done, name)}"
                        for name in done.sources)
     console.print(f"{_output.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}", markup=False)
     for line in done.drew:
@@ -168,6 +168,12 @@ def _print(done: Verification, json_path: str | None) -> None:
     for problem in done.problems:
         console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
+
+
+def _samples(done: Verification, name: str) -> str:
+    """How many rows of a signature were compared, and where they come from."""
+    what = "item" if name in done.items else "row"
+    return f"{_output.counted(done.samples[name], what)} of {done.sources[name]}"
 
 
 def print_accuracy(console: Console, accuracy: Mapping[str, Any]) -> None:

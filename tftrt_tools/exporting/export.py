@@ -154,7 +154,8 @@ def _check(source: Source, output: str | os.PathLike[str], options: Options) -> 
 
 def _check_onnx(source: Source, output: pathlib.Path, options: Options) -> None:
     """Refuse what means nothing for an ONNX file, or would write over it. Raises: UsageError, TftrtError."""
-    given = {"signature_keys": options.signature_keys, "inputs": source.inputs, "custom_objects": source.custom_objects}
+    given = {"signature_keys": options.signature_keys, "inputs": source.inputs, "custom_objects": source.custom_objects,
+             "allow_unsafe_deserialization": source.unsafe}
     for flag, value in given.items():
         if value:
             raise errors.UsageError(f"--{flag} has no effect: {source} is an ONNX file, which has no signatures", "leave it out")

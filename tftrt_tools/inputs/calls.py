@@ -163,6 +163,11 @@ class Calls:
         return {name: sum(call.rows for call in calls) for name, calls in self.calls.items()}
 
     @property
+    def items(self) -> tuple[str, ...]:
+        """The signatures whose calls are whole items, of unlike rows, as far as they are."""
+        return tuple(name for name, calls in self.calls.items() if any(call.whole for call in calls))
+
+    @property
     def own(self) -> tuple[str, ...]:
         """The signatures that got the user's data."""
         return tuple(name for name, origin in self.origins.items() if origin == "data")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 from collections.abc import Mapping
@@ -15,8 +16,8 @@ from tftrt_tools.inputs import items
 
 # A function that yields more is taken for one that never ends.
 MOST_ITEMS = 100_000
-# Each so many items it is looked whether the disk has room for others.
-_LOOKS, _SPARE_BYTES = 100, 1 << 30
+# Space that stays free on the disk.
+_SPARE_BYTES = 1 << 30
 
 
 def job(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -30,25 +31,28 @@ def job(request: dict[str, Any]) -> list[dict[str, Any]]:
     """
     folder = pathlib.Path(request["folder"])
     folder.mkdir(parents=True, exist_ok=True)
-    saved = []
+    saved: list[dict[str, Any]] = []
+    held = 0
     for number, item in enumerate(user_function.items(request["function"], request["said"])):
         progress.say(f"reading data, item {number + 1}")
-        _check_end(number, folder, request)
+        _check_end(number, held, folder, request)
         signature, content = items.parts(item)
         path = folder / f"{number}.npz"
         npz.save(path, _arrays(content, f"item {number + 1} of {request['function']}"))
+        held += path.stat().st_size
         saved.append({"signature": signature, "path": str(path), "form": "" if isinstance(content, Mapping) else type(content).__name__})
     if not saved:
         raise errors.UsageError(f"{request['function']} yields nothing", f"{items.MEND}, for each call")
     return saved
 
 
-def _check_end(number: int, folder: pathlib.Path, request: Mapping[str, Any]) -> None:
-    full = not number % _LOOKS and shutil.disk_usage(folder).free < _SPARE_BYTES
-    if number == MOST_ITEMS or full:
-        raise errors.UsageError(f"{request['said']}={request['function']} yields too much: {number} items were read"
-                                + (f", and the disk of {folder.parent} is nearly full" if full else " and it goes on"),
-                                "let it end, as by itertools.islice(items, 1000)")
+def _check_end(number: int, held: int, folder: pathlib.Path, request: Mapping[str, Any]) -> None:
+    """Refuse a function that seems never to end. Args: held: bytes of its first `number` items. Raises: UsageError."""
+    # All items are in memory at a time, later.
+    most = min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2, shutil.disk_usage(folder).free + held - _SPARE_BYTES)
+    if number == MOST_ITEMS or held > most:
+        raise errors.UsageError(f"{request['said']}={request['function']} yields too much: {number} items of {held / 1e9:.3g} GB, and it "
+                                "goes on", "let it end, as by itertools.islice(items, 1000)")
 
 
 def _arrays(content: Any, where: str) -> dict[str, Any]:
