@@ -1,6 +1,5 @@
 """Drawn values lie in what a model takes: the rows of its tables, the keys of its lookups, the sizes of its inputs."""
 
-import dataclasses
 import functools
 
 import numpy as np
@@ -213,7 +212,7 @@ def test_a_table_of_another_signature_says_nothing(tmp_path):
 
 
 def test_what_the_user_says_wins_and_what_was_drawn_is_said(tmp_path):
-    only = InputSpec("ids", "int64", (None, 3), Limit(0, 64, of="words"))
+    only = InputSpec("ids", "int64", (None, 3)).knowing(Limit(low=0, high=64, of="words"))
     takes = calls.Takes.of({"s": (only,)})
     found = calls.choose(takes, calls.Asked(), tmp_path, (1,))
     assert found.drew == ("ids: whole numbers from 0 to 63, which words takes",)
@@ -222,7 +221,7 @@ def test_what_the_user_says_wins_and_what_was_drawn_is_said(tmp_path):
 
 
 def test_random_calibration_data_keeps_to_it_too():
-    only = InputSpec("ids", "float32", (None, 3), Limit(0, 64, of="words"))
+    only = InputSpec("ids", "float32", (None, 3)).knowing(Limit(low=0, high=64, of="words"))
     read = functools.partial(data.open, signature_name="s", specs=(only,))
     batches = read(DataOptions(random=True, batch_size=50))
     values = np.concatenate([one["ids"] for one in batches])
@@ -233,17 +232,17 @@ def test_random_calibration_data_keeps_to_it_too():
 
 @pytest.mark.parametrize(("dtype", "high"), [("float16", 5000), ("int8", 500), ("uint8", 500), ("bfloat16", 500)])
 def test_no_value_leaves_the_limit_by_the_rounding_of_its_type(dtype, high):
-    only = InputSpec("i", dtype, (None,), Limit(0, high, of="w"))
+    only = InputSpec("i", dtype, (None,)).knowing(Limit(low=0, high=high, of="w"))
     values = execution_inputs.random([only], {"i": (4000,)}, 0)["i"].astype(float)
     assert 0 <= values.min() and values.max() < high and values.max() > 100
 
 
 def test_limits_of_several_readers_are_taken_together():
-    one, other = Limit(0, 64, of="a"), Limit(1, None, (Size("x", 1, 1),), of="b")
+    one, other = Limit(high=64, of="a"), Limit(low=1, sizes=(Size("x", 1, 1),), of="b")
     both = one.both(other)
     assert both.ends({"x": (2, 9)}) == (1, 10) and both.ends({"x": (2, 100)}) == (1, 64) and both.of == "a"
-    assert Limit(5, 5).ends({}) is None and Limit(0, None).ends({}) is None
-    spec_of = InputSpec("i", "int32", (None,), both)
+    assert Limit(low=5, high=5).ends({}) is None and Limit().ends({}) is None
+    spec_of = InputSpec("i", "int32", (None,)).knowing(both)
     assert InputSpec.from_dict(spec_of.to_dict()).limit == both
     assert InputSpec("i", "int32", (None,)).to_dict() == {"name": "i", "dtype": "int32", "shape": [None]}, "files stay as they were"
 
@@ -322,6 +321,6 @@ def test_a_call_that_a_model_refuses_says_that_it_was_drawn(tftrt, tmp_path):
 
 def test_takes_gets_limits_and_places_from_files():
     plain = InputSpec("i", "int64", (None,))
-    known = dataclasses.replace(plain, limit=Limit(0, 9, of="w"), place=0)
+    known = plain.knowing(Limit(high=9, of="w"), 0)
     found, = calls.Takes.of({"s": (plain,)}).limited_by({"s": (known,)}).specs["s"]
     assert found.limit == known.limit and found.place == 0

@@ -258,8 +258,8 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         structure_problems=(*wrong, *(line for each in judged for line in each.problems)), engine_runs=_totals(answers, "engine"),
         builds=_totals(answers, "build"), calls=len(sent), shapes=_distinct_shapes(sent),
         sources=dict(exchange.sources), samples=rows, drew=exchange.drew,
-        items=tuple(dict.fromkeys(one.label for one in exchange.sent if one.call.whole)), dropped=0, seed=options.asked.seed, calibration=used,
-        accuracy=accuracies[0] if accuracies else None, accuracies=accuracies,
+        items=tuple(dict.fromkeys(one.label for one in exchange.sent if one.call.whole)), dropped=0, seed=options.asked.seed,
+        calibration=used, accuracy=accuracies[0] if accuracies else None, accuracies=accuracies,
         kernels=answers.kernels, precision=_lowest(second), nothing_shown=tuple(line for each in judged for line in each.nothing_shown),
         constant_outputs=tuple(line for each in judged for line in each.warnings), notes=exchange.notes, unbuilt=unbuilt,
         runtimes={"original": reference.where.text(), "converted": answers.where.text()})

@@ -219,7 +219,7 @@ class _Maker:
     def _beside(self, added: Added, rows: int, of: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Values of the other inputs, for the original and for the added signature."""
         limits = {spec.name: spec.limit for spec in self._signatures[of]}
-        others = [dataclasses.replace(spec, limit=limits.get(spec.name)) for spec in added.inputs
+        others = [spec.knowing(limits.get(spec.name)) for spec in added.inputs
                   if not added.pictures or spec.name != added.pictures.input]
         shapes = {spec.name: tuple(rows if side is None else side for side in spec.shape) if spec.shape is not None else (rows,)
                   for spec in others}

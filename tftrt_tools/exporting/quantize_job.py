@@ -89,7 +89,7 @@ def opened(request: dict[str, Any], model: onnx.ModelProto) -> data.Batches:
     places = {spec.name: spec.place for spec in source.get(name, ())}
     if places.keys() == {spec.name for spec in specs}:
         # The file has its inputs in another order than the source's function.
-        specs = [dataclasses.replace(spec, place=places[spec.name]) for spec in specs]
+        specs = [spec.knowing(spec.limit, places[spec.name]) for spec in specs]
     elsewhere = data.Elsewhere.of((name, *twins), request["asked"], source) if source else data.Elsewhere()
     return data.open(options, name, specs, twins, lambda rows: _takes(specs, rows), alike=False, elsewhere=elsewhere)
 

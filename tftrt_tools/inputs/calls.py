@@ -116,8 +116,8 @@ class Takes:
         def limited(name: str, spec: InputSpec) -> InputSpec:
             known = [one for specs in models for one in specs.get(name, ()) if one.name == spec.name]
             limits = [one.limit for one in (spec, *known) if one.limit]
-            return dataclasses.replace(spec, limit=functools.reduce(Limit.both, limits) if limits else None,
-                                       place=next((one.place for one in (spec, *known) if one.place is not None), None))
+            places = (one.place for one in (spec, *known) if one.place is not None)
+            return spec.knowing(functools.reduce(Limit.both, limits) if limits else None, next(places, None))
 
         return dataclasses.replace(self, specs={name: [limited(name, spec) for spec in specs] for name, specs in self.specs.items()})
 

@@ -31,7 +31,7 @@ class Size(records.Record):
 Dim = int | Size | None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Limit(records.Record):
     """The values that a model takes of an input: from `low` to below `high`."""
 
@@ -61,8 +61,17 @@ class Limit(records.Record):
         low, high = max(self.low, other.low), min(highs, default=None)
         tight = other if high is not None and other.high == high and self.high != high else self
         keys = tuple(key for key in self.keys if key in other.keys) if self.keys and other.keys else self.keys or other.keys
-        return Limit(low, high, tuple(dict.fromkeys((*self.sizes, *other.sizes))), tight.of, self.whole and other.whole,
-                     self.rising or other.rising, keys)
+        return Limit(low=low, high=high, sizes=tuple(dict.fromkeys((*self.sizes, *other.sizes))), of=tight.of,
+                     whole=self.whole and other.whole, rising=self.rising or other.rising, keys=keys)
+
+
+@dataclasses.dataclass(frozen=True)
+class Known(records.Record):
+    """What a model's graph tells of an input besides its type. limit: the values that its ops take; place: among the arguments of the
+    user's function. None for what is not known."""
+
+    limit: Limit | None = None
+    place: int | None = None
 
 
 def text(name: str, dtype: str, limit: Limit, shapes: Sequence[Mapping[str, Sequence[int]]]) -> str:
@@ -96,7 +105,7 @@ class Claim:
     below: int
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Value:
     """What is known of a tensor in a graph."""
 
@@ -121,7 +130,7 @@ class Value:
 
     def moved(self, dims: tuple[Dim, ...] | None = None) -> Value:
         """The same values in another order, or some of them."""
-        return Value(self.traces, dims, of=self.of)
+        return Value(traces=self.traces, dims=dims, of=self.of)
 
 
 NOTHING = Value()
@@ -132,7 +141,7 @@ def joined(values: Iterable[Value], dims: tuple[Dim, ...] | None = None) -> Valu
     """A tensor with values of several. Args: dims: its shape."""
     values = list(values)
     traces = dict.fromkeys(trace for one in values for trace in one.traces)
-    return Value(tuple(traces), dims, of=next((one.of for one in values if one.of), ""))
+    return Value(traces=tuple(traces), dims=dims, of=next((one.of for one in values if one.of), ""))
 
 
 def computed(operation: Operation, one: Value, other: Value) -> Value:
@@ -148,7 +157,7 @@ def computed(operation: Operation, one: Value, other: Value) -> Value:
     numbers = (float(other.constant.min()), float(other.constant.max()))
     if not all(map(math.isfinite, numbers)):
         return Value(dims=dims, of=one.of)
-    return Value(tuple(filter(None, (_shifted(operation, trace, *numbers) for trace in one.traces))), dims, of=one.of)
+    return Value(traces=tuple(filter(None, (_shifted(operation, trace, *numbers) for trace in one.traces))), dims=dims, of=one.of)
 
 
 def _shifted(operation: Operation, trace: Trace, low: float, high: float) -> Trace | None:
@@ -208,10 +217,11 @@ def _limit(trace: Trace, dim: Dim, of: str, low: int, plus: int) -> Limit | None
     start = max(0, math.ceil((low - trace.least) / trace.times))
     if isinstance(dim, Size):
         plain = trace.times == 1 and float(trace.most).is_integer()
-        return Limit(start, None, (dataclasses.replace(dim, plus=dim.plus + plus - int(trace.most)),), of) if plain else None
+        size = dataclasses.replace(dim, plus=dim.plus + plus - int(trace.most))
+        return Limit(low=start, sizes=(size,), of=of) if plain else None
     if dim is None or dim + plus <= low:
         return None
     last = (dim + plus - 1 - trace.most) / trace.times
     # A factor means that the input is a share of the table, such as a brightness from 0 to 1.
     whole = trace.times <= 1
-    return Limit(start, math.floor(last + 1e-6) + 1 if whole else last, (), of, whole)
+    return Limit(low=start, high=math.floor(last + 1e-6) + 1 if whole else last, of=of, whole=whole)

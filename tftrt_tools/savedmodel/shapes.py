@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors, records
 from tftrt_tools.savedmodel.engine_op import Shape
-from tftrt_tools.savedmodel.limits import Limit
+from tftrt_tools.savedmodel.limits import Known, Limit
 
 if TYPE_CHECKING:
     from tftrt_tools.choices import Strategy
@@ -42,14 +42,27 @@ class InputSpec(records.Record):
     name: str
     dtype: str
     shape: Shape
-    # The values that the model's ops take, as far as its graph tells; drawn values keep to them.
-    limit: Limit | None = dataclasses.field(default=None, compare=False)
-    # Its place among the arguments of the user's function; None where it is not known, or the only one.
-    place: int | None = dataclasses.field(default=None, compare=False)
+    # What the model's graph tells of its values; specs that differ in nothing else are equal.
+    known: Known = dataclasses.field(default=Known(), compare=False)
+
+    @property
+    def limit(self) -> Limit | None:
+        """The values that the model's ops take, as far as its graph tells; drawn values keep to them."""
+        return self.known.limit
+
+    @property
+    def place(self) -> int | None:
+        """Its place among the arguments of the user's function; None where it is not known, or the only one."""
+        return self.known.place
+
+    def knowing(self, limit: Limit | None, place: int | None = None) -> InputSpec:
+        """The same with these facts."""
+        return dataclasses.replace(self, known=Known(limit, place))
 
     def to_dict(self) -> dict[str, Any]:
-        """As Record.to_dict; without what is not known."""
-        return {name: value for name, value in super().to_dict().items() if value is not None or name == "shape"}
+        """As Record.to_dict; without facts, if there are none."""
+        written = super().to_dict()
+        return written if self.known != Known() else {name: value for name, value in written.items() if name != "known"}
 
     def accepts(self, shape: Sequence[int]) -> bool:
         """Whether a concrete shape fits."""

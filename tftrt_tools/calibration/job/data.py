@@ -93,7 +93,7 @@ class Batches:
     def _batches(self, tally: Tally) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
         request, chunks = self._request, self._read(tally)
         if self._kind == "function" and not self._alike:
-            return batching.items(chunks, request.signature, request.specs)
+            return batching.items(chunks, request.signature, request.specs, tally, self._rest)
         if self._kind in _AS_YIELDED:
             return batching.whole(chunks, request.signature, request.specs, tally, self._rest)
         return batching.cut(chunks, request.signature, request.specs, request.options.batch_size, tally, self._rest)

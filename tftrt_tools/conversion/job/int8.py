@@ -40,7 +40,7 @@ _NO_DATA = ("INT8 needs ranges, and neither --calibration_data nor --calibration
             "give one of them; --calibrate_on_random_data shows that it works, with useless ranges")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Source(records.Record):
     """Where tables come from. options: of the data to calibrate on; given: a calibration to reuse; compare: compare the toolkit's
     methods even if the user names one; twins: {signature: other names of its function}, by which the data may name inputs; elsewhere:

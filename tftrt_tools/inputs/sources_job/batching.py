@@ -79,16 +79,23 @@ def cut(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[In
         tally.dropped = waiting
 
 
-def items(chunks: Iterable[tuple[str, Arrays]], signature: str,
-          specs: Sequence[InputSpec]) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
-    """What the source yields, each in its own shapes; an input may have other rows than the others. Args, yields: as `cut`."""
-    for _, arrays, _ in _accepted(chunks, signature, specs):
-        yield arrays
+def items(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec],
+          tally: Tally, rest: Callable[[int], bool] = none) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
+    """What the source yields, each in its own shapes; an input may have other rows than the others. An item of another number of rows than
+    the first one is left out, and counted in `tally`, unless it is of use. Args, yields: as `cut`."""
+    useful: dict[int | None, bool] = {}
+    for _, arrays, rows in _accepted(chunks, signature, specs):
+        if rows not in useful:
+            useful[rows] = rows is None or not useful or rest(rows)
+        if useful[rows]:
+            yield arrays
+        else:
+            tally.dropped += rows or 0
 
 
 def _accepted(chunks: Iterable[tuple[str, Arrays]], signature: str,
-              specs: Sequence[InputSpec]) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]], int]]:
-    """(where, arrays, rows) of chunks in the shapes that the signature takes; without those that have no row."""
+              specs: Sequence[InputSpec]) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]], int | None]]:
+    """(where, arrays, rows or None of unlike ones) of chunks in the shapes that the signature takes; without those that have no row."""
     empty = 0
     for where, given in chunks:
         arrays = _cast(where, given, signature, specs)
@@ -103,7 +110,7 @@ def _accepted(chunks: Iterable[tuple[str, Arrays]], signature: str,
         if empty > _MOST_EMPTY:
             raise errors.UsageError(f"{where} is the {empty}th item without a row", "yield arrays with rows in front")
         if rows != 0:
-            yield where, arrays, 1 if rows is None else rows
+            yield where, arrays, rows
 
 
 def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec],
@@ -118,10 +125,10 @@ def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[
             shorter = all(got[1:] == want[1:] and got[:1] < want[:1] or got == want == () for got, want in
                           ((shapes[name], first[name]) for name in first))
             if shorter and next(following, None) is None:
-                if rest(rows):
+                if rows is not None and rest(rows):
                     yield arrays
                 else:
-                    tally.dropped = rows
+                    tally.dropped = rows or 1
                 return
             name = next(name for name in first if shapes[name] != first[name])
             raise errors.UsageError(f"{where} has {name!r} of shape {_text(shapes[name])}, the first batch {_text(first[name])}", _ALIKE)

@@ -34,7 +34,7 @@ _DEEPEST, _MOST_NODES, _MOST_ELEMENTS = 50, 500_000, 4096
 _NUMBERS: dict[int, tuple[Any, int]] = {1: (np.float32, 4), 6: (np.int32, 5), 7: (np.int64, 7), 11: (np.float64, 10)}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Node:
     """A node of a graph. numbers: its integer attributes; lists: those of several integers; tensors, graphs: the others, raw."""
 
@@ -65,7 +65,7 @@ def find(path: str, inputs: Sequence[InputSpec]) -> dict[str, Limit]:
 def limited(path: str, inputs: Sequence[InputSpec]) -> tuple[InputSpec, ...]:
     """The inputs, with their limits, and their places: a file has them in order."""
     found = find(path, inputs)
-    return tuple(dataclasses.replace(one, limit=found.get(one.name), place=place) for place, one in enumerate(inputs))
+    return tuple(one.knowing(found.get(one.name), place) for place, one in enumerate(inputs))
 
 
 class _Reader:
@@ -81,7 +81,7 @@ class _Reader:
         known: dict[str, Value] = {}
         for one in inputs:
             dims = None if one.shape is None else tuple(Size(one.name, axis) if dim is None else dim for axis, dim in enumerate(one.shape))
-            known[one.name] = Value((Trace(one.name),), dims)
+            known[one.name] = Value(traces=(Trace(one.name),), dims=dims)
         self._walk(self._graph, known, 0)
         return self._found.limits()
 
@@ -144,7 +144,9 @@ def _node(raw: memoryview) -> tuple[Node, str]:
         for place in (6, 11):
             graphs |= {f"{name}{number or ''}": one for number, one in enumerate(attribute.get(place, ()))}
     inputs, outputs = (tuple(str(one, "utf-8") for one in node.get(field, ())) for field in (1, 2))
-    return Node(file.text(node, 4), file.text(node, 3), inputs, outputs, numbers, lists, tensors, graphs), file.text(node, 7)
+    made = Node(op=file.text(node, 4), name=file.text(node, 3), inputs=inputs, outputs=outputs, numbers=numbers, lists=lists,
+                tensors=tensors, graphs=graphs)
+    return made, file.text(node, 7)
 
 
 def _whole(message: file.Fields, field: int) -> list[int]:
@@ -238,14 +240,15 @@ def _sliced(node: Node, inputs: list[Value]) -> Value:
     if sizes is None or len(bounds) < 2 or len(inputs) > 4 or any(one is None or one.size != 1 for one in bounds):
         return inputs[0].moved()
     begin, end = (int(one.reshape(-1)[0]) for one in bounds if one is not None)
-    return Value(inputs[0].traces, sizes=sizes[begin:end])
+    return Value(traces=inputs[0].traces, sizes=sizes[begin:end])
 
 
 def _reshaped(node: Node, inputs: list[Value]) -> Value:
     """Reshape, Squeeze and Unsqueeze: sizes stay sizes."""
     sizes = inputs[1].elements() if node.op == "Reshape" and len(inputs) > 1 else None
     dims = None if sizes is None else tuple(None if size in (-1, 0) else size for size in sizes)
-    return Value(inputs[0].traces, dims, inputs[0].constant if node.op != "Reshape" else None, inputs[0].elements(), inputs[0].of)
+    return Value(traces=inputs[0].traces, dims=dims, constant=inputs[0].constant if node.op != "Reshape" else None,
+                 sizes=inputs[0].elements(), of=inputs[0].of)
 
 
 def _concatenated(node: Node, inputs: list[Value]) -> Value:

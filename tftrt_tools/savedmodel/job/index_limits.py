@@ -86,7 +86,7 @@ class _Reader:
         for name, info in signature.inputs.items():
             shape = graph.shape_of(info.tensor_shape)
             dims = None if shape is None else tuple(Size(name, axis) if dim is None else dim for axis, dim in enumerate(shape))
-            fed[_output(info.name)] = Value((Trace(name),), dims)
+            fed[_output(info.name)] = Value(traces=(Trace(name),), dims=dims)
         wanted = [_node(info.name) for info in signature.outputs.values() if info.WhichOneof("encoding") == "name"]
         self._walk(self._nodes, fed, wanted, 0)
         return self._found.limits({name for name, info in signature.inputs.items() if "int" in graph.dtype_name(info.dtype)})
@@ -273,7 +273,7 @@ def _reshaped(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     if sizes is not None and len(sizes) == 1 and inputs[0].dims is not None and len(inputs[0].dims) <= 1:
         return [inputs[0]]
     dims = None if sizes is None else tuple(None if size == -1 else size for size in sizes)
-    return [Value(inputs[0].traces, dims, sizes=inputs[0].elements(), of=inputs[0].of)]
+    return [Value(traces=inputs[0].traces, dims=dims, sizes=inputs[0].elements(), of=inputs[0].of)]
 
 
 def _shape(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
@@ -288,9 +288,9 @@ def _sliced(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
         return [inputs[0].moved()]
     begin, end, step = (int(one.reshape(-1)[0]) for one in bounds if one is not None)
     if node.attr["shrink_axis_mask"].i:
-        return [Value(inputs[0].traces, (), sizes=sizes[begin:begin + 1 or None])]
+        return [Value(traces=inputs[0].traces, dims=(), sizes=sizes[begin:begin + 1 or None])]
     chosen = slice(None if node.attr["begin_mask"].i else begin, None if node.attr["end_mask"].i else end, step)
-    return [Value(inputs[0].traces, sizes=sizes[chosen])]
+    return [Value(traces=inputs[0].traces, sizes=sizes[chosen])]
 
 
 def _gathered(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
@@ -321,12 +321,12 @@ def _stacked(dims: Sequence[tuple[Dim, ...] | None], axis: npt.NDArray[Any] | No
 def _packed(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     elements = [one.elements() for one in inputs]
     if all(one is not None and len(one) == 1 for one in elements):
-        return [Value(joined(inputs).traces, sizes=tuple(one[0] for one in elements if one))]
+        return [Value(traces=joined(inputs).traces, sizes=tuple(one[0] for one in elements if one))]
     return [joined(inputs)]
 
 
 def _expanded(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
-    return [Value(inputs[0].traces, constant=inputs[0].constant, sizes=inputs[0].elements(), of=inputs[0].of)]
+    return [Value(traces=inputs[0].traces, constant=inputs[0].constant, sizes=inputs[0].elements(), of=inputs[0].of)]
 
 
 _SPECIAL: dict[str, Callable[[node_def_pb2.NodeDef, list[Value]], Sequence[Value]]] = {

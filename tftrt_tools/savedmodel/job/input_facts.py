@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from tftrt_tools.savedmodel import signatures
@@ -16,6 +15,6 @@ if TYPE_CHECKING:
 def specs(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, tuple[InputSpec, ...]]:
     """{signature: InputSpecs of its inputs, with the limits of their values and their places}."""
     limits, places = index_limits.find(meta_graph), argument_order.find(meta_graph)
-    return {name: tuple(dataclasses.replace(spec, limit=limits.get(name, {}).get(spec.name), place=places.get(name, {}).get(spec.name))
+    return {name: tuple(spec.knowing(limits.get(name, {}).get(spec.name), places.get(name, {}).get(spec.name))
                         for spec in graph.specs(one.inputs))
             for name, one in signatures.definitions(meta_graph).items()}

@@ -43,7 +43,7 @@ class Model:
     def specs(self, name: str) -> list[InputSpec]:
         """As `input_specs` of a signature; with the limits of their values, and their places."""
         known = {spec.name: spec for spec in self.inputs.get(name, ())}
-        return [dataclasses.replace(spec, limit=known[spec.name].limit, place=known[spec.name].place) if spec.name in known else spec
+        return [dataclasses.replace(spec, known=known[spec.name].known) if spec.name in known else spec
                 for spec in input_specs(self.root.signatures[name])]
 
 
