@@ -179,6 +179,13 @@ def test_items_of_a_signature_that_was_not_asked_for_are_left_aside_and_said(tmp
         chosen(tmp_path, calls.Takes.of(every, keys=["b"]), data=function("yield 'a', {'nodes': np.ones((2, 4), 'f4')}"))
 
 
+def test_one_array_for_several_inputs_asks_for_all_by_name(tmp_path):
+    np.save(tmp_path / "one.npy", ROWS)
+    with pytest.raises(errors.UsageError, match=r"one.npy is one array without a name, and the model has 2 inputs \(nodes, edges\)") as caught:
+        chosen(tmp_path, calls.Takes.of({"s": (NODES, EDGES)}), data=str(tmp_path / "one.npy"))
+    assert caught.value.mend == "give an .npz with all of them: np.savez('data.npz', nodes=array, edges=array)"
+
+
 def test_a_function_that_does_not_end_is_refused(tmp_path, function, monkeypatch):
     monkeypatch.setattr(user_calls_job, "MOST_ITEMS", 20)
     with pytest.raises(errors.UsageError, match="yields too much: 20 items of .* GB, and it goes on"):

@@ -56,8 +56,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("data", "", f"inputs: {_data_flags.KINDS}", **text)
     _data_flags.define_reading(values)
     flags.DEFINE_string("shapes", "", "shapes of random inputs, as in `tftrt convert`", **text)
-    flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…; by default floats are standard normal and integers "
-                        "0 or 1", **text)
+    flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…; by default what the "
+                        "graph tells, else floats are standard normal and integers 0 or 1", **text)
     flags.DEFINE_integer("seed", 0, "seed of random inputs", lower_bound=0, **text)
     flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; by default the batch sizes that engines were built for, else 32",
                          lower_bound=0, **text)

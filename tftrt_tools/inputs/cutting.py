@@ -56,6 +56,17 @@ def filled(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], said: str =
     return found
 
 
+def unnamed(path: str, specs: Mapping[str, Sequence[InputSpec]]) -> errors.UsageError:
+    """The error for one array without a name, where each signature has several inputs."""
+    name, inputs = next(iter(specs.items()))
+    listed = ", ".join(spec.name for spec in inputs)
+    whose = "the model" if len(specs) == 1 else f"signature {name!r}"
+    count = "no input" if not inputs else f"{len(inputs)} inputs ({listed})"
+    form = ", ".join(f"{spec.name}=array" for spec in inputs)
+    return errors.UsageError(f"{path} is one array without a name, and {whose} has {count}",
+                             f"give an .npz with all of them: np.savez('data.npz', {form})" if inputs else "leave the data out")
+
+
 def _about_scalars(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]]) -> str:
     """How to give the missing inputs of rank 0, "" if other inputs are missing."""
     for signature, inputs in specs.items():

@@ -84,6 +84,9 @@ def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | p
     unwanted = array_reader.input_names(others or {}) - array_reader.input_names(specs)
     if found.kind == "arrays" and len(found.files) == 1:
         arrays = array_reader.load(found.files[0])
+        needed = {name: cutting.without((optional or {}).get(name, frozenset()), inputs, ()) for name, inputs in specs.items()}
+        if "" in arrays and all(len(inputs) != 1 for inputs in needed.values()):
+            raise cutting.unnamed(found.files[0], needed)
         arrays = walked.renamed(arrays) if walked else arrays
         return Given({name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}, {}, None,
                      tuple(name for name in arrays if name in unwanted))
