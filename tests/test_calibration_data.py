@@ -315,10 +315,49 @@ def test_a_function_yields_batches_in_any_of_the_usual_forms(module, item):
     assert [one["x"][0, 0] for one in batches] == [0, 1, 2] and (record.kind, record.batch_size, record.samples) == ("function", 2, 6)
 
 
-def test_a_tuple_is_in_the_order_of_the_signature(module):
+def test_a_tuple_is_in_the_order_of_the_arguments_where_the_model_tells_it(module):
     name = module("def feed():\n  yield np.zeros((2, 3), np.int32), np.ones((2, 3), np.int32)\n")
-    (batch,), _ = read(f"{name}:feed", (MASK, IDS))
+    placed = tuple(one.knowing(None, place) for place, one in enumerate((MASK, IDS)))
+    (batch,), _ = read(f"{name}:feed", placed[::-1])
     assert batch["mask"].max() == 0 and batch["ids"].min() == 1
+    with pytest.raises(errors.UsageError, match="does not tell the order of its inputs") as caught:
+        read(f"{name}:feed", (IDS, MASK))
+    assert caught.value.mend == "yield {'ids': array, 'mask': array}"
+
+
+GRAPHS = "def feed():\n  for n, e in ((2, 5), (6, 1), (3, 3)):\n    yield {'x': np.ones((n, 4), np.float32), 'bank': np.ones((e, 4), np.float32)}\n"
+
+
+def test_an_item_has_its_own_shapes_unless_tensorrt_calibrates(module):
+    specs, source = (X, InputSpec("bank", "float32", (None, 4))), f"{module(GRAPHS)}:feed"
+    opened = data.open(DataOptions(source=source), "serve", specs, alike=False, rest=lambda count: True)
+    assert [len(one["bank"]) for one in opened] == [5, 1, 3]
+    # Two items of unlike rows, and a batch of three.
+    assert (opened.record.samples, opened.record.batches, len(opened.record.rows)) == (5, 3, 5)
+    refused("the first batch", source, specs, mend="TensorRT skips")
+
+
+def test_a_function_that_does_not_end_is_cut_and_that_is_said(module, monkeypatch):
+    monkeypatch.setattr(data, "MOST_SAMPLES", 10)
+    source = f"{module('def feed():' + chr(10) + '  while True:' + chr(10) + '    yield np.ones((4, 4), np.float32)' + chr(10))}:feed"
+    batches, record = read(source)
+    assert len(batches) == 3 and any("yields more: the first 12 rows were taken; --num_calibration_batches" in one for one in record.warnings)
+    assert len(read(source, batches=5)[0]) == 5
+    refused("item without a row", f"{module('def feed():' + chr(10) + '  while True:' + chr(10) + '    yield np.ones((0, 4), np.float32)' + chr(10))}:feed")
+
+
+def test_what_is_for_other_signatures_is_left_aside_and_said(module, tmp_path):
+    other = InputSpec("z", "float32", (None, 2))
+    specs = {"serve": (X,), "other": (other,), "third": (InputSpec("t", "float32", (None,)),)}
+    elsewhere = data.Elsewhere.of(["serve"], ["serve", "third"], specs)
+    np.savez(tmp_path / "d.npz", x=rows(8), z=np.ones((3, 2)), t=np.ones(8))
+    source = module("def feed():\n  yield 'serve', {'x': np.ones((8, 4), np.float32)}\n  yield 'other', {'z': np.ones((1, 2), np.float32)}\n"
+                    "  yield {'z': np.ones((1, 2), np.float32)}\n  yield {'t': np.ones(1, np.float32)}\n")
+    for source_of, aside in ((str(tmp_path / "d.npz"), "z"), (f"{source}:feed", "other, z")):
+        opened = data.open(DataOptions(source=source_of), "serve", [X], elsewhere=elsewhere)
+        assert [len(one["x"]) for one in opened] == [8]
+        assert f"left aside, because nobody asked for it: {aside}" in opened.record.warnings
+    refused("for signature 'other', which the model does not have", f"{source}:feed")
 
 
 def test_tensors_and_datasets_are_taken(module):
@@ -685,9 +724,9 @@ def test_name_dtype_and_shape_are_part_of_a_row():
     assert len({row_hashes(one)[0] for one in [{"x": array}, *others]}) == 5
 
 
-def test_arrays_without_common_rows_have_no_hashes():
-    with pytest.raises(ValueError):
-        row_hashes({"x": np.zeros(3), "y": np.zeros(4)})
+def test_arrays_of_different_lengths_are_one_item():
+    item = {"x": np.zeros(3), "y": np.zeros(4)}
+    assert len(row_hashes(item)) == 1 and row_hashes(item) != row_hashes({**item, "y": np.ones(4)})
     with pytest.raises(ValueError):
         row_hashes({"n": np.int32(1)})
 

@@ -7,7 +7,7 @@ import pytest
 
 from tftrt_tools import errors
 from tftrt_tools.calibration.job import data as calibration_data
-from tftrt_tools.inputs import calls, read, read_job, user_calls, user_calls_job
+from tftrt_tools.inputs import calls, drawing, read, read_job, user_calls, user_calls_job
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -112,6 +112,84 @@ def test_a_frozen_input_may_be_left_out_of_every_kind_of_data(tmp_path, monkeypa
     for number, source in enumerate((tmp_path / "d.csv", tmp_path / "*.npz", "inputs_of_test_calls:rows")):
         found = chosen(tmp_path / str(number), takes, data=str(source))
         assert found.own == ("serving_default",) and {"x", "training"} == set(found.all[0].inputs), source
+
+
+NODES, EDGES = InputSpec("nodes", "float32", (None, 4)), InputSpec("edges", "int64", (None,))
+
+
+@pytest.fixture
+def function(tmp_path, monkeypatch, request):
+    """Gives the name of a function that yields what the text says."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def written(text):
+        name = f"own_{request.node.name[:40].translate(str.maketrans('[]-', '___'))}_{abs(hash(text))}"
+        lines = "".join(f"    {line}\n" for line in text.splitlines())
+        (tmp_path / f"{name}.py").write_text(f"import numpy as np\ndef rows():\n{lines}")
+        return f"{name}:rows"
+
+    return written
+
+
+def test_an_item_of_a_function_is_one_call_in_its_own_shapes(tmp_path, function):
+    takes = calls.Takes.of({"s": (NODES, EDGES)})
+    source = function("for n, e in ((2, 5), (6, 1), (3, 3)):\n    yield {'nodes': np.ones((n, 4), 'f4'), 'edges': np.zeros(e, int)}")
+    found = chosen(tmp_path, takes, data=source)
+    assert [one.shapes for one in found.all] == [{"nodes": (n, 4), "edges": (e,)} for n, e in ((2, 5), (6, 1), (3, 3))]
+    assert [(one.rows, one.whole) for one in found.all] == [(1, True), (1, True), (3, False)] and found.items == ("s",)
+    with pytest.raises(errors.UsageError, match="different lengths: nodes 2, edges 5") as caught:
+        chosen(tmp_path, takes, data=saved(tmp_path / "d.npz", nodes=np.ones((2, 4), "f4"), edges=np.zeros(5, int)))
+    assert "module:function" in caught.value.mend
+
+
+@pytest.mark.parametrize(("shapes", "rows"), [({"x": (8, 4), "bank": (10, 4)}, 8), ({"x": (8, 4), "n": ()}, 8), ({"n": ()}, 1), ({"bank": (10, 4)}, 10)])
+def test_the_rows_of_a_call_are_those_of_its_open_dimension(shapes, rows):
+    known = {"x": InputSpec("x", "float32", (None, 4)), "bank": InputSpec("bank", "float32", (10, 4)), "n": InputSpec("n", "int32", ())}
+    specs = [known[name] for name in shapes]
+    assert drawing.calls("s", specs, [shapes], 0)[0].rows == rows
+
+
+@pytest.mark.parametrize("form", ["({0}, {1})", "[{0}, {1}]"])
+def test_a_tuple_is_in_the_order_of_the_arguments(form, tmp_path, function):
+    source = function("yield " + form.format("np.ones((2, 4), 'f4')", "np.zeros(2, int)"))
+    placed = {"s": (EDGES.knowing(None, 1), NODES.knowing(None, 0))}
+    found, = chosen(tmp_path, calls.Takes.of(placed), data=source).all
+    assert found.shapes == {"nodes": (2, 4), "edges": (2,)}
+    with pytest.raises(errors.UsageError, match="does not tell the order of its inputs") as caught:
+        chosen(tmp_path, calls.Takes.of({"s": (EDGES, NODES)}), data=source)
+    assert caught.value.mend == "yield {'edges': array, 'nodes': array}"
+
+
+def test_one_array_is_that_of_an_only_input(tmp_path, function):
+    source = function("yield np.ones((2, 4), 'f4')")
+    assert chosen(tmp_path, calls.Takes.of({"s": (NODES,)}), data=source).all[0].shapes == {"nodes": (2, 4)}
+    with pytest.raises(errors.UsageError, match="is one ndarray"):
+        chosen(tmp_path, calls.Takes.of({"s": (NODES, EDGES)}), data=source)
+
+
+def test_items_of_a_signature_that_was_not_asked_for_are_left_aside_and_said(tmp_path, function):
+    every = {"a": (NODES,), "b": (EDGES,)}
+    source = function("yield 'a', {'nodes': np.ones((2, 4), 'f4')}\nyield 'b', {'edges': np.zeros(3, int)}")
+    found = chosen(tmp_path, calls.Takes.of(every, keys=["a"]), data=source)
+    assert list(found.calls) == ["a"] and found.given.notes == ("items of signatures that were not asked for were left aside: b",)
+    assert set(chosen(tmp_path, calls.Takes.of(every), data=source).own) == {"a", "b"}
+    with pytest.raises(errors.UsageError, match="yields for signature 'b'"):
+        chosen(tmp_path, calls.Takes.of({"a": (NODES,)}), data=source)
+    with pytest.raises(errors.UsageError, match="yields nothing for b, but for a"):
+        chosen(tmp_path, calls.Takes.of(every, keys=["b"]), data=function("yield 'a', {'nodes': np.ones((2, 4), 'f4')}"))
+
+
+def test_one_array_for_several_inputs_asks_for_all_by_name(tmp_path):
+    np.save(tmp_path / "one.npy", ROWS)
+    with pytest.raises(errors.UsageError, match=r"one.npy is one array without a name, and the model has 2 inputs \(nodes, edges\)") as caught:
+        chosen(tmp_path, calls.Takes.of({"s": (NODES, EDGES)}), data=str(tmp_path / "one.npy"))
+    assert caught.value.mend == "give an .npz with all of them: np.savez('data.npz', nodes=array, edges=array)"
+
+
+def test_a_function_that_does_not_end_is_refused(tmp_path, function, monkeypatch):
+    monkeypatch.setattr(user_calls_job, "MOST_ITEMS", 20)
+    with pytest.raises(errors.UsageError, match="yields too much: 20 items of .* GB, and it goes on"):
+        chosen(tmp_path, calls.Takes.of({"s": (NODES,)}), data=function("while True:\n    yield np.ones((2, 4), 'f4')"))
 
 
 def test_a_missing_scalar_is_asked_for_as_an_array_of_rank_0(tmp_path):

@@ -170,6 +170,9 @@ def test_custom_objects_have_no_effect_on_what_is_no_keras_file(argv, folder, zo
     for model, kind in ((zoo_model("digits_cnn"), "SavedModel"), (folder / "frozen.pb", "graph"), (folder / "step", "checkpoint")):
         assert run(command, model, "--custom_objects=module:dict", *flags) == errors.EXIT_USAGE
         assert f"is a {kind}, and they are of Keras files\n  leave it out\n" in capsys.readouterr().err
+        assert run(command, model, "--allow_unsafe_deserialization", *flags) == errors.EXIT_USAGE
+        said = capsys.readouterr().err
+        assert said.startswith("tftrt: error: --allow_unsafe_deserialization has no effect: ") and f"is a {kind}, and it is about code" in said
     assert not list(tmp_path.iterdir())
 
 

@@ -96,3 +96,25 @@ def test_functions_that_cannot_be_called_are_one_line(function):
         other = run.Call("t", CALL.inputs)
         judgement.judge([(one, {"y": REFERENCE}, {"y": ANSWER}) for one in (CALL, other)], "INT8", [], rules)
     assert "--signature_keys" in caught.value.mend
+
+
+@pytest.mark.parametrize("bound", ["top1>=2", "top1>=-1", "mismatches<=-1", "mismatches<=2", "max_abs<=-0.1", "cosine>=1.01", "r2>=1.5", "labels:top1>=3",
+                                   "s/y:top1>=3"])
+def test_a_bound_that_no_value_or_every_value_keeps_is_refused(bound):
+    with pytest.raises(errors.UsageError, match="judges nothing: (no|every) value is"):
+        thresholds.parse(bound)
+    assert thresholds.parse("top1>=0,cosine>=-1,snr_db>=-200,mismatches<=1"), "the end itself says that a metric does not count"
+
+
+@pytest.mark.parametrize(("bound", "mend"), [("snr>=40", "did you mean 'snr_db'?"), ("snr_db=40", "write snr_db>=NUMBER"), ("max_abs<3", "write max_abs<=NUMBER"),
+                                             ("foo>=3", "metrics: max_abs")])
+def test_a_bound_that_cannot_be_read_names_what_was_meant(bound, mend):
+    with pytest.raises(errors.UsageError, match="is no bound") as caught:
+        thresholds.parse(bound)
+    assert caught.value.mend.startswith(mend)
+
+
+@pytest.mark.parametrize(("text", "said"), [("rmse:threshold=-1", "no value is <= -1"), ("top1:threshold=-1", "every value is >= -1")])
+def test_a_goal_that_judges_nothing_is_refused(text, said):
+    with pytest.raises(errors.UsageError, match=said):
+        goal.parse(text)

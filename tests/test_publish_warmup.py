@@ -7,6 +7,7 @@ import pytest
 
 from tests.publish_facts import declared, engine_op, facts, spec
 from tftrt_tools import errors
+from tftrt_tools.savedmodel.limits import Limit
 from tftrt_tools.serving.warmup import allowed_batch_sizes, warmup_requests
 from tftrt_tools.serving.warmup.allowed_batch_sizes import BatchSizes
 
@@ -29,6 +30,19 @@ def test_without_anything_said_the_larger_batch_comes_first_and_a_note_says_that
     found = planned(facts(), tmp_path)
     assert [one.call.shapes["x"] for one in found.requests] == [(8, 8), (1, 8)]
     assert {one.source for one in found.requests} == {"generated"} and "--warmup_shapes" in found.notes[0]
+
+
+@pytest.mark.parametrize("inputs", [[spec(shape=(4, 8))], [spec("n", shape=())], []])
+def test_a_batch_that_is_no_guess_is_not_called_one(inputs, tmp_path):
+    found = planned(facts(signatures={"serving_default": inputs}), tmp_path)
+    assert len(found.requests) == 1 and found.notes == ()
+
+
+def test_what_was_drawn_in_a_limit_is_said(tmp_path):
+    ids = spec("ids", "float32").knowing(Limit(high=64, of="words"))
+    found = planned(facts(signatures={"serving_default": [ids]}), tmp_path)
+    assert "drawn for serving_default: ids: whole numbers from 0 to 63, which words takes" in found.notes
+    assert max(one.call.inputs["ids"].max() for one in found.requests) > 1
 
 
 def test_the_shapes_that_engines_were_built_for_largest_first(tmp_path):

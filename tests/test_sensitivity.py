@@ -14,6 +14,7 @@ from tests.zoo import zoo_inputs
 from tftrt_tools import errors
 from tftrt_tools.accuracy import harm, measurement, metrics, sensitivity, simulation_job, thresholds
 from tftrt_tools.calibration import file
+from tftrt_tools.commands import sensitivity as sensitivity_command
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import run
@@ -431,3 +432,13 @@ def test_the_worst_nodes_are_measured_with_engines(precision, spread):
     assert len(measured) == 2 and not any(one.problem for one in measured)
     if precision == "INT8":
         assert max(one.gain_db for one in measured) > 1, (signature.measured, measured)
+
+
+@pytest.mark.parametrize(("total", "suggested"), [(62, 0), (31, 1)])
+def test_answers_that_are_good_enough_need_no_node_in_a_higher_precision(total, suggested):
+    found = (harm.Kept(1, bounded(total + 10)),)
+    nodes = (harm.Node(name="n", op="Conv2D", engine="e", effects=bounded(10)),) * 3
+    signature = harm.SignatureHarm(name="s", rows=1, nodes=nodes, total=bounded(total), kept=found, unrounded=(), other_nodes=0, fidelity_db=math.inf)
+    assert len(signature.suggested_nodes) == suggested
+    done = harm.Sensitivity(model="m", model_digest="", precision="FP16", settings={}, data="x", ranges="", signatures=(signature,), gpu=None, seconds=0.0)
+    assert (sensitivity_command._suggestion(done) == "none; verify's bounds hold already") == (not suggested)

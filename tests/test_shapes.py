@@ -137,3 +137,21 @@ def test_a_name_with_a_slash_or_a_colon_is_an_input():
     signatures = {"s": [InputSpec("input/1", "float32", (None, 2)), InputSpec("x:0", "float32", (None, 2))]}
     expected = {"s": [{"input/1": (4, 2), "x:0": (4, 2)}]}
     assert calls("input/1:4x2;x:0:4x2", signatures) == calls("s/input/1:4x2;s/x:0:4x2", signatures) == expected
+
+
+@pytest.mark.parametrize(("flag", "cause", "mend"), [
+    ("image:1,8,8,1;meta:1,4", "image:1,8,8,1 is a list of shapes with one dimension each", "dimensions are joined by x, as in image:1x8x8x1"),
+    ("image=1x8x8x1", "'image=1x8x8x1' has = behind the input's name", "write : for =, as in image:1x8x8x1"),
+    ("image=min=1x8x8x1,max=2x8x8x1", "has = behind the input's name", "write : for =, as in image:min=1x8x8x1,max=2x8x8x1"),
+    ("image:[1,8,8,1]", "'[1,8,8,1]' of input 'image' is no shape", "dimensions are joined by x, as in 1x8x8x1"),
+    ("image:1*8*8*1", "'1*8*8*1' of input 'image' is no shape", "dimensions are joined by x, as in 1x8x8x1")])
+def test_a_shape_in_another_form_is_shown_in_the_right_one(flag, cause, mend):
+    known = {"s": [InputSpec("image", "float32", (None, 8, 8, 1)), InputSpec("meta", "float32", (None, 4))]}
+    with pytest.raises(errors.UsageError) as caught:
+        shapes.calls(shapes.parse(flag), known)
+    assert cause in caught.value.cause and caught.value.mend == mend
+
+
+def test_a_list_of_sizes_of_an_input_with_one_dimension_is_a_list_of_shapes():
+    known = {"s": [InputSpec("v", "float32", (None,))]}
+    assert shapes.calls(shapes.parse("v:1,8"), known) == {"s": [{"v": (1,)}, {"v": (8,)}]}

@@ -59,6 +59,32 @@ def test_without_data_pictures_are_drawn(tftrt, folder, tmp_path):
     assert code == 0 and set(said["sources"].values()) == {"random"} and said["samples"]["encoded"] == 4
 
 
+def test_what_was_drawn_is_not_called_data_and_the_evidence_is_that_of_the_file(tftrt, folder, tmp_path):
+    """A picture, and ids beside it that the data does not have; and a signature of no picture."""
+    module = tf.Module()
+    module.words = tf.Variable(tf.random.stateless_normal((30, 10), (1, 2)))
+    both = [tf.TensorSpec((None, 8, 8, 3), tf.float32, "image"), tf.TensorSpec((None,), tf.float32, "ids")]
+    module.f = tf.function(lambda image, ids: {"scores": tf.reduce_mean(image, (1, 2)) @ tf.ones((3, 10)) + tf.gather(
+        module.words, tf.cast(ids, tf.int32))}, input_signature=both)
+    module.g = tf.function(lambda ids: {"y": tf.gather(module.words, tf.cast(ids, tf.int32))}, input_signature=both[1:])
+    tf.saved_model.save(module, str(tmp_path / "m"), signatures={"serving_default": module.f, "words": module.g})
+    wrapped = tmp_path / "wrapped"
+    assert tftrt("wrap", tmp_path / "m", f"--output_saved_model_dir={wrapped}").returncode == 0
+    done = tftrt("verify", tmp_path / "m", wrapped, f"--data={folder / 'photos'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ids of encoded was drawn: the data is pictures alone" in done.stdout
+    assert "drawn: ids: whole numbers from 0 to 29, which Variable takes" in done.stdout
+    said = json.loads((wrapped / "assets.extra/tftrt/verify.json").read_text())
+    assert said["sources"]["encoded"] == "data" and said["sources"]["words"] == "random"
+    published = tftrt("publish", wrapped, "--model_name=m", f"--base_path={tmp_path / 'models'}", "--json=-")
+    document = json.loads(published.stdout)
+    assert document["verified"] is True and not any("without evidence" in one for one in document["notes"])
+    assert any("drawn for words: ids: whole numbers from 0 to 29" in one for one in document["notes"])
+    (wrapped / "assets.extra/mine.txt").write_text("x")
+    stale = tftrt("publish", wrapped, "--model_name=m", f"--base_path={tmp_path / 'models'}")
+    assert stale.returncode == 0 and "NOT VERIFIED: its files have changed" in stale.stdout and "verified    NO" in stale.stdout
+
+
 def test_a_wrong_normalization_fails(tftrt, folder, tmp_path):
     tftrt("wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--image_preset=torch")
     record = tmp_path / "wrapped/assets.extra/tftrt_wrapped.json"

@@ -105,7 +105,9 @@ def _higher(metric: str, direction: str, where: str) -> bool:
             raise errors.UsageError(f"{where}: {metric!r} is no module:function", _EXAMPLE)
         return direction != "lower"
     if metric not in metrics.METRICS:
-        raise errors.UsageError(f"{where}: no metric {metric!r}", f"metrics: {', '.join(metrics.METRICS)}, or module:function")
+        near = errors.nearest(metric, metrics.METRICS)
+        raise errors.UsageError(f"{where}: no metric {metric!r}", near if near.startswith("did") else
+                                f"metrics: {', '.join(metrics.METRICS)}, or module:function")
     if direction:
         raise errors.UsageError(f"--metric_direction says how a function's values count, and {metric} is no function", "leave it out")
     return metrics.METRICS[metric].higher
@@ -118,6 +120,9 @@ def _check(metric: str, kind: str, value: float, where: str) -> None:
     if known.share and kind != "percent-max-degradation" and value > 1:
         raise errors.UsageError(f"{where}: {metric} lies between 0 and 1, and the goal says {value:g}", "write shares: 0.01 for 1 %")
     if kind == "threshold":
+        if decided := known.decided(value):
+            raise errors.UsageError(f"{where}: {metric}:threshold={value:g} judges nothing: {decided}",
+                                    "give a bound that some answers keep and others miss")
         return
     whole = 1.0 if kind == "max-degradation" else 100.0
     if known.share and value >= whole:

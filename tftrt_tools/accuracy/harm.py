@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 METRICS = ("snr_db", "top1", "cosine")
 # A node is worth a higher precision if that raises the SNR by this much, which halves the error.
 WORTH_DB = 6.0
+# With everything rounded, answers of so many dB that keep verify's bounds need no node in a higher precision: an error of 1 %.
+ENOUGH_DB = 40.0
 # Another calibration method is worth it if it promises a fifth less noise.
 PROMISE_DB = 1.0
 # The least and the greatest number of nodes to try in a higher precision.
@@ -224,12 +226,19 @@ class SignatureHarm(records.Record):
     @property
     def suggested(self) -> Kept | None:
         """The Kept to suggest: the last one whose gain is worth it; if that misses verify's bounds, the fewest nodes beyond it that keep
-        them. None if nothing is worth it, or nothing keeps the bounds."""
+        them. None if nothing is worth it, if nothing keeps the bounds, or if the answers are good enough as they are."""
         found = self._worth_it
+        if self.enough:
+            return None
         if found and found.holds or not found and holds(self.total):
             return found
         beyond = [one for one in self.kept if one.holds and one.nodes > (found.nodes if found else 0)]
         return min(beyond, key=lambda one: one.nodes, default=None)
+
+    @property
+    def enough(self) -> bool:
+        """Whether everything rounded keeps verify's bounds, and ENOUGH_DB."""
+        return holds(self.total) and self.snr_db >= ENOUGH_DB
 
     @property
     def nearest(self) -> Kept | None:

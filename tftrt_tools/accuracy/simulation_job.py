@@ -21,6 +21,7 @@ from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import constancy, npz
 from tftrt_tools.execution.job import gpu as gpu_module
 from tftrt_tools.execution.run import Call
+from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.job import inline, loading, rounding, rounding_sites
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tftrt_tools.conversion.job.graph_pass import Frozen
     from tftrt_tools.conversion.job.int8 import Decision, Measured, Source
     from tftrt_tools.conversion.job.patterns import Patterns
+    from tftrt_tools.savedmodel.job.loading import Model
     from tftrt_tools.savedmodel.job.rounding import Rounded
     from tftrt_tools.savedmodel.job.rounding_sites import Site
 
@@ -53,7 +55,9 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     tables: list[EngineTable] = []
     gathered = patterns.Patterns()
     with scratch.folder("engines") as folder:
-        passed = (_passed(name, model.root.signatures[name], settings, source, paths, folder, gathered)
+        walked = signatures.Once.of(request["calls"], model.same)
+        source = source.of_model(walked, {name: model.specs(name) for name in model.root.signatures})
+        passed = (_passed(name, model, settings, source, paths, folder, gathered)
                   for name, paths in request["calls"].items())
         for one, measured, decision in int8.each_decided(passed, settings, source):
             simulated = _fp16(one) if settings.precision_mode == "FP16" else _int8(one, measured, decision, settings, source)
@@ -80,11 +84,11 @@ class _Passed:
     paths: tuple[str, ...]
 
 
-def _passed(name: str, function: Any, settings: Settings, source: Source, paths: Iterable[str], folder: str,
+def _passed(name: str, model: Model, settings: Settings, source: Source, paths: Iterable[str], folder: str,
             gathered: Patterns) -> tuple[_Passed, Measured]:
     """Returns: (_Passed, int8.Measured)."""
     progress.say(f"converting signature {name}")
-    frozen, passed = prepare.passed(name, function, settings, gathered)
+    frozen, passed = prepare.passed(name, model.root.signatures[name], settings, gathered)
     if not passed.engines:
         raise errors.TftrtError(f"no segment of signature {name!r} is worth an engine: nothing would run in {settings.precision_mode}",
                                 "`tftrt inspect` names each op and the reason")
@@ -94,7 +98,7 @@ def _passed(name: str, function: Any, settings: Settings, source: Source, paths:
     graph_def, measured = passed.graph_def, int8.NOTHING
     if settings.precision_mode == "INT8":
         if source.options or source.given:
-            measured = int8.measured(name, frozen, graph_def, loading.input_specs(frozen.original), settings, source, folder)
+            measured = int8.measured(name, frozen, graph_def, model.specs(name), settings, source, folder)
         else:  # there is no other data
             measured = int8.of_batches(name, frozen, graph_def, settings, list(map(npz.load, paths)))
     inlined, inner = inline.inline_segments(graph_def)

@@ -98,12 +98,27 @@ def parse(flag: str) -> dict[str, dict[str, float]]:
             metric, sign, value = match.groups() if match else ("", "", "")
             metric = metrics.ALIASES.get(metric, metric)
             if metric not in metrics.METRICS:
-                raise errors.UsageError(f"--thresholds: {item.strip()!r} is no bound", f"metrics: {', '.join(metrics.METRICS)}; {_EXAMPLE}")
+                raise _no_bound(item.strip())
             _check_of_labels(name, metric)
             if sign != metrics.METRICS[metric].sign:
                 raise errors.UsageError(f"--thresholds: {metric} is bounded by {metrics.METRICS[metric].sign}, not {sign}", _EXAMPLE)
+            if decided := metrics.METRICS[metric].decided(_number(value)):
+                raise errors.UsageError(f"--thresholds: {item.strip()} judges nothing: {decided}",
+                                        "give a bound that some answers keep and others miss")
             groups.setdefault(name, {})[metric] = _number(value)
     return groups
+
+
+def _no_bound(item: str) -> errors.UsageError:
+    """The error for a bound that cannot be read, or whose metric does not exist."""
+    name = re.match(r"\w*", item)
+    metric = name[0] if name else ""
+    if not _ITEM.match(item) and _is_metric(metric):
+        sign = metrics.METRICS[metrics.ALIASES.get(metric, metric)].sign
+        return errors.UsageError(f"--thresholds: {item!r} is no bound", f"write {metric}{sign}NUMBER")
+    near = errors.nearest(metric, [*metrics.METRICS, *metrics.ALIASES]) if metric else ""
+    return errors.UsageError(f"--thresholds: {item!r} is no bound", near if near.startswith("did") else
+                             f"metrics: {', '.join(metrics.METRICS)}; {_EXAMPLE}")
 
 
 def _is_metric(name: str) -> bool:

@@ -118,7 +118,7 @@ class Verification(passport.Stamped):
     shapes: tuple[str, ...]
     # {signature: "data" or "random"}.
     sources: dict[str, str]
-    # {signature: rows}; and rows of the data that filled no call.
+    # {signature: rows, or items whose inputs have unlike rows}; and rows of the data that filled no call.
     samples: dict[str, int]
     dropped: int
     # The seed of drawn inputs.
@@ -146,6 +146,10 @@ class Verification(passport.Stamped):
     runtimes: dict[str, str] = dataclasses.field(default_factory=dict)
     # Inputs and outputs that have another name in the converted model, a line each.
     matched: tuple[str, ...] = ()
+    # The signatures of which `samples` counts items.
+    items: tuple[str, ...] = ()
+    # The inputs whose drawn values keep to what the model's ops take, a line each.
+    drew: tuple[str, ...] = ()
     # Of a wrapped model, the accuracy of each added signature; () else.
     accuracies: tuple[dict[str, Any], ...] = ()
     # What was simulated of engines that did not run; `comparisons` and `accuracy` are then of the simulation.
@@ -240,14 +244,18 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
     manifest = second.document(passport.MANIFEST) or {}
     with scratch.folder("verify") as folder:
         exchange = wrapped.exchange(record, first, second, options.asked, _batch_sizes(manifest, options), options.signature_keys, folder)
-        used = held_out.check(second.document(passport.CALIBRATION), exchange.rows(), dict.fromkeys(second.signatures, exchange.source),
+        used = held_out.check(second.document(passport.CALIBRATION), exchange.rows(),
+                              {one.call.signature: one.source for one in exchange.sent},
                               options.allow_calibration_data)
         labels = wrapped_labels.read(exchange, options) if options.labels else {}
         mine = run.save_calls(exchange.originals, folder + "/in")
         theirs = run.save_calls([one.call for one in exchange.sent], folder + "/theirs")
-        reference, answers = _run_both(first, second, mine, folder, options, {}, theirs)
+        origins: dict[str, inputs.Origin] = {exchange.originals[one.original].signature: "data" if one.source == "data" else "signature"
+                                             for one in exchange.sent}
+        with inputs.explained(origins):
+            reference, answers = _run_both(first, second, mine, folder, options, {}, theirs)
         sent = [one.call for one in exchange.sent]
-        own = {one.signature for one in sent} if exchange.source == "data" else set()
+        own = {one.call.signature for one in exchange.sent if one.source == "data"}
         simulation, rounded = rounded_answers.simulated(second, sent, answers, own, {}, theirs, folder + "/rounded")
         progress.say("comparing")
         ran = _arithmetic(answers, first, second)
@@ -269,8 +277,9 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         engine_problems=tuple(_engine_problems(sent, answers, second, options, unbuilt)),
         structure_problems=(*wrong, *(line for each in judged for line in each.problems)), engine_runs=_totals(answers, "engine"),
         builds=_totals(answers, "build"), calls=len(sent), shapes=_distinct_shapes(sent),
-        sources=dict.fromkeys(rows, exchange.source), samples=rows, dropped=0, seed=options.asked.seed, calibration=used,
-        accuracy=accuracies[0] if accuracies else None, accuracies=accuracies,
+        sources=dict(exchange.sources), samples=rows, drew=exchange.drew,
+        items=tuple(dict.fromkeys(one.label for one in exchange.sent if one.call.whole)), dropped=0, seed=options.asked.seed,
+        calibration=used, accuracy=accuracies[0] if accuracies else None, accuracies=accuracies,
         kernels=answers.kernels, precision=_lowest(second), nothing_shown=tuple(line for each in judged for line in each.nothing_shown),
         constant_outputs=tuple(line for each in judged for line in each.warnings), notes=(*exchange.notes, *_remarks(reference, answers)),
         unbuilt=unbuilt,
@@ -286,8 +295,8 @@ def _judged_around(exchange: wrapped.Exchange, reference: Run, answers: Run, rul
         before, after, problems = wrapped.compared(one, reference.answer(one.original), answers.answer(place))
         wrong.update(dict.fromkeys(problems))
         key = one.label, one.arithmetic(arithmetic.get(one.call.signature, ran))
-        groups.setdefault(key, []).append((run.Call(one.label, one.call.inputs), before, after))
-    own = [label for label, _ in groups] if exchange.source == "data" else []
+        groups.setdefault(key, []).append((dataclasses.replace(one.call, signature=one.label), before, after))
+    own = [label for label, source in exchange.sources.items() if source == "data"]
     return [judgement.judge(pairs, key, own, rules) for (_, key), pairs in groups.items()], wrong
 
 
@@ -334,7 +343,8 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         labels = _labels(chosen, options)
         used = held_out.check(second.document(passport.CALIBRATION), calls, sources, options.allow_calibration_data)
         saved = run.save_calls(calls, folder + "/in")
-        reference, answers = _run_both(first, second, saved, folder, options, matched.names)
+        with inputs.explained(chosen.origins):
+            reference, answers = _run_both(first, second, saved, folder, options, matched.names)
         simulation, rounded = rounded_answers.simulated(second, calls, answers, chosen.own, matched.names, saved, folder + "/rounded")
         progress.say("comparing")
 
@@ -355,9 +365,11 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         structure_problems=(*structure, *judged.problems), engine_runs=_totals(answers, "engine"), builds=_totals(answers, "build"),
         calls=len(calls), shapes=_distinct_shapes(calls), sources=sources, samples=chosen.rows, dropped=chosen.dropped,
         seed=options.asked.seed, accuracy=accuracy, calibration=used, kernels=answers.kernels, precision=_lowest(second),
-        nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings, notes=(*(chosen.given.notes if chosen.given else ()), *_remarks(reference, answers)),
+        nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings,
+        notes=(*(chosen.given.notes if chosen.given else ()), *_remarks(reference, answers)),
         twins={name: twins for name, twins in walked.twins.items() if twins}, unbuilt=unbuilt, functions=dict(judged.functions),
-        runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes)
+        runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes, items=chosen.items,
+        drew=chosen.drew)
 
 
 def _as_it_says(facts: Mapping[str, str], options: Options) -> Options:

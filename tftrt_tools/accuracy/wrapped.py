@@ -15,7 +15,7 @@ from tftrt_tools import errors
 from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.execution import run
 from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.inputs import find, read
+from tftrt_tools.inputs import drawing, find, read
 from tftrt_tools.savedmodel import signatures
 from tftrt_tools.wrapping import added as names
 from tftrt_tools.wrapping import client_side
@@ -23,6 +23,7 @@ from tftrt_tools.wrapping.added import Added, Pictures, Wrapped
 
 if TYPE_CHECKING:
     from tftrt_tools.models.model import Model
+    from tftrt_tools.savedmodel.shapes import InputSpec
 
 # Files that every decoder reads otherwise: see docs/pictures.md.
 ROUGH = "INT8"
@@ -30,6 +31,8 @@ _ROUNDED = {"float16": "FP32", "bfloat16": "FP16"}
 # Drawn pictures: (height, width) each, and whether as JPEG.
 _DRAWN = ((60, 80, False), (48, 33, True), (17, 64, False), (90, 90, True))
 _NAMED = 5
+# Where the values of a call come from; those of inputs beside a picture do not count.
+Origin = Literal["data", "random"]
 # A file and what it decodes to.
 _Picture = tuple[bytes, client_side.Decoded]
 
@@ -46,6 +49,8 @@ class Sent:
     added: Added | None
     # What the signature is called in the result.
     label: str
+    # Where its values come from.
+    source: Origin
     # Whether every decoder gives the same pixels.
     exact: bool = True
 
@@ -76,12 +81,18 @@ class Exchange:
     # Calls of the original, and of the wrapped model.
     originals: tuple[run.Call, ...]
     sent: tuple[Sent, ...]
-    # Where their values come from.
-    source: Literal["data", "random"]
     # What to know, a line each.
     notes: tuple[str, ...]
     # Of the added signatures that get the user's rows, by name.
     labelled: Mapping[str, Labelled]
+    # The inputs whose drawn values keep to what the model's ops take, a line each.
+    drew: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> dict[str, Origin]:
+        """{label: where the values of its calls come from}: the data only if it gives those of all."""
+        drawn = {one.label for one in self.sent if one.source == "random"}
+        return {one.label: "random" if one.label in drawn else "data" for one in self.sent}
 
     def rows(self) -> Iterator[run.Call]:
         """The calls of added signatures, without the copies of their files."""
@@ -106,8 +117,8 @@ def exchange(record: Wrapped, original: Model, wrapped: Model, asked: inputs.Ask
         if one.name in chosen:
             maker.add(one)
     maker.keep(wrapped)
-    return Exchange(originals=tuple(maker.originals), sent=tuple(maker.sent), source="data" if asked.data else "random",
-                    notes=tuple(maker.notes), labelled=maker.labelled)
+    return Exchange(originals=tuple(maker.originals), sent=tuple(maker.sent), notes=tuple(dict.fromkeys(maker.notes)),
+                    labelled=maker.labelled, drew=tuple(dict.fromkeys(maker.drew)))
 
 
 class _Maker:
@@ -119,6 +130,9 @@ class _Maker:
         self._rows: read.Rows | None = None
         self.labelled: dict[str, Labelled] = {}
         self._made: dict[Any, int] = {}
+        self._origins: list[Origin] = []
+        self._signatures: Mapping[str, Sequence[InputSpec]] = original.inputs
+        self.drew: list[str] = []
         self.originals: list[run.Call] = []
         self.sent: list[Sent] = []
         self.notes: list[str] = []
@@ -140,7 +154,8 @@ class _Maker:
         for place, call in enumerate(self.originals):
             if call.signature in there:
                 name = there[call.signature]
-                self.sent.append(Sent(call=run.Call(name, call.inputs), original=place, added=None, label=name))
+                self.sent.append(Sent(call=dataclasses.replace(call, signature=name), original=place, added=None, label=name,
+                                      source=self._origins[place]))
         asked = {call.signature for call in self.originals}
         idle = [name for own, name in there.items() if own not in asked and not self._unchanged(own, name)]
         if idle:
@@ -150,69 +165,86 @@ class _Maker:
         """Calls with drawn values of a signature around which nothing was added. Returns: whether its shapes are known."""
         takes = inputs.Takes.one(own, self._original.inputs)
         try:
-            calls = inputs.choose(takes, dataclasses.replace(self._asked, data="", shapes=""), self._folder, self._sizes).calls[own]
+            chosen = inputs.choose(takes, dataclasses.replace(self._asked, data="", shapes=""), self._folder, self._sizes)
         except errors.UsageError:
             return False
-        for number, call in enumerate(calls):
-            place = self._reference((own, number, "unchanged"), own, call.inputs)
-            self.sent.append(Sent(call=run.Call(name, call.inputs), original=place, added=None, label=name))
+        self.drew += chosen.drew
+        for number, call in enumerate(chosen.calls[own]):
+            place = self._reference((own, number, "unchanged"), call, "random")
+            self.sent.append(Sent(call=dataclasses.replace(call, signature=name), original=place, added=None, label=name, source="random"))
         return True
 
     def _named(self, name: str) -> str:
         """The name of a signature in the original."""
         return signatures.DEFAULT if self._record.default_was and name == self._record.default_was else name
 
-    def _reference(self, key: Any, signature: str, values: Mapping[str, npt.NDArray[Any]]) -> int:
+    def _reference(self, key: Any, call: run.Call, origin: Origin) -> int:
         if key not in self._made:
             self._made[key] = len(self.originals)
-            self.originals.append(run.Call(signature, dict(values)))
+            self.originals.append(call)
+            self._origins.append(origin)
         return self._made[key]
 
     def _pictures(self, added: Added, pictures: Pictures, of: str) -> None:
         sizes = self._sizes if pictures.size else (1,)
         held, places, end = self._read(pictures.channels), [], 0
+        origin: Origin = "data" if self._asked.data else "random"
         settings = repr(pictures.to_dict() | {"broken": "", "max_pixels": 0})
         for start, end in _parts(len(held), sizes):
             files, decoded = zip(*held[start:end], strict=True)
             places.append(len(self.sent))  # the first of the part's calls is a client's
             images = np.stack([client_side.resized(one.pixels, pictures.size, pictures.options.image_resize) for one in decoded])
-            beside, theirs = self._beside(added, end - start)
+            beside, theirs = self._beside(added, end - start, of)
             if added.form == "uint8":
                 pixels = client_side.rounded(images)
-                place = self._reference((settings, start, end, "uint8"), of,
-                                        {pictures.input: client_side.normalized(pixels, pictures), **beside})
-                self._send(added, place, {pictures.input: client_side.laid_out(pixels, pictures), **theirs})
+                call = run.Call(of, {pictures.input: client_side.normalized(pixels, pictures), **beside}, end - start)
+                place = self._reference((settings, start, end, "uint8"), call, origin)
+                self._send(added, place, {pictures.input: client_side.laid_out(pixels, pictures), **theirs}, end - start)
                 continue
-            place = self._reference((settings, start, end), of, {pictures.input: client_side.normalized(images, pictures), **beside})
+            call = run.Call(of, {pictures.input: client_side.normalized(images, pictures), **beside}, end - start)
+            place = self._reference((settings, start, end), call, origin)
             exact = all(one.exact for one in decoded)
             if not exact:
-                self._send(added, place, {pictures.input: _strings(files), **theirs}, exact=False)
+                self._send(added, place, {pictures.input: _strings(files), **theirs}, end - start, exact=False)
             copies = files if exact else [client_side.as_png(one.pixels) for one in decoded]
-            self._send(added, place, {pictures.input: _strings(copies), **theirs})
+            self._send(added, place, {pictures.input: _strings(copies), **theirs}, end - start)
         if self._asked.data and places:
             self.labelled[added.name] = Labelled(tuple(places), self._rows, len(held) - end)
 
-    def _send(self, added: Added, original: int, values: Mapping[str, npt.NDArray[Any]], exact: bool = True) -> None:
+    def _send(self, added: Added, original: int, values: Mapping[str, npt.NDArray[Any]], rows: int, exact: bool = True) -> None:
         label = added.name if exact else f"{added.name} (files)"
-        self.sent.append(Sent(call=run.Call(added.name, dict(values)), original=original, added=added, label=label, exact=exact))
+        self.sent.append(Sent(call=run.Call(added.name, dict(values), rows), original=original, added=added, label=label, exact=exact,
+                              source=self._origins[original]))
 
-    def _beside(self, added: Added, rows: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _beside(self, added: Added, rows: int, of: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Values of the other inputs, for the original and for the added signature."""
-        others = [spec for spec in added.inputs if not added.pictures or spec.name != added.pictures.input]
-        shapes = {spec.name: tuple(rows if side is None else side for side in spec.shape or (None,)) for spec in others}
-        return _narrowed(added, random_inputs.random(others, shapes, self._asked.seed))
+        limits = {spec.name: spec.limit for spec in self._signatures[of]}
+        others = [spec.knowing(limits.get(spec.name)) for spec in added.inputs
+                  if not added.pictures or spec.name != added.pictures.input]
+        shapes = {spec.name: tuple(rows if side is None else side for side in spec.shape) if spec.shape is not None else (rows,)
+                  for spec in others}
+        ranges = drawing.ranges(self._asked.ranges, {of: self._signatures[of]})
+        self.drew += drawing.drew(others, [shapes], ranges)
+        if others and self._asked.data:
+            self.notes.append(f"{', '.join(spec.name for spec in others)} of {added.name} was drawn: the data is pictures alone")
+        return _narrowed(added, random_inputs.random(others, shapes, self._asked.seed, ranges))
 
     def _drawn(self, added: Added, of: str) -> None:
         takes = inputs.Takes.one(of, self._original.inputs)
         pictures = self._asked.data and find.find(self._asked.data, self._asked.said).kind == "images"
         asked = dataclasses.replace(self._asked, data="") if pictures else self._asked
         chosen = inputs.choose(takes, asked, f"{self._folder}/{added.name}", self._sizes)
+        self.drew += chosen.drew
+        origin: Origin = "data" if of in chosen.own else "random"
+        if origin == "random" and self._asked.data:
+            self.notes.append(f"the values of {added.name} were drawn: the data does not fill its inputs")
         if chosen.given is not None and of in chosen.own:
             places = range(len(self.sent), len(self.sent) + len(chosen.calls[of]))
             self.labelled[added.name] = Labelled(tuple(places), chosen.given.rows, chosen.dropped)
         for number, call in enumerate(chosen.calls[of]):
             mine, theirs = _narrowed(added, call.inputs)
-            self._send(added, self._reference((added.name, number), of, mine), theirs)
+            place = self._reference((added.name, number), dataclasses.replace(call, inputs=mine), origin)
+            self._send(added, place, theirs, call.rows)
 
     def _read(self, channels: int) -> tuple[_Picture, ...]:
         """The files of --data, without those that do not decode; drawn pictures without --data. They are decoded once."""

@@ -184,7 +184,7 @@ def _asked(options: Options, settings: Settings | None) -> Iterator[_Asked]:
         client = stack.enter_context(targets.client(load))
         model = subject.of_server(client, load)
         signature = workload.choose_signature(model.signatures, load.signature_name)
-        takes = subject.takes(signature, model.signatures, [model.same], "")
+        takes = subject.takes(signature, model.signatures, [model.same], "").limited_by(*subject.inputs([options.model]))
         one, = workload.workloads(takes, load.batch_sizes, load.asked, load.distinct)
         target = targets.Server(client, load, signature)
         yield _Asked(options, target, target.prepare(one, lambda first: None))

@@ -57,6 +57,7 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
             same = [one.contents.same for one in named.values()]
         signature = workload.choose_signature(model.signatures, options.signature_name)
         takes = subject.takes(signature, model.signatures, same, options.model_dir or options.in_process)
+        takes = takes.limited_by(*(one.inputs for one in named.values()))
         specs = takes.specs[signature]
         loads = workload.workloads(takes, options.batch_sizes, options.asked, options.distinct)
         traced = named.get("in_process") or named.get("model_dir") if options.breakdown else None

@@ -80,6 +80,12 @@ def same(paths: Sequence[AnyModel]) -> list[dict[str, str]]:
         return [one.contents.same for one in models]
 
 
+def inputs(paths: Sequence[AnyModel]) -> list[dict[str, tuple[InputSpec, ...]]]:
+    """[{signature: its inputs}] of the models in `paths`, with the limits of their values."""
+    with opening.opened(*paths) as models:
+        return [one.inputs for one in models]
+
+
 def takes(signature: str, signatures: Signatures, same: Sequence[Mapping[str, str]], converted: AnyModel) -> calls.Takes:
     """The inputs of a signature that is called by its name, for the choice of calls.
 

@@ -14,15 +14,17 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import DEFAULT as DEFAULT_SIGNATURE
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
     """calls: sent in turn. batch_size: the requested one, None if the shapes or the data give it; source: where the values come from, in
-    words. files: what was read from files (without the arrays), or None."""
+    words. files: what was read from files (without the arrays), or None. drew: the inputs whose drawn values keep to what the model
+    takes, in words."""
 
     calls: tuple[run.Call, ...]
     batch_size: int | None
     source: str
     files: Rows | None = None
+    drew: str = ""
 
     @property
     def rows(self) -> float:
@@ -76,7 +78,9 @@ def _drawn(maker: inputs.CallMaker, asked: inputs.Asked, signature: str, specs: 
     listed = listed or [drawing.shapes_of_batch(signature, specs, batch_size or 1)]
     count = max(distinct, len(listed))
     calls = maker.drawn(signature, [listed[number % len(listed)] for number in range(count)])
-    return Workload(tuple(calls), batch_size, f"drawn from seed {asked.seed}")
+    drew = "; ".join(maker.drew(signature, calls))
+    source = f"drawn from seed {asked.seed}" + (f" ({drew})" if drew else "")
+    return Workload(calls=tuple(calls), batch_size=batch_size, source=source, drew=drew)
 
 
 def _from_data(maker: inputs.CallMaker, asked: inputs.Asked, signature: str, batch_size: int | None, distinct: int) -> Workload:
@@ -101,7 +105,8 @@ def _from_data(maker: inputs.CallMaker, asked: inputs.Asked, signature: str, bat
         source += f", {len(given.rows.numbers)} of its {given.rows.total} files"
     if dropped:
         source += f", without the last {'row, which fills' if dropped == 1 else f'{dropped} rows, which fill'} no batch of {batch_size}"
-    return Workload(tuple(calls), batch_size, source, dataclasses.replace(given.rows, arrays={}) if given.rows else None)
+    return Workload(calls=tuple(calls), batch_size=batch_size, source=source,
+                    files=dataclasses.replace(given.rows, arrays={}) if given.rows else None)
 
 
 def _check_batch(signature: str, specs: Sequence[InputSpec], batch_size: int) -> None:

@@ -35,8 +35,8 @@ def define(values: flags.FlagValues) -> None:
                          lower_bound=0, **text)
     flags.DEFINE_boolean("calibrate_on_random_data", default.random, "calibrate on random inputs: shows that it works, and gives useless "
                          "ranges", **text)
-    flags.DEFINE_string("calibration_ranges", default.ranges, "ranges of random inputs, INPUT:LOW:HIGH;…; by default floats are standard "
-                        "normal and integers 0 or 1", **text)
+    flags.DEFINE_string("calibration_ranges", default.ranges, "ranges of random inputs, INPUT:LOW:HIGH;…; by default what the "
+                        "graph tells, else floats are standard normal and integers 0 or 1", **text)
     flags.DEFINE_integer("calibration_seed", default.seed, "seed of random inputs", lower_bound=0, **text)
     define_images(values)
 

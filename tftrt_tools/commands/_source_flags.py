@@ -1,5 +1,7 @@
 """The flags for reading a model that is not a SavedModel; every command that takes such a model has them."""
 
+import dataclasses
+import pathlib
 from typing import Any
 
 from absl import flags
@@ -34,9 +36,13 @@ def read(values: flags.FlagValues, path: str) -> Source:
 
 
 def read_each(values: flags.FlagValues, *paths: str) -> list[Source]:
-    """The Source of each model of a command. The flags are about the files among them; a SavedModel beside a file has none of them."""
+    """The Source of each model of a command. The flags are about the files among them; a SavedModel beside a file has none of them, and
+    no other file than a Keras file or a PyTorch program beside one has those of code in files."""
     plain = [files.is_saved_model(kinds.resolved(path)) for path in paths]
-    return [Source(path=path) if alone and not all(plain) else read(values, path) for path, alone in zip(paths, plain, strict=True)]
+    found = [Source(path=path) if alone and not all(plain) else read(values, path) for path, alone in zip(paths, plain, strict=True)]
+    keras = [pathlib.Path(path).suffix.lower() in (*kinds.KERAS_SUFFIXES, ".pt2") for path in paths]
+    return [dataclasses.replace(one, unsafe=False, custom_objects="") if any(keras) and not own else one
+            for one, own in zip(found, keras, strict=True)]
 
 
 def read_given(values: flags.FlagValues, *names: str) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def _print(done: Publication, json_path: str | None) -> None:
     joined = "Triton joins requests to batches" if done.joined else "requests are not joined"
     say("batch", f"at most {done.max_batch_size}; {joined}" if done.max_batch_size else f"shapes are whole; {joined}")
     say("config", f"{done.repository}/{done.model_name}/config.pbtxt" + (", which was there" if done.config_kept else ""))
-    if done.evidence.needed:
+    if done.evidence.needed or done.evidence.said:
         said = done.evidence.said or {}
         say("verified", f"on {said.get('created')}: {said.get('evidence')}" if done.evidence.valid else "NO")
     if done.warm_up:

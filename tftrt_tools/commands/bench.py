@@ -68,7 +68,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("data", "", "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
                         "default they are drawn", **text)
     _data_flags.define_reading(values)
-    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default floats are standard normal and integers 0 or 1",
+    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default what the graph tells, else floats are "
+                        "standard normal and integers 0 or 1",
                         **text)
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs and of Poisson arrivals", lower_bound=0, **text)
     flags.DEFINE_integer("distinct", 16, "different requests that are sent in turn", lower_bound=1, **text)

@@ -221,6 +221,8 @@ def _print_answers(console: Console, checked: Verification, what: str) -> None:
 
     _answers.show(console, f"Answers {f'in {what} ' if what else ''}under {checked.runtimes['converted']} against the model",
                   checked.comparisons, checked.bounds, {miss.output for miss in checked.misses})
+    for line in checked.drew:
+        console.print(f"  drawn: {line}", markup=False, soft_wrap=True)
     if checked.accuracy:
         print_accuracy(console, checked.accuracy)
     for warning in checked.warnings:

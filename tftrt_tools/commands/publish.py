@@ -147,6 +147,7 @@ def _print(done: Publication, json_path: str | None) -> None:
     if done.tftrt:
         engines = _output.counted(done.engine_files, "saved engine") if done.engine_files else "no saved engines"
         say("engines", f"{_output.counted(done.engines, 'engine op')}, {engines}")
+    if done.tftrt or done.evidence.said:
         said = done.evidence.said or {}
         say("verified", f"on {said.get('created')}: {said.get('evidence')}" if done.evidence.valid else "NO")
     if done.warm_up:

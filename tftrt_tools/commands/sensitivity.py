@@ -215,7 +215,8 @@ def _suggestion(done: Sensitivity) -> str:
         return "none: these answers show nothing of rounding; give other --data"
     if not done.missed:
         return "none; " + ("no precision mends answers that are not finite" if done.not_finite else
-                           "verify's bounds hold already, and no few nodes stand out")
+                           "verify's bounds hold already" + ("" if all(one.enough for one in done.signatures) else
+                                                             ", and no few nodes stand out"))
     tried = [one.nearest for one in done.signatures if one.nearest and not harm.holds(one.total)]
     if not tried:
         return f"none found: {done.missed[0]}"

@@ -57,7 +57,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("data", "", "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
                         "default they are drawn", **text)
     _data_flags.define_reading(values)
-    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default floats are standard normal and integers 0 or 1",
+    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default what the graph tells, else floats are "
+                        "standard normal and integers 0 or 1",
                         **text)
     flags.DEFINE_integer("batch_size", 0, "rows of a request with --data; by default those of --shapes or the passport, else at most 32",
                          lower_bound=0, **text)
@@ -137,6 +138,8 @@ def _print(done: Smoke, json_path: str | None) -> None:
     _print_engines(say, done.engines)
     for warning in done.judged.warnings if done.judged else ():
         say("note", warning)
+    for line in done.drew:
+        say("drawn", line)
     if done.dropped:
         say("note", f"{done.dropped} rows of the data were left out: no batch size fits them")
     for problem in done.problems:

@@ -57,8 +57,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("data", "", f"inputs: {_data_flags.KINDS}", **text)
     _data_flags.define_reading(values)
     flags.DEFINE_string("shapes", "", "shapes of random inputs, as in `tftrt convert`", **text)
-    flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…; by default floats are standard normal and integers "
-                        "0 or 1", **text)
+    flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…; by default what the "
+                        "graph tells, else floats are standard normal and integers 0 or 1", **text)
     flags.DEFINE_integer("seed", 0, "seed of random inputs", lower_bound=0, **text)
     flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; by default the batch sizes that engines were built for, else 32",
                          lower_bound=0, **text)
@@ -159,9 +159,11 @@ def _print(done: Verification, json_path: str | None) -> None:
     console = _output.console(json_path)
     _answers.show(console, "Answers of the converted model against the original", done.comparisons, done.bounds,
                   {miss.output for miss in done.misses})
-    inputs = ", ".join(f"{signatures.label(name, done.twins.get(name, ()))}: {done.samples[name]} rows of {done.sources[name]}"
+    inputs = ", ".join(f"{signatures.label(name, done.twins.get(name, ()))}: {_samples(done, name)}"
                        for name in done.sources)
     console.print(f"{_output.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}", markup=False)
+    for line in done.drew:
+        console.print(f"  drawn: {line}", markup=False, soft_wrap=True)
     if done.simulation.simulated:
         console.print(done.simulation.text(), markup=False, soft_wrap=True)
     if done.dropped:
@@ -183,6 +185,12 @@ def _print(done: Verification, json_path: str | None) -> None:
     for problem in done.problems:
         console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
     console.print(done.verdict, style="bold green" if done.passed else "bold red")
+
+
+def _samples(done: Verification, name: str) -> str:
+    """How many rows of a signature were compared, and where they come from."""
+    what = "item" if name in done.items else "row"
+    return f"{_output.counted(done.samples[name], what)} of {done.sources[name]}"
 
 
 def print_accuracy(console: Console, accuracy: Mapping[str, Any]) -> None:

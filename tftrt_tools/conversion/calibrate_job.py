@@ -41,7 +41,7 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
         model, converted = _load(request["source"], settings, folder)
         names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
         once = signatures.Once.of(names, model.same)
-        source, walked = dataclasses.replace(source, twins=once.twins), once.names
+        source, walked = source.of_model(once, {name: model.specs(name) for name in model.root.signatures}), once.names
         gathered = patterns.Patterns()
         measured = ((name, _signature(model, walked, index, converted, settings, source, folder, gathered))
                     for index, name in enumerate(walked))
@@ -86,7 +86,7 @@ def _signature(model: Model, names: Sequence[str], index: int, converted: bool, 
         frozen, passed = prepare.passed(name, function, settings, gathered)
         graph_def = passed.graph_def
         finishing.unique_names(graph_def, prefix)
-        return int8.measured(name, frozen, graph_def, loading.input_specs(function), settings, source, folder)
+        return int8.measured(name, frozen, graph_def, model.specs(name), settings, source, folder)
     frozen = graph_pass.freeze(name, function)
     graph_def = inline.inline_calls(frozen.graph_def)
     functions = {one.signature.name: f"{prefix}_{one.signature.name}" for one in graph_def.library.function}
@@ -95,7 +95,7 @@ def _signature(model: Model, names: Sequence[str], index: int, converted: bool, 
     if engines:
         settings = dataclasses.replace(settings, use_dynamic_shape=not engines[0].implicit_batch)
     patterns.in_int8_engines(graph_def, settings.high_precision_nodes, gathered)
-    return int8.measured(name, frozen, graph_def, loading.input_specs(function), settings, source, folder)
+    return int8.measured(name, frozen, graph_def, model.specs(name), settings, source, folder)
 
 
 def _to_calibrate(name: str, graph_def: graph_pb2.GraphDef) -> list[EngineOp]:

@@ -58,9 +58,9 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     int8.check_calibrator(settings, tables_from, gpu)
     work = finishing.Work(settings=settings, gpu=gpu, versions=finishing.versions(), store=finishing.store(request["cache"], settings),
                           origin=str(source), budget=watched.Budget(request.get("build_minutes")))
-    specs = {name: loading.input_specs(model.root.signatures[name]) for name in model.root.signatures}
+    specs = {name: model.specs(name) for name in model.root.signatures}
     walked = signatures.Once.of(chosen, model.same)
-    tables_from = dataclasses.replace(tables_from, twins=walked.twins)
+    tables_from = tables_from.of_model(walked, specs)
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}
     calls = walked.merged(calls)
     frozen_inputs.check(settings.freeze, {name: specs[name] for name in chosen}, walked.twins)
@@ -138,7 +138,7 @@ def _ready(model: Model, names: Sequence[str], index: int, ahead: tuple[Frozen, 
     name, settings = names[index], work.settings
     progress.say(f"converting signature {name}", index, len(names))
     function = model.root.signatures[name]
-    specs = loading.input_specs(function)
+    specs = model.specs(name)
     frozen, passed = ahead or prepare.passed(name, function, settings, patterns.Patterns())
     flops = loop_flops.count(frozen, passed.graph_def, specs, calls)
     result = SignatureResult.of(name, specs, passed, flops)

@@ -8,11 +8,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ml_dtypes  # noqa: F401 (from then on NumPy knows "bfloat16")
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools import errors
+from tftrt_tools.savedmodel.limits import Limit
 from tftrt_tools.savedmodel.shapes import InputSpec, call_text
 
 # NumPy counts the bytes of an array in a signed word; the widest numbers that are drawn have 16.
@@ -28,7 +29,8 @@ def random(specs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]], se
       specs: [InputSpec] of the signature.
       shapes: {input: concrete shape}.
       seed: the same seed gives the same values, input by input, on every machine.
-      ranges: {input: (low, high)}, the half-open interval to draw from; by default floats are standard normal, integers 0 or 1.
+      ranges: {input: (low, high)}, the half-open interval to draw from; by default what the model takes as far as its graph tells
+        (InputSpec.limit), else floats are standard normal and integers 0 or 1.
 
     Returns: {input: np.ndarray}; strings as object arrays of bytes. Raises: TftrtError for shapes beyond any memory, UsageError for a range
       that the type does not hold.
@@ -41,7 +43,7 @@ def random(specs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]], se
         if bounds and not _holds(spec.dtype, *bounds):
             said = f"{spec.name}:{bounds[0]:g}:{bounds[1]:g}"
             raise errors.UsageError(f"--ranges: {said} is more than {spec.dtype} holds", "give numbers that the input's type holds")
-    return {spec.name: _draw(spec, shapes[spec.name], seed, (ranges or {}).get(spec.name)) for spec in specs}
+    return {spec.name: _drawn(spec, shapes, seed, (ranges or {}).get(spec.name)) for spec in specs}
 
 
 def _holds(name: str, low: float, high: float) -> bool:
@@ -52,6 +54,39 @@ def _holds(name: str, low: float, high: float) -> bool:
         return np.iinfo(name).min <= low and high <= min(np.iinfo(name).max, np.iinfo(np.int64).max) + 1
     with np.errstate(over="ignore"):
         return math.isfinite(high - low) and bool(np.isfinite(np.array([low, high]).astype(name)).all())
+
+
+def _drawn(spec: InputSpec, shapes: Mapping[str, tuple[int, ...]], seed: int, bounds: tuple[float, float] | None) -> npt.NDArray[Any]:
+    shape, limit = shapes[spec.name], spec.limit
+    if bounds is None and limit and spec.dtype != "bool":
+        found = _within(spec.dtype, limit, shape, shapes, np.random.default_rng([seed, zlib.crc32(spec.name.encode())]))
+        if found is not None:
+            return found
+    return _draw(spec, shape, seed, bounds)
+
+
+def _within(name: str, limit: Limit, shape: tuple[int, ...], shapes: Mapping[str, tuple[int, ...]],
+            rng: np.random.Generator) -> npt.NDArray[Any] | None:
+    """Values in a limit; None where it is none for this type."""
+    if limit.keys:
+        keys = np.array([key.encode() for key in limit.keys] if name == "string" else [int(key) for key in limit.keys],
+                        object if name == "string" else name)
+        return np.asarray(keys[rng.integers(0, len(keys), shape)], keys.dtype)
+    ends = None if name == "string" or np.dtype(name).kind == "c" else limit.ends(shapes)
+    if ends is None:
+        return None
+    low, high = ends
+    if not limit.whole and np.dtype(name).kind not in "iu":
+        return np.asarray(rng.uniform(low, high, shape)).astype(name)
+    drawn = rng.integers(int(low), max(int(low) + 1, min(int(high), _most_whole(name))), shape)
+    return np.asarray(np.sort(drawn, axis=0) if limit.rising and shape else drawn).astype(name)
+
+
+def _most_whole(name: str) -> int:
+    """The end of the whole numbers from 0 that a type holds."""
+    if np.dtype(name).kind in "iu":
+        return min(int(np.iinfo(name).max), int(np.iinfo(np.int64).max) - 1) + 1
+    return 2 ** (int(ml_dtypes.finfo(name).nmant) + 1)
 
 
 def _draw(spec: InputSpec, shape: tuple[int, ...], seed: int, bounds: tuple[float, float] | None) -> npt.NDArray[Any]:

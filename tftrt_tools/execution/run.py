@@ -25,10 +25,13 @@ SavedCalls = Sequence[tuple[str, str]]
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One call. inputs: {name: np.ndarray}."""
+    """One call. inputs: {name: np.ndarray}. count: how many rows it has, where its maker knows (shapes.rows). whole: its inputs have unlike
+    rows, so that all of it is one item."""
 
     signature: str
     inputs: dict[str, npt.NDArray[Any]]
+    count: int | None = None
+    whole: bool = False
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -37,8 +40,11 @@ class Call:
 
     @property
     def rows(self) -> int:
-        """How many rows its inputs have; 1 where all are scalars."""
-        return max((len(array) for array in self.inputs.values() if array.ndim), default=1)
+        """How many rows its inputs have; 1 where all are scalars, and of an item whose inputs have unlike rows."""
+        if self.count is not None:
+            return self.count
+        lengths = {len(array) for array in self.inputs.values() if array.ndim}
+        return lengths.pop() if len(lengths) == 1 else 1
 
     def text(self) -> str:
         """For people: serving_default(x 1x8x8x1)."""

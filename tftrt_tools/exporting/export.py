@@ -155,7 +155,8 @@ def _check(source: Source, output: str | os.PathLike[str], options: Options) -> 
 
 def _check_onnx(source: Source, output: pathlib.Path, options: Options) -> None:
     """Refuse what means nothing for an ONNX file, or would write over it. Raises: UsageError, TftrtError."""
-    given = {"signature_keys": options.signature_keys, "inputs": source.inputs, "custom_objects": source.custom_objects}
+    given = {"signature_keys": options.signature_keys, "inputs": source.inputs, "custom_objects": source.custom_objects,
+             "allow_unsafe_deserialization": source.unsafe}
     for flag, value in given.items():
         if value:
             raise errors.UsageError(f"--{flag} has no effect: {source} is an ONNX file, which has no signatures", "leave it out")
@@ -251,7 +252,8 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
                                                                "renamed": answer["renamed"]})
     made, written = None, None
     if checked.passed and work.options.precision.precision != "FP32":
-        exported = precise.Exported(path=path, weights=beside.name if beside else "", signature=name, twins=twins)
+        exported = precise.Exported(path=path, weights=beside.name if beside else "", signature=name, twins=twins,
+                                    inputs=work.specs, asked=tuple(dict.fromkeys((name, *twins, *work.outputs))))
         made = _precise(work, exported, taken, comparison)
         nodes, written = made.nodes, _verified(work, made, place, comparison) if work.options.judge_precision else made.written
         _put(made.path, path, beside.name if beside else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tftrt_tools import errors, progress
@@ -15,6 +15,7 @@ from tftrt_tools.exporting import as_plan
 from tftrt_tools.exporting.onnx_graph import Node
 from tftrt_tools.exporting.precision import Asked, Written
 from tftrt_tools.savedmodel import passport
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 # The opset from which on there are scales for each channel, and that of casts that all targets read.
 _LEAST_OPSET = 13
@@ -32,6 +33,9 @@ class Exported:
     signature: str
     # Further names of the signature.
     twins: tuple[str, ...]
+    # {signature: its inputs} of the whole source, under all names; {} where they are not known. asked: those that are exported.
+    inputs: Mapping[str, Sequence[InputSpec]] = dataclasses.field(default_factory=dict)
+    asked: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,7 +90,9 @@ def make(asked: Asked, exported: Exported, folder: pathlib.Path, run: Callable[[
     else:
         table = scales(calibration_files.read(asked.table), exported, asked.table) if asked.table else {}
         answer = run("quantize_job:job", {
-            **request, "twins": list(exported.twins), "data": asked.data.to_dict() if asked.data else None, "method": asked.method,
+            **request, "twins": list(exported.twins), "asked": list(exported.asked),
+            "inputs": {name: [one.to_dict() for one in specs] for name, specs in exported.inputs.items()},
+            "data": asked.data.to_dict() if asked.data else None, "method": asked.method,
             "percentile": asked.percentile, "table": table, "all": bool(asked.output_table),
             "as_plan": as_plan.request(asked.int8_as, asked.int8_said)})
     return Precise(path=output, judged=pathlib.Path(answer.get("judged", output)), written=Written.from_dict(answer["written"]),

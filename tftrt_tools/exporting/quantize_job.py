@@ -22,6 +22,7 @@ from tftrt_tools.exporting.job.graph_facts import Facts, name_of
 from tftrt_tools.exporting.job.placement import Placement
 from tftrt_tools.exporting.precision import GIVEN, Written, kept
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.models.onnx import index_limits
 from tftrt_tools.models.onnx.kind import PRECISION
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -45,7 +46,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     """Quantize.
 
     Args: request: {"onnx": the file in FP32, "output": the file to write, "weights": name of the file beside it, or "", "signature" and
-      "twins": of the source, "fp32_nodes": regular expressions, "data": DataOptions as a dict, or None, "method", "percentile", "table":
+      "twins", "inputs" and "asked": of the source, as precise.Exported has them, "fp32_nodes": regular expressions, "data":
+      DataOptions as a dict, or None, "method", "percentile", "table":
       {tensor: scale} where there is no data, "all": whether to measure all tensors, "as_plan": an AsPlan as a dict, or None}.
     Returns: {"written": Written, "scales": {tensor: scale}, "data": DataRecord or {}, "nodes"}. Raises: UsageError, TftrtError.
     """
@@ -81,9 +83,15 @@ def _of_table(model: onnx.ModelProto, placed: Placement, table: Mapping[str, flo
 
 def opened(request: dict[str, Any], model: onnx.ModelProto) -> data.Batches:
     """The calibration data of a request. Raises: UsageError."""
-    specs = list(model_file.specs(model.graph.input))
-    options = DataOptions.from_dict(request["data"])
-    return data.open(options, request["signature"], specs, request["twins"], lambda rows: _takes(specs, rows))
+    specs = list(index_limits.limited(request["onnx"], model_file.specs(model.graph.input)))
+    options, name, twins = DataOptions.from_dict(request["data"]), request["signature"], request["twins"]
+    source = {key: list(map(InputSpec.from_dict, listed)) for key, listed in request.get("inputs", {}).items()}
+    places = {spec.name: spec.place for spec in source.get(name, ())}
+    if places.keys() == {spec.name for spec in specs}:
+        # The file has its inputs in another order than the source's function.
+        specs = [spec.knowing(spec.limit, places[spec.name]) for spec in specs]
+    elsewhere = data.Elsewhere.of((name, *twins), request["asked"], source) if source else data.Elsewhere()
+    return data.open(options, name, specs, twins, lambda rows: _takes(specs, rows), alike=False, elsewhere=elsewhere)
 
 
 def candidates(asked: choices.CalibrationMethod, percentile: float) -> list[Method]:

@@ -12,23 +12,25 @@ TensorFlow in this process.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import inputs as random_inputs
-from tftrt_tools.execution import run
+from tftrt_tools.execution import run, runner
 from tftrt_tools.inputs import cutting, drawing
 from tftrt_tools.inputs import given as givens
 from tftrt_tools.inputs.drawing import Shapes
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import frozen_inputs, passport, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel.limits import Limit
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 # The most rows of a call, if neither the user nor the passport gives a number.
@@ -110,6 +112,17 @@ class Takes:
                  for name, listed in self.specs.items()}
         return dataclasses.replace(self, specs=specs, frozen={name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs})
 
+    def limited_by(self, *models: Mapping[str, Sequence[InputSpec]]) -> Takes:
+        """The same with the limits and the places of inputs that the files of models tell: a server does not. Args: models: {signature:
+        InputSpecs} of each."""
+        def limited(name: str, spec: InputSpec) -> InputSpec:
+            known = [one for specs in models for one in specs.get(name, ()) if one.name == spec.name]
+            limits = [one.limit for one in (spec, *known) if one.limit]
+            places = (one.place for one in (spec, *known) if one.place is not None)
+            return spec.knowing(functools.reduce(Limit.both, limits) if limits else None, next(places, None))
+
+        return dataclasses.replace(self, specs={name: [limited(name, spec) for spec in specs] for name, specs in self.specs.items()})
+
     def with_known(self, known: Mapping[str, list[Shapes]]) -> Takes:
         """The same with `known` shapes; those that do not fit their signature are left out."""
         fitting = {name: listed for name, listed in known.items() if name in self.specs and _fit(listed, self.specs[name])}
@@ -138,6 +151,8 @@ class Calls:
     given: givens.Given | None
     # Rows of the data that no batch size fits.
     dropped: int
+    # The inputs whose drawn values keep to what the model's ops take, a line each.
+    drew: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[run.Call, ...]:
@@ -148,6 +163,11 @@ class Calls:
     def rows(self) -> dict[str, int]:
         """{signature: rows of its calls}."""
         return {name: sum(call.rows for call in calls) for name, calls in self.calls.items()}
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The signatures whose calls are whole items, of unlike rows, as far as they are."""
+        return tuple(name for name, calls in self.calls.items() if any(call.whole for call in calls))
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -174,8 +194,8 @@ class CallMaker:
         """Calls of the signatures that the data fills. Args: sizes: rows of a call, largest first. Returns: ({signature: calls}, rows
         dropped). Raises: UsageError, also where the data has another value for a frozen input."""
         found, dropped = given.cut(self._to_fill(given), sizes)
-        return {name: [run.Call(name, self._with_frozen(name, call.inputs)) for call in found[name]] for name in self._takes.specs
-                if name in found}, dropped
+        return {name: [dataclasses.replace(call, inputs=self._with_frozen(name, call.inputs)) for call in found[name]]
+                for name in self._takes.specs if name in found}, dropped
 
     def declared(self) -> dict[str, list[Shapes]]:
         """{signature: shapes of calls} of --shapes; shapes of a twin count for the signature that is called. Raises: UsageError."""
@@ -192,7 +212,12 @@ class CallMaker:
         name = self._takes.pictures.get(signature)
         drawn = [{name: random_inputs.pictures(call.inputs[name].shape, self._asked.seed + number)} if name else {}
                  for number, call in enumerate(made)]
-        return [run.Call(signature, {**call.inputs, **pictures, **fixed}) for call, pictures in zip(made, drawn, strict=True)]
+        return [dataclasses.replace(call, inputs={**call.inputs, **pictures, **fixed}) for call, pictures in zip(made, drawn, strict=True)]
+
+    def drew(self, signature: str, calls: Sequence[run.Call]) -> tuple[str, ...]:
+        """Which inputs have values in a limit of the model's, a line each. Args: calls: of `drawn`."""
+        others = {*self.ranges, *self._takes.frozen.get(signature, {}), self._takes.pictures.get(signature, "")}
+        return drawing.drew(self._takes.specs[signature], [call.shapes for call in calls], others)
 
     @functools.cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:
@@ -245,7 +270,22 @@ def choose(takes: Takes, asked: Asked, folder: str | pathlib.Path, sizes: Sequen
     if empty:
         raise errors.UsageError(f"the data has fewer rows than the smallest batch of signature {empty[0]!r} ({min(sizes)})",
                                 "give more rows, or --batch_size")
-    return Calls(calls={name: found[name] for name in takes.specs}, origins=origins, given=given, dropped=dropped)
+    drew = tuple(line for name, origin in origins.items() if origin != "data" for line in maker.drew(name, found[name]))
+    return Calls(calls={name: found[name] for name in takes.specs}, origins=origins, given=given, dropped=dropped,
+                 drew=tuple(dict.fromkeys(drew)))
+
+
+@contextlib.contextmanager
+def explained(origins: Mapping[str, Origin], flags: str = "--shapes, --ranges or --data") -> Iterator[None]:
+    """Say of a call that a model refuses that its values were drawn. Args: origins: as in Calls. flags: those that give others."""
+    try:
+        yield
+    except errors.CallFailed as error:
+        drawn = {name for name, origin in origins.items() if origin != "data" and f"signature {name!r} fails" in error.cause}
+        if not drawn or error.mend != runner.CHECK_INPUTS:
+            raise
+        shapes = "and its shapes are those of --shapes" if origins[drawn.pop()] == "shapes" else "and so were its shapes"
+        raise errors.CallFailed(error.cause, f"its values were drawn, {shapes}: give others by {flags}") from None
 
 
 def batch_sizes(shapes: Iterable[Shapes]) -> tuple[int, ...]:

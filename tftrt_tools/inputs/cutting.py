@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tftrt_tools import errors
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import run
+from tftrt_tools.inputs import drawing
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -55,6 +56,17 @@ def filled(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], said: str =
     return found
 
 
+def unnamed(path: str, specs: Mapping[str, Sequence[InputSpec]]) -> errors.UsageError:
+    """The error for one array without a name, where each signature has several inputs."""
+    name, inputs = next(iter(specs.items()))
+    listed = ", ".join(spec.name for spec in inputs)
+    whose = "the model" if len(specs) == 1 else f"signature {name!r}"
+    count = "no input" if not inputs else f"{len(inputs)} inputs ({listed})"
+    form = ", ".join(f"{spec.name}=array" for spec in inputs)
+    return errors.UsageError(f"{path} is one array without a name, and {whose} has {count}",
+                             f"give an .npz with all of them: np.savez('data.npz', {form})" if inputs else "leave the data out")
+
+
 def _about_scalars(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]]) -> str:
     """How to give the missing inputs of rank 0, "" if other inputs are missing."""
     for signature, inputs in specs.items():
@@ -70,14 +82,28 @@ def without(optional: Collection[str], specs: Sequence[InputSpec], given: Iterab
     return [spec for spec in specs if spec.name in has or spec.name not in optional]
 
 
+def whole(signature: str, arrays: Arrays, specs: Sequence[InputSpec]) -> run.Call:
+    """One call of all of the arrays, in their own shapes. Args: arrays: {input: array}. Raises: UsageError as `calls_of_arrays`."""
+    found = filled({f"{signature}/{name}": array for name, array in arrays.items()}, {signature: specs})[signature]
+    _check_shapes(signature, found, specs)
+    if any(not array.size for array in found.values()) and all(not len(array) for array in found.values() if array.ndim):
+        raise _empty(signature)
+    return drawing.called(signature, specs, found)
+
+
+def _empty(signature: str) -> errors.UsageError:
+    return errors.UsageError(f"the data of signature {signature!r} is empty", "give at least one row")
+
+
 def _cut(signature: str, arrays: Arrays, specs: Sequence[InputSpec], batch_sizes: Sequence[int]) -> tuple[list[run.Call], int]:
     rows = {len(array) for array in arrays.values() if array.ndim}
     if len(rows) > 1:
         lengths = ", ".join(f"{name} {len(array)}" for name, array in arrays.items() if array.ndim)
-        raise errors.UsageError(f"the data of signature {signature!r} has inputs of different lengths: {lengths}", "give equally many rows")
+        raise errors.UsageError(f"the data of signature {signature!r} has inputs of different lengths: {lengths}",
+                                "give equally many rows; items of unlike rows, such as graphs, are what module:function yields")
     total = rows.pop() if rows else 1
     if total == 0:
-        raise errors.UsageError(f"the data of signature {signature!r} is empty", "give at least one row")
+        raise _empty(signature)
     calls, start = [], 0
     while start < total:
         size = next((size for size in batch_sizes if size <= total - start), None)
@@ -85,7 +111,7 @@ def _cut(signature: str, arrays: Arrays, specs: Sequence[InputSpec], batch_sizes
             break
         part = {name: array[start:start + size] if array.ndim else array for name, array in arrays.items()}
         _check_shapes(signature, part, specs)
-        calls.append(run.Call(signature, part))
+        calls.append(run.Call(signature, part, size))
         start += size
     return calls, total - start
 

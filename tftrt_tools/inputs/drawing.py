@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.execution import run
+from tftrt_tools.savedmodel import limits
+from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 # {input: concrete shape} of one call.
@@ -18,7 +23,20 @@ _BATCHES = (1, 8)
 
 def calls(signature: str, specs: Sequence[InputSpec], shapes: Sequence[Shapes], seed: int, ranges: Ranges | None = None) -> list[run.Call]:
     """A call for each of `shapes`, each from a seed of its own, counted up from `seed`. Args: ranges: {input: (low, high)}."""
-    return [run.Call(signature, random_inputs.random(specs, one, seed + number, ranges)) for number, one in enumerate(shapes)]
+    return [called(signature, specs, random_inputs.random(specs, one, seed + number, ranges)) for number, one in enumerate(shapes)]
+
+
+def called(signature: str, specs: Sequence[InputSpec], inputs: dict[str, npt.NDArray[Any]]) -> run.Call:
+    """The run.Call of whole inputs, with its rows."""
+    rows = shape_grammar.rows(specs, {name: array.shape for name, array in inputs.items()})
+    return run.Call(signature, inputs, 1 if rows is None else rows, whole=rows is None)
+
+
+def drew(specs: Sequence[InputSpec], shapes: Sequence[Shapes], others: Collection[str] = ()) -> tuple[str, ...]:
+    """The inputs whose drawn values keep to what the model takes, a line each. Args: shapes: of the calls. others: names of inputs that
+    have values from elsewhere, such as --ranges."""
+    told = (limits.text(one.name, one.dtype, one.limit, shapes) for one in specs if one.limit and one.name not in others)
+    return tuple(filter(None, told))
 
 
 def ranges(text: str, specs: Mapping[str, Sequence[InputSpec]]) -> dict[str, tuple[float, float]]:

@@ -34,7 +34,7 @@ class Given:
     calls: dict[str, list[run.Call]]
     # Rows of files that were read for this; None for one file of arrays and for a function.
     rows: read.Rows | None
-    # Names of its arrays that belong to signatures that are not called.
+    # Names of its arrays that belong to signatures that are not called; of a function, of those signatures.
     aside: tuple[str, ...] = ()
     # Float inputs that got integers, a line each.
     integers: tuple[str, ...] = ()
@@ -45,8 +45,9 @@ class Given:
         failed = self.rows.failed if self.rows else ()
         named = ", ".join(failed[:_NAMED]) + (", …" if len(failed) > _NAMED else "")
         undecoded = (f"{len(failed)} pictures could not be decoded: {named}",) if failed else ()
+        what = "items" if self.calls else "arrays"
         aside = ", ".join(self.aside[:_NAMED]) + (", …" if len(self.aside) > _NAMED else "")
-        return (*undecoded, *self.integers, *([f"arrays of signatures that were not asked for were left aside: {aside}"] if aside else []))
+        return (*undecoded, *self.integers, *([f"{what} of signatures that were not asked for were left aside: {aside}"] if aside else []))
 
     def cut(self, specs: Mapping[str, Sequence[InputSpec]], batch_sizes: Sequence[int]) -> tuple[dict[str, list[run.Call]], int]:
         """Calls of the signatures that the data fills, as cutting.calls_of_arrays makes them. Returns: ({signature: calls}, rows
@@ -82,11 +83,14 @@ def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | p
             raise errors.UsageError(f"--data_rows does not cut what a function yields, and {said}={source} is one",
                                     "let it yield fewer rows")
         seen = Integers()
-        calls = user_calls.calls(source, specs, folder / "user", said, walked, optional, seen)
-        return Given(arrays={}, calls=calls, rows=None, integers=seen.lines())
+        yielded = user_calls.calls(source, specs, folder / "user", said, walked, optional, others, seen)
+        return Given(arrays={}, calls=yielded.calls, rows=None, aside=yielded.aside, integers=seen.lines())
     unwanted = array_reader.input_names(others or {}) - array_reader.input_names(specs)
     if found.kind == "arrays" and len(found.files) == 1:
         arrays = array_reader.load(found.files[0])
+        needed = {name: cutting.without((optional or {}).get(name, frozenset()), inputs, ()) for name, inputs in specs.items()}
+        if "" in arrays and all(len(inputs) != 1 for inputs in needed.values()):
+            raise cutting.unnamed(found.files[0], needed)
         arrays = walked.renamed(arrays) if walked else arrays
         arrays = {name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}
         return Given(arrays=arrays, calls={}, rows=None, aside=tuple(name for name in arrays if name in unwanted),

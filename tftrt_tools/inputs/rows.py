@@ -14,13 +14,15 @@ def row_hashes(arrays: Mapping[str, npt.ArrayLike]) -> list[str]:
     """A hash of each row over all inputs: names, dtypes, the shape of the row, bytes. How rows are batched does not matter.
 
     Args: arrays: {input: array with the rows in front}; arrays of rank 0 belong to every row. Strings of any array type are equal
-      to the same bytes.
-    Returns: list of str, 16 hexadecimal digits each (BLAKE2b of 8 bytes). Raises: ValueError where lengths differ or no array has rows.
+      to the same bytes. Arrays of different lengths are one item, with one hash.
+    Returns: list of str, 16 hexadecimal digits each (BLAKE2b of 8 bytes). Raises: ValueError where no array has rows.
     """
     plain = {name: _plain(np.asarray(arrays[name])) for name in sorted(arrays)}
     lengths = {len(array) for array in plain.values() if array.ndim}
-    if len(lengths) != 1:
-        raise ValueError(f"arrays of {sorted(lengths)} rows")
+    if not lengths:
+        raise ValueError("no array has rows")
+    if len(lengths) > 1:
+        return row_hashes({name: array[None] if array.ndim else array for name, array in plain.items()})
     heads = {name: repr((name, "string" if array.dtype == object else array.dtype.name, array.shape[1:], array.ndim)).encode()
              for name, array in plain.items()}
     hashes = []

@@ -149,7 +149,9 @@ def fits(one: InputSpec, other: InputSpec) -> bool:
 
 
 def narrowed(one: InputSpec, other: InputSpec) -> InputSpec:
-    """An input with the shapes that both accept. Args: other: the other model's input, which `fits`."""
+    """An input with the shapes and values that both accept. Args: other: the other model's input, which `fits`."""
+    limits = [limit for limit in (one.limit, other.limit) if limit]
+    one = one.knowing(limits[0].both(limits[-1]) if limits else None, one.place)
     if one.shape is None or other.shape is None:
         return one if other.shape is None else dataclasses.replace(one, shape=other.shape)
     shape = tuple(theirs if mine is None else mine for mine, theirs in zip(one.shape, other.shape, strict=True))

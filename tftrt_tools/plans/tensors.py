@@ -115,7 +115,7 @@ def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str],
         pair = way(first, second, folder, log_file)
         written = pair.written([] if list(names) == [ALL] else list(names), CHUNK)
         chunks = written["chunks"]
-        calls = _calls(second, pair.signature, asked, batch_size, folder)
+        calls, origins = _calls(second, pair.signature, asked, batch_size, folder)
         saved = run.save_calls(calls, folder + "/in")
         inners: list[Inner] = []
         runtimes: dict[str, str] = {}
@@ -123,9 +123,10 @@ def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str],
         for number, chunk in enumerate(chunks):
             progress.say("comparing tensors", number, len(chunks))
             place = pathlib.Path(folder) / f"chunk-{number}"
-            mine = run.run(pair.first(chunk["first"]), saved, place / "first", "the original", exact=pair.exact, log_file=log_file)
-            theirs = run.run(pair.second(chunk["second"], place), saved, place / "second", "the converted model", trace=pair.exact,
-                             log_file=log_file)
+            with inputs.explained(origins):
+                mine = run.run(pair.first(chunk["first"]), saved, place / "first", "the original", exact=pair.exact, log_file=log_file)
+                theirs = run.run(pair.second(chunk["second"], place), saved, place / "second", "the converted model", trace=pair.exact,
+                                 log_file=log_file)
             inners += (one for told in chunk["tensors"] if (one := _inner(mine, theirs, told, len(calls))))
             runtimes = {"original": mine.where.text(), "converted": pair.ran(theirs.where)}
             fallbacks.update(dict.fromkeys(engine_op.unmarked(name) for one in theirs.traces if one for name in one.fallback))
@@ -148,10 +149,12 @@ def _bound(second: Model, text: str, engines: bool) -> tuple[str, float]:
     return arithmetic, thresholds.DEFAULTS[arithmetic]["snr_db"] if given is None else given
 
 
-def _calls(second: Model, signature: str, asked: inputs.Asked, batch_size: int, folder: str) -> list[run.Call]:
+def _calls(second: Model, signature: str, asked: inputs.Asked, batch_size: int,
+           folder: str) -> tuple[list[run.Call], dict[str, inputs.Origin]]:
     takes = inputs.Takes.one(signature, second.inputs, manifest=second.document(passport.MANIFEST) or {})
     sizes = inputs.up_to(batch_size) if batch_size else inputs.batch_sizes(takes.known.get(signature, ()))
-    return list(inputs.choose(takes.with_known({}) if asked.shapes else takes, asked, folder, sizes).all[:_MOST_CALLS])
+    chosen = inputs.choose(takes.with_known({}) if asked.shapes else takes, asked, folder, sizes)
+    return list(chosen.all[:_MOST_CALLS]), chosen.origins
 
 
 def _inner(mine: run.Run, theirs: run.Run, told: Mapping[str, str], calls: int) -> Inner | None:

@@ -166,7 +166,7 @@ def of_recording(facts: Mapping[str, Any], folder: pathlib.Path, models: Sequenc
             SignatureResult.from_dict(one) for one in (manifest or {}).get("signatures", ())),
         settings=dict((manifest or {}).get("settings") or {}),
         notes=(*(f"{step}: {error['cause']}" for step, error in facts["failed"].items()), *notes,
-               *_model_notes(models[0].title, engine_ops, machine)))
+               *(f"drawn: {line}" for line in facts.get("drew", ())), *_model_notes(models[0].title, engine_ops, machine)))
     return Measured(profile=profile, traces=files)
 
 
@@ -195,8 +195,9 @@ def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, 
         facts: dict[str, Any] = child.run(job, request, log_file=options.log_file).result
     except child.ChildDied as error:
         facts = _left(folder, error)
-    _check(facts, options)
-    return facts
+    with inputs.explained(chosen.origins, "--shapes or --ranges"):
+        _check(facts, options)
+    return {**facts, "drew": list(chosen.drew)}
 
 
 def _left(folder: pathlib.Path, error: child.ChildDied) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tftrt_tools import client as clients
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import judgement, labels, thresholds
 from tftrt_tools.bench import subject
+from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import names, opening, table
 from tftrt_tools.models.plan.kind import PLAN
@@ -267,12 +268,15 @@ class _Run:
         calls = {name: one.calls for name, one in both.items()}
         self._notes += _about_engines(self._models[rounds.CANDIDATE], self._both, options.goals.no_engine_fallback)
         timed = {name: one[:options.distinct] for name, one in calls.items()}
+        self._notes += dict.fromkeys(f"drawn: {line}" for one in both.values() for line in filter(None, [one.drew]))
         self._workload = self._described(calls, timed)
         self._baseline = options.baseline.found(self._machine, self._models, self._workload) if options.baseline else None
         try:
             if options.compare:
                 self._judged = self._compared(calls, own)
                 self._notes += self._judged.warnings
+                if self._judged.problems and not options.data:
+                    self._notes.append("the answers were judged on drawn values, which the model may never see: --data gives real ones")
             if options.goals.no_engine_fallback:
                 self._engines = self._both.engines(timed[rounds.CANDIDATE])
             self._measure(timed)
@@ -297,7 +301,10 @@ class _Run:
         options = self._options
         paths = (options.native_dir, options.candidate_dir) if options.running else (options.native, options.candidate)
         same = subject.same(paths) if all(paths) and (options.data or options.shapes) else []
-        return subject.takes(signature, signatures, same, self._models[rounds.CANDIDATE].path)
+        takes = subject.takes(signature, signatures, same, self._models[rounds.CANDIDATE].path)
+        # A server tells no limits.
+        at_hand = [path for path in paths if path] if isinstance(self._both, on_server.OnServer) else []
+        return takes.limited_by(*subject.inputs(at_hand)) if at_hand else takes
 
     def _described(self, calls: pairing.Calls, timed: pairing.Calls) -> dict[str, Any]:
         """A description of the requests, to compare other runs with this one."""
@@ -318,7 +325,9 @@ class _Run:
         options = self._options
         kind = models.arithmetic(self._models[rounds.NATIVE], self._models[rounds.CANDIDATE], self._both.gpus)
         kind = pairing.arithmetic(kind, calls)
-        native, candidate = self._both.answers(calls)
+        origin: inputs.Origin = "data" if options.data else "shapes" if options.shapes else "signature"
+        with inputs.explained(dict.fromkeys(self._signatures.values(), origin)):
+            native, candidate = self._both.answers(calls)
         return answers.judge(calls[rounds.NATIVE], native, candidate, kind, own, judgement.Rules.of(options),
                              answers.parse_goals(options.goals.accuracy), self._truth, options.accuracy_output)
 

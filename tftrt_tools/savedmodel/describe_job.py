@@ -4,7 +4,7 @@ from typing import Any
 
 from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.describe import Description
-from tftrt_tools.savedmodel.job import graph, protos, twins
+from tftrt_tools.savedmodel.job import graph, input_facts, protos, twins
 
 
 def job(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -15,6 +15,6 @@ def job(request: dict[str, Any]) -> list[dict[str, Any]]:
 def _description(model: str) -> Description:
     meta = protos.meta_graph(protos.read(model))
     known = signatures.definitions(meta)
-    return Description(inputs={name: graph.specs(one.inputs) for name, one in known.items()},
+    return Description(inputs=input_facts.specs(meta),
                        outputs={name: graph.specs(one.outputs) for name, one in known.items()},
                        engines=tuple(graph.engine_ops(meta.graph_def)), tags=tuple(meta.meta_info_def.tags), same=twins.find(meta))

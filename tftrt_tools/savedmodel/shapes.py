@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors, records
 from tftrt_tools.savedmodel.engine_op import Shape
+from tftrt_tools.savedmodel.limits import Known, Limit
 
 if TYPE_CHECKING:
     from tftrt_tools.choices import Strategy
@@ -41,6 +42,27 @@ class InputSpec(records.Record):
     name: str
     dtype: str
     shape: Shape
+    # What the model's graph tells of its values; specs that differ in nothing else are equal.
+    known: Known = dataclasses.field(default=Known(), compare=False)
+
+    @property
+    def limit(self) -> Limit | None:
+        """The values that the model's ops take, as far as its graph tells; drawn values keep to them."""
+        return self.known.limit
+
+    @property
+    def place(self) -> int | None:
+        """Its place among the arguments of the user's function; None where it is not known, or the only one."""
+        return self.known.place
+
+    def knowing(self, limit: Limit | None, place: int | None = None) -> InputSpec:
+        """The same with these facts."""
+        return dataclasses.replace(self, known=Known(limit, place))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As Record.to_dict; without facts, if there are none."""
+        written = super().to_dict()
+        return written if self.known != Known() else {name: value for name, value in written.items() if name != "known"}
 
     def accepts(self, shape: Sequence[int]) -> bool:
         """Whether a concrete shape fits."""
@@ -51,6 +73,15 @@ class InputSpec(records.Record):
     def text(self) -> str:
         """Such as float32[?,224,224,3]."""
         return f"{self.dtype}[{text(self.shape)}]"
+
+
+def rows(specs: Sequence[InputSpec], shapes: Mapping[str, Sequence[int]]) -> int | None:
+    """How many rows a call has: the first size of all inputs whose first dimension is open, else of all inputs. Returns: None where these
+    differ, so that the call is one item; 1 for scalars alone."""
+    first = {spec.name: shapes[spec.name][0] for spec in specs if shapes[spec.name]}
+    free = {first[spec.name] for spec in specs if spec.name in first and (spec.shape is None or spec.shape[0] is None)}
+    found = free or set(first.values())
+    return None if len(found) > 1 else next(iter(found), 1)
 
 
 def text(shape: Shape) -> str:
@@ -103,16 +134,35 @@ def _declared(flag: str) -> dict[tuple[str, str], Any]:
         if not colon and os.path.exists(item):
             raise errors.UsageError(f"--shapes={item} is a file or folder, and shapes of inputs are asked for", _EXAMPLE)
         if not colon or not name:
-            raise errors.UsageError(f"--shapes: {item!r} names no input", _EXAMPLE)
+            raise _unnamed(item)
         signature, _, given = name.strip().rpartition("/")
         key = (signature, given)
         if key in declared:
             raise errors.UsageError(f"--shapes: input {name!r} is given twice", _EXAMPLE)
+        if shapes.strip()[:1] in ("[", "(") and (meant := _joined(shapes)):
+            raise errors.UsageError(f"--shapes: {shapes.strip()!r} of input {name!r} is no shape",
+                                    f"dimensions are joined by x, as in {meant}")
         listed = [shape.strip() for shape in shapes.split(",")]
         declared[key] = _range(name, listed) if is_range(shapes) else [_shape(name, shape) for shape in listed]
     if not declared:
         raise errors.UsageError("--shapes is empty", _EXAMPLE)
     return declared
+
+
+def _unnamed(item: str) -> errors.UsageError:
+    """The error for a part of --shapes without a name and a colon."""
+    name, equals, shape = item.partition("=")
+    is_shape = re.match(r"[\dx, ]+$|scalar$|(min|opt|max)=", shape.strip().lower())
+    if equals and name and name.lower() not in _PROFILE and is_shape:
+        return errors.UsageError(f"--shapes: {item!r} has = behind the input's name",
+                                 f"write : for =, as in {name.strip()}:{shape.strip()}")
+    return errors.UsageError(f"--shapes: {item!r} names no input", _EXAMPLE)
+
+
+def _joined(numbers: str) -> str:
+    """A shape whose dimensions are not joined by x, as in 1x8x8x1; "" for other texts."""
+    plain = re.fullmatch(r"[\[(]?\s*(\d+(?:[\s,*×]+\d+)+)\s*[\])]?", numbers.strip())
+    return "x".join(re.findall(r"\d+", plain[1])) if plain else ""
 
 
 def _range(name: str, listed: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -140,7 +190,9 @@ def _shape(name: str, given: str) -> tuple[int, ...]:
         return ()
     dims = given.lower().split("x")
     if not all(map(_DIMENSION.match, dims)):
-        raise errors.UsageError(f"--shapes: {given!r} of input {name!r} is no shape", _EXAMPLE)
+        meant = _joined(given)
+        raise errors.UsageError(f"--shapes: {given!r} of input {name!r} is no shape",
+                                f"dimensions are joined by x, as in {meant}" if meant else _EXAMPLE)
     if "0" in (dim.lstrip("0") or "0" for dim in dims):
         raise errors.UsageError(f"--shapes: {given!r} of input {name!r} has a dimension of 0", f"every dimension is 1 or more: {_EXAMPLE}")
     return tuple(map(int, dims))
@@ -182,6 +234,12 @@ def _holders(signature: str, name: str, signatures: Mapping[str, Sequence[InputS
 
 def _whole_calls(signature: str, shapes: Mapping[str, Sequence[tuple[int, ...]]],
                  specs: Sequence[InputSpec]) -> list[Call]:
+    ranks = {spec.name: None if spec.shape is None else len(spec.shape) for spec in specs}
+    for name, one in shapes.items():
+        if ranks[name] not in (None, 1) and len(one) > 1 and all(len(shape) == 1 for shape in one):
+            given = ",".join(str(shape[0]) for shape in one)
+            raise errors.UsageError(f"--shapes: {name}:{given} is a list of shapes with one dimension each",
+                                    f"dimensions are joined by x, as in {name}:{_joined(given)}")
     count = max(map(len, shapes.values()))
     if any(len(one) not in (1, count) for one in shapes.values()):
         lengths = ", ".join(f"{name} has {len(one)}" for name, one in shapes.items())

@@ -26,6 +26,9 @@ def check(model: str | os.PathLike[str] | Source) -> Source:
         files.check(source.path)
     if kind != kinds.KERAS and source.custom_objects:
         raise errors.UsageError(f"--custom_objects has no effect: {source} is a {kind}, and they are of Keras files", "leave it out")
+    if kind != kinds.KERAS and source.unsafe:
+        raise errors.UsageError(f"--allow_unsafe_deserialization has no effect: {source} is a {kind}, and it is about code in Keras files",
+                                "leave it out")
     for flag in ("inputs", "outputs"):
         tensors.parse(flag, getattr(source, flag))
     return source

@@ -25,7 +25,7 @@ from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import constancy, npz, run
 from tftrt_tools.execution.run import Call
 from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.inputs import find
+from tftrt_tools.inputs import drawing, find
 from tftrt_tools.inputs import rows as row_module
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import opening
@@ -350,7 +350,9 @@ def _prepare(model: Model, settings: Settings, options: Options, specs: Mapping[
         label_reader.check_count(labels, rows, dropped)
     digest, data_digest = model.digest(), _data_digest(scored, labels)
     scoring = _reference(model, digest, scored, data_digest, folder, options, labels)
-    warnings = (*given.notes, *([f"{dropped} rows of the data were left out: no declared batch size fits them"] if dropped else []))
+    drew = dict.fromkeys(line for name, listed in calls.items() for line in drawing.drew(specs[name], listed))
+    warnings = (*given.notes, *(f"drawn, to time: {line}" for line in drew),
+                *([f"{dropped} rows of the data were left out: no declared batch size fits them"] if dropped else []))
     return _Prepared(model=str(pathlib.Path(model.path).absolute()), jobs=model.runtime.jobs, digest=digest, calls=calls, timed=timed,
                      scoring=scoring, objective=_objective(options.objective_shape, specs, timed), warnings=warnings,
                      runtime=given_model.runtime(model.runtime.package),

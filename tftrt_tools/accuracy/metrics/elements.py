@@ -106,7 +106,7 @@ METRICS = (
            meaning="mean of |d| (MAE)"),
     Metric(name="rmse", higher=False, column="RMSE", show=short, measure=Elements, kinds=_FLOATS, labels=_NUMBERS, first_of=_NUMBERS,
            shown="tables", written=True, meaning="square root of the mean of d²"),
-    Metric(name="cosine", higher=True, column="cosine", show=fixed(6), measure=Elements, kinds=_FLOATS, perfect=1.0, share=True,
+    Metric(name="cosine", higher=True, column="cosine", show=fixed(6), measure=Elements, kinds=_FLOATS, perfect=1.0, share=True, least=-1.0,
            shown="short tables", written=True, meaning="r·a / (|r| |a|)"),
     Metric(name="snr_db", higher=True, column="SNR dB", show=fixed(1), measure=Elements, kinds=_FLOATS, perfect=math.inf,
            shown="short tables", written=True, meaning="10 log10(sum r² / sum d²)"),

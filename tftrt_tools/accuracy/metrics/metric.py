@@ -53,6 +53,8 @@ class Metric:
     perfect: float = 0.0
     # Whether it lies between 0 and 1.
     share: bool = False
+    # Its smallest value; None for 0, or for no end where higher is better without being a share.
+    least: float | None = None
     # Whether it is about classes: then it is shown, and can be a goal, only for outputs that have classes.
     of_classes: bool = False
     # Where its column stands.
@@ -61,6 +63,21 @@ class Metric:
     written: bool = False
     # One line, for pages.
     meaning: str = ""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """(its smallest, its largest value)."""
+        low = self.least if self.least is not None else -math.inf if self.higher and not self.share else 0.0
+        return low, 1.0 if self.share else self.perfect if self.higher else math.inf
+
+    def decided(self, bound: float) -> str:
+        """Why a bound judges nothing, in words: no value, or every value, keeps it. "" for one that judges; the end itself is a way to
+        say that the metric does not count."""
+        low, high = self.ends
+        none, every = (bound > high, bound < low) if self.higher else (bound < low, bound > high)
+        ends = f"{self.name} lies between {low:g} and {high:g}" if math.isfinite(low) and math.isfinite(high) else \
+            f"{self.name} is {low:g} or more" if math.isfinite(low) else f"{self.name} is {high:g} or less"
+        return f"no value is {self.sign} {bound:g}: {ends}" if none else f"every value is {self.sign} {bound:g}: {ends}" if every else ""
 
     @property
     def sign(self) -> str:

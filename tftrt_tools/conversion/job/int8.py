@@ -19,7 +19,7 @@ from tftrt_tools.conversion.job import engine_inputs
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.inputs.sources_job import batching
-from tftrt_tools.savedmodel import engine_op
+from tftrt_tools.savedmodel import engine_op, signatures
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
 from tftrt_tools.savedmodel.job import graph, inferred, segment, segments
 
@@ -40,15 +40,23 @@ _NO_DATA = ("INT8 needs ranges, and neither --calibration_data nor --calibration
             "give one of them; --calibrate_on_random_data shows that it works, with useless ranges")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Source(records.Record):
     """Where tables come from. options: of the data to calibrate on; given: a calibration to reuse; compare: compare the toolkit's
-    methods even if the user names one; twins: {signature: other names of its function}, by which the data may name inputs."""
+    methods even if the user names one; twins: {signature: other names of its function}, by which the data may name inputs; elsewhere:
+    {signature: what the data may hold for others}."""
 
     options: DataOptions | None
     given: file.Calibration | None
     compare: bool = False
     twins: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    elsewhere: dict[str, data.Elsewhere] = dataclasses.field(default_factory=dict)
+
+    def of_model(self, walked: signatures.Once, specs: Mapping[str, Sequence[InputSpec]]) -> Source:
+        """The same for a model. Args: walked: the signatures that are calibrated. specs: {signature: InputSpecs} of all."""
+        asked = list(walked.with_twins(dict.fromkeys(walked.names)))
+        return dataclasses.replace(self, twins=walked.twins, elsewhere={
+            name: data.Elsewhere.of((name, *twins), asked, specs) for name, twins in walked.twins.items()})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +122,8 @@ def measured(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Se
     if not source.options:
         raise errors.UsageError(*_NO_DATA)
     rest = functools.partial(_takes, frozen, specs) if settings.calibrator == "toolkit" else batching.none
-    batches = data.open(source.options, name, specs, source.twins.get(name, ()), rest)
+    batches = data.open(source.options, name, specs, source.twins.get(name, ()), rest, alike=settings.calibrator == "tensorrt",
+                        elsewhere=source.elsewhere.get(name, data.Elsewhere()))
     if settings.calibrator == "tensorrt":
         from tftrt_tools.calibration.job import tensorrt
 

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tftrt_tools.conversion.pass_log import PassLog
     from tftrt_tools.conversion.settings import Settings
     from tftrt_tools.savedmodel.engine_op import EngineOp
+    from tftrt_tools.savedmodel.job.loading import Model
     from tftrt_tools.savedmodel.shapes import Call
 
 # Sizes to try if a model has too many different ones, or if they are not known beforehand.
@@ -37,19 +38,19 @@ def plan(path: str | os.PathLike[str], settings: Settings) -> Plan:
     progress.say("loading the model")
     model = loading.load(path, settings.tags)
     names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
-    specs = {name: loading.input_specs(model.root.signatures[name]) for name in names}
+    specs = {name: model.specs(name) for name in names}
     walked = signatures.Once.of(names, model.same)
     calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)) if settings.shapes else {}
     frozen_inputs.check(settings.freeze, specs, walked.twins)
     gathered = patterns.Patterns()
-    planned = tuple(dataclasses.replace(_signature(name, model.root.signatures[name], settings, calls.get(name, ()), gathered), twins=twins)
+    planned = tuple(dataclasses.replace(_signature(name, model, settings, calls.get(name, ()), gathered), twins=twins)
                     for name, twins in walked.twins.items())
     gathered.check()
     return Plan(model=str(pathlib.Path(path).absolute()), tags=model.tags, settings=settings, tensorflow=tf.__version__, signatures=planned)
 
 
-def _signature(name: str, function: Any, settings: Settings, calls: Sequence[Call], gathered: Patterns | None) -> SignaturePlan:
-    specs = tuple(loading.input_specs(function))
+def _signature(name: str, model: Model, settings: Settings, calls: Sequence[Call], gathered: Patterns | None) -> SignaturePlan:
+    function, specs = model.root.signatures[name], tuple(model.specs(name))
     progress.say(f"trying signature {name}")
     try:
         frozen, passed = prepare.passed(name, function, settings, gathered)

@@ -16,17 +16,19 @@ from tftrt_tools.savedmodel.signatures import Once
 
 def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
     """Reads one file after the other. Arrays of an .npz are named INPUT or SIGNATURE/INPUT; those of other signatures are skipped."""
-    return lambda tally: _chunks(request)
+    return lambda tally: _chunks(request, tally)
 
 
-def _chunks(request: Request) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
+def _chunks(request: Request, tally: Tally) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
     for path in request.files:
         # Only one file is in memory: nothing here keeps a yielded array.
-        yield path, _inputs(path, request)
+        yield path, _inputs(path, request, tally)
 
 
-def _inputs(path: str, request: Request) -> dict[str, npt.NDArray[Any]]:
+def _inputs(path: str, request: Request, tally: Tally) -> dict[str, npt.NDArray[Any]]:
     arrays, wanted = array_reader.load(path), ", ".join(f"{spec.name} {spec.text()}" for spec in request.specs)
+    for name in arrays:
+        tally.leave(name, request)
     own, walked = {spec.name for spec in request.specs}, Once({request.signature: request.twins})
     mine = {name: array for name, array in walked.renamed(arrays).items()
             if ("/" not in name or name in own or name.startswith(request.signature + "/")) and name not in request.others}

@@ -6,7 +6,7 @@ only a shorter last batch is dropped, and counted, unless whoever reads can use 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,22 +14,34 @@ import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import arrays as array_reader
+from tftrt_tools.inputs.sources_job.request import Request
 from tftrt_tools.inputs.value_ranges import Integers
+from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+# So many items without a row, one after the other, are no data.
+_MOST_EMPTY = 1000
 _ALIKE = "TensorRT skips a batch whose shape is not the first one's: bring all to one shape, by padding or cutting"
 
 
 class Tally:
     """What happened while reading. dropped: rows of a last batch that is not full; failed: files that did not decode; integers: float
-    inputs that got integers."""
+    inputs that got integers; aside: names of signatures and arrays that nobody asked for; more: whether the source has more than was
+    taken."""
 
     def __init__(self) -> None:
         self.dropped = 0
         self.integers = Integers()
         self.failed: list[str] = []
+        self.aside: dict[str, None] = {}
+        self.more = False
+
+    def leave(self, name: str, request: Request) -> None:
+        """Note that a signature or an array was skipped, if nobody asked for it."""
+        if name in request.unasked:
+            self.aside[name] = None
 
 
 def none(rows: int) -> bool:
@@ -70,36 +82,64 @@ def cut(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[In
         tally.dropped = waiting
 
 
-def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec],
+def items(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec],
           tally: Tally, rest: Callable[[int], bool] = none) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
-    """Batches as the source yields them; a last one with fewer rows is left out and counted in `tally`, unless it is of use. Args, yields:
-    as `cut`."""
-    following, first = iter(chunks), None
-    for where, given in following:
-        arrays, rows = _checked(where, given, signature, specs, tally)
+    """What the source yields, each in its own shapes; an input may have other rows than the others. An item of another number of rows than
+    the first one is left out, and counted in `tally`, unless it is of use. Args, yields: as `cut`."""
+    useful: dict[int | None, bool] = {}
+    for _, arrays, rows in _accepted(chunks, signature, specs, tally):
+        if rows not in useful:
+            useful[rows] = rows is None or not useful or rest(rows)
+        if useful[rows]:
+            yield arrays
+        else:
+            tally.dropped += rows or 0
+
+
+def _accepted(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec],
+              tally: Tally) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]], int | None]]:
+    """(where, arrays, rows or None of unlike ones) of chunks in the shapes that the signature takes; without those that have no row."""
+    empty = 0
+    for where, given in chunks:
+        arrays = _cast(where, given, signature, specs, tally)
         for spec in specs:
             if not spec.accepts(arrays[spec.name].shape):
                 _refuse(where, arrays[spec.name].shape, spec, signature)
+        shapes = {name: array.shape for name, array in arrays.items()}
+        rows = shape_grammar.rows(specs, shapes)
+        if not any(shapes.values()):
+            raise errors.UsageError(f"{where} has no rows: all inputs are scalars", "calibration needs an input with a batch dimension")
+        empty = 0 if rows != 0 else empty + 1
+        if empty > _MOST_EMPTY:
+            raise errors.UsageError(f"{where} is the {empty}th item without a row", "yield arrays with rows in front")
+        if rows != 0:
+            yield where, arrays, rows
+
+
+def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec],
+          tally: Tally, rest: Callable[[int], bool] = none) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
+    """Batches as the source yields them, all of one shape; a last one with fewer rows is left out and counted in `tally`, unless it is of
+    use. Args, yields: as `cut`."""
+    following, first = _accepted(chunks, signature, specs, tally), None
+    for where, arrays, rows in following:
         shapes = {name: array.shape for name, array in arrays.items()}
         first = first or shapes
         if shapes != first:
             shorter = all(got[1:] == want[1:] and got[:1] < want[:1] or got == want == () for got, want in
                           ((shapes[name], first[name]) for name in first))
             if shorter and next(following, None) is None:
-                if rows and rest(rows):
+                if rows is not None and rest(rows):
                     yield arrays
                 else:
-                    tally.dropped = rows
+                    tally.dropped = rows or 1
                 return
             name = next(name for name in first if shapes[name] != first[name])
             raise errors.UsageError(f"{where} has {name!r} of shape {_text(shapes[name])}, the first batch {_text(first[name])}", _ALIKE)
-        if rows:
-            yield arrays
+        yield arrays
 
 
-def _checked(where: str, given: Arrays, signature: str, specs: Sequence[InputSpec],
-             tally: Tally) -> tuple[dict[str, npt.NDArray[Any]], int]:
-    """The arrays cast to the inputs' dtypes, and how many rows they have."""
+def _cast(where: str, given: Arrays, signature: str, specs: Sequence[InputSpec], tally: Tally) -> dict[str, npt.NDArray[Any]]:
+    """The arrays cast to the inputs' dtypes. Raises: UsageError where their rows have another shape."""
     for spec in specs:
         tally.integers.add(given[spec.name], spec)
     arrays = {spec.name: array_reader.prepared(given[spec.name], spec, f" in {where}") for spec in specs}
@@ -108,10 +148,18 @@ def _checked(where: str, given: Arrays, signature: str, specs: Sequence[InputSpe
         if want is not None and (array.ndim != len(want) or any(dim not in (None, got) for dim, got in
                                                                 zip(want[1:], array.shape[1:], strict=True))):
             _refuse(where, array.shape, spec, signature)
+    return arrays
+
+
+def _checked(where: str, given: Arrays, signature: str, specs: Sequence[InputSpec],
+             tally: Tally) -> tuple[dict[str, npt.NDArray[Any]], int]:
+    """The arrays cast to the inputs' dtypes, and how many rows they have."""
+    arrays = _cast(where, given, signature, specs, tally)
     lengths = {name: len(array) for name, array in arrays.items() if array.ndim}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name} {rows}" for name, rows in lengths.items())
-        raise errors.UsageError(f"{where} has inputs of different lengths: {said}", "give equally many rows of each input")
+        raise errors.UsageError(f"{where} has inputs of different lengths: {said}",
+                                "give equally many rows of each input; items in shapes of their own are what module:function yields")
     if not lengths:
         raise errors.UsageError(f"{where} has no rows: all inputs are scalars", "calibration needs an input with a batch dimension")
     return arrays, next(iter(lengths.values()))

@@ -5,51 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import user_function
+from tftrt_tools.inputs import items
 from tftrt_tools.inputs.sources_job.batching import Tally
 from tftrt_tools.inputs.sources_job.request import Request
 
-_MEND = "yield {input name: array}, a tuple in the signature's order, or one array for an only input"
+# A function that yields more for other signatures, one after the other, is taken for one that never ends.
+_MOST_SKIPPED = 100_000
 
 
 def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
     """Calls the function without arguments; each item that it yields is a batch. Tensors are taken as arrays."""
-    return lambda tally: _chunks(request)
+    return lambda tally: _chunks(request, tally)
 
 
-def _chunks(request: Request) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
-    reference = request.options.source
+def _chunks(request: Request, tally: Tally) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
+    reference, skipped = request.options.source, 0
     for number, item in enumerate(user_function.items(reference, request.said), 1):
         where = f"batch {number} of {reference}"
-        yield where, {name: _array(value, name, where) for name, value in _named(item, where, request).items()}
+        values = _mine(item, where, request, tally)
+        if values is not None:
+            skipped = 0
+            yield where, {name: items.array(value, name, where) for name, value in values.items()}
+            continue
+        skipped += 1
+        if skipped == _MOST_SKIPPED:
+            raise errors.UsageError(f"{reference} yields {skipped} items for other signatures, and none more for {request.signature!r}",
+                                    request.takes)
 
 
-def _named(item: Any, where: str, request: Request) -> dict[str, Any]:
-    names = [spec.name for spec in request.specs]
-    wanted = ", ".join(f"{spec.name} {spec.text()}" for spec in request.specs)
-    if isinstance(item, dict):
-        if set(item) != set(names):
-            raise errors.UsageError(f"{where} has {', '.join(map(str, item)) or 'nothing'}", f"{request.signature!r} takes {wanted}")
-        return item
-    if isinstance(item, (tuple, list)):
-        if len(item) != len(names):
-            raise errors.UsageError(f"{where} has {len(item)} arrays in a {type(item).__name__}", f"{request.signature!r} takes {wanted}; "
-                                    + _MEND)
-        return dict(zip(names, item, strict=True))
-    if len(names) != 1:
-        raise errors.UsageError(f"{where} is one {type(item).__name__}", f"{request.signature!r} takes {wanted}; {_MEND}")
-    return {names[0]: item}
-
-
-def _array(value: Any, name: str, where: str) -> npt.NDArray[Any]:
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError):
-        array = None
-    if array is None or array.dtype == object and not all(isinstance(one, (str, bytes)) for one in array.reshape(-1)):
-        raise errors.UsageError(f"{where}: input {name!r} is a {type(value).__name__} and no array", _MEND)
-    return array
+def _mine(item: Any, where: str, request: Request, tally: Tally) -> dict[str, Any] | None:
+    """{input: value} of an item, None of an item of another signature. Raises: UsageError."""
+    signature, content = items.parts(item)
+    if signature and signature not in (request.signature, *request.twins):
+        if not any(name.startswith(f"{signature}/") for name in request.others):
+            raise errors.UsageError(f"{where} is for signature {signature!r}, which the model does not have", request.takes)
+        tally.leave(signature, request)
+        return None
+    if isinstance(content, dict):
+        if not signature and content and set(content) <= set(request.others):
+            for name in content:
+                tally.leave(name, request)
+            return None
+        if set(content) != {spec.name for spec in request.specs}:
+            raise errors.UsageError(f"{where} has {', '.join(map(str, content)) or 'nothing'}", request.takes)
+    return items.named(content, where, request.signature, request.specs)

@@ -29,8 +29,10 @@ class Request:
     label_feature: str = ""
     # Other names of the signature's function: data may name its inputs by them.
     twins: tuple[str, ...] = ()
-    # Names of arrays that only other signatures of the model take: they are skipped.
+    # Names of arrays that only other signatures of the model take, INPUT and SIGNATURE/INPUT: they are skipped.
     others: tuple[str, ...] = ()
+    # Names of signatures and arrays that nobody asked for: that they are skipped is said.
+    unasked: tuple[str, ...] = ()
 
     def paths(self, name: str) -> tuple[str, ...]:
         """The possible names of an input in data, the shortest last: SIGNATURE/INPUT, the same with other names of the signature, INPUT."""

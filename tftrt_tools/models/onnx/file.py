@@ -40,7 +40,7 @@ _UNASKED = (
 )
 
 # {number of a field: its values}; for integers the number is negative.
-_Fields = Mapping[int, list[Any]]
+Fields = Mapping[int, list[Any]]
 
 
 @dataclasses.dataclass
@@ -56,16 +56,16 @@ class _Counted:
 
 def overview(path: str) -> Overview:
     """The Overview of a file. Raises: UsageError, TftrtError if it is not a whole ONNX model."""
-    with _opened(path) as model:
+    with opened(path) as model:
         counted = _counted(path, model)
-        graph = _only(model, 7)
-        known = {_text(tensor, 8) for tensor in map(_fields, graph.get(5, ()))}
-        inputs, outputs = (tuple(map(_spec, map(_fields, graph.get(number, ())))) for number in (11, 12))
-        facts = {"format version": str(_number(model, 1)), "producer": f"{_text(model, 2)} {_text(model, 3)}".strip(),
-                 "model version": str(_number(model, 5) or ""), "graph": _text(graph, 2),
-                 "description": _text(model, 6) or _text(graph, 10),
-                 **{_text(one, 1): _text(one, 2) for one in map(_fields, model.get(14, ()))}}
-        opsets = {_text(one, 1) or _OWN: _number(one, 2) for one in map(_fields, model.get(8, ()))}
+        graph = only(model, 7)
+        known = {text(tensor, 8) for tensor in map(fields_of, graph.get(5, ()))}
+        inputs, outputs = (tuple(map(_spec, map(fields_of, graph.get(number, ())))) for number in (11, 12))
+        facts = {"format version": str(number(model, 1)), "producer": f"{text(model, 2)} {text(model, 3)}".strip(),
+                 "model version": str(number(model, 5) or ""), "graph": text(graph, 2),
+                 "description": text(model, 6) or text(graph, 10),
+                 **{text(one, 1): text(one, 2) for one in map(fields_of, model.get(14, ()))}}
+        opsets = {text(one, 1) or _OWN: number(one, 2) for one in map(fields_of, model.get(8, ()))}
     # Before version 4 of the format, weights are inputs as well.
     signature = Signature(tuple(spec for spec in inputs if spec.name not in known), outputs)
     here = pathlib.Path(path)
@@ -78,12 +78,12 @@ def overview(path: str) -> Overview:
 
 def outside(path: str) -> list[str]:
     """Paths of the files beside an ONNX file that hold its weights. Raises: as `overview`."""
-    with _opened(path) as model:
+    with opened(path) as model:
         return [str(pathlib.Path(path).parent / name) for name in sorted(_counted(path, model).outside)]
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[_Fields]:
+def opened(path: str) -> Iterator[Fields]:
     """The fields of a ModelProto; a ValueError inside the context means that the file is not an ONNX model. Raises: UsageError,
     TftrtError."""
     if not pathlib.Path(path).is_file():
@@ -92,7 +92,7 @@ def _opened(path: str) -> Iterator[_Fields]:
         first = file.read(1)
         raw = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if first else memoryview(b"")
     try:
-        model = _fields(raw)
+        model = fields_of(raw)
         if not (7 in model and 8 in model):
             raise ValueError("it has no graph, or names no opset")
         yield model
@@ -103,11 +103,11 @@ def _opened(path: str) -> Iterator[_Fields]:
                                 "give the file that the exporter wrote") from None
 
 
-def _counted(path: str, model: _Fields) -> _Counted:
+def _counted(path: str, model: Fields) -> _Counted:
     """The contents of its graphs and functions. Raises: ValueError; TftrtError where a file with weights is missing."""
     counted = _Counted()
-    _count(_only(model, 7), counted)
-    for function in map(_fields, model.get(25, ())):
+    _count(only(model, 7), counted)
+    for function in map(fields_of, model.get(25, ())):
         _count_nodes(function.get(7, ()), counted)
     _check_outside(path, counted)
     return counted
@@ -130,7 +130,7 @@ def _check_outside(path: str, counted: _Counted) -> None:
                                     "copy it again; both files have to be of one export")
 
 
-def _fields(raw: memoryview) -> _Fields:
+def fields_of(raw: memoryview) -> Fields:
     found: dict[int, list[Any]] = {}
     for number, kind, value in fields.walk(raw):
         if kind == fields.DELIMITED:
@@ -140,23 +140,23 @@ def _fields(raw: memoryview) -> _Fields:
     return found
 
 
-def _only(message: _Fields, number: int) -> _Fields:
+def only(message: Fields, number: int) -> Fields:
     """A field that is a message; {} where it is not there. Raises: ValueError."""
-    return _fields(fields.joined(message[number])) if number in message else {}
+    return fields_of(fields.joined(message[number])) if number in message else {}
 
 
-def _text(message: _Fields, number: int) -> str:
+def text(message: Fields, number: int) -> str:
     return str(message[number][-1], "utf-8") if number in message else ""
 
 
-def _number(message: _Fields, number: int) -> int:
+def number(message: Fields, number: int) -> int:
     return fields.signed(message[-number][-1]) if -number in message else 0
 
 
-def _count(graph: _Fields, counted: _Counted, depth: int = 0) -> None:
+def _count(graph: Fields, counted: _Counted, depth: int = 0) -> None:
     for raw in graph.get(5, ()):
         _count_tensor(raw, counted)
-    for sparse in map(_fields, graph.get(15, ())):
+    for sparse in map(fields_of, graph.get(15, ())):
         for raw in (*sparse.get(1, ()), *sparse.get(2, ())):
             _count_tensor(raw, counted)
     _count_nodes(graph.get(1, ()), counted, depth)
@@ -165,27 +165,27 @@ def _count(graph: _Fields, counted: _Counted, depth: int = 0) -> None:
 def _count_nodes(nodes: Iterable[memoryview], counted: _Counted, depth: int = 0) -> None:
     if depth > _DEEPEST:
         raise ValueError(f"more than {_DEEPEST} graphs lie in each other")
-    for node in map(_fields, nodes):
-        domain = _text(node, 7)
-        counted.ops[_text(node, 4) if domain in ("", _OWN) else f"{domain}.{_text(node, 4)}"] += 1
-        for attribute in map(_fields, node.get(5, ())):
+    for node in map(fields_of, nodes):
+        domain = text(node, 7)
+        counted.ops[text(node, 4) if domain in ("", _OWN) else f"{domain}.{text(node, 4)}"] += 1
+        for attribute in map(fields_of, node.get(5, ())):
             for raw in (*attribute.get(5, ()), *attribute.get(10, ())):
                 _count_tensor(raw, counted)
             for graph in (*attribute.get(6, ()), *attribute.get(11, ())):
-                _count(_fields(graph), counted, depth + 1)
+                _count(fields_of(graph), counted, depth + 1)
 
 
 def _count_tensor(raw: memoryview, counted: _Counted) -> None:
-    tensor = _fields(raw)
-    counted.weights[_dtype(_number(tensor, 2))] += math.prod(_dims(tensor))
-    if _number(tensor, 14) == 1:
-        said = {_text(one, 1): _text(one, 2) for one in map(_fields, tensor.get(13, ()))}
+    tensor = fields_of(raw)
+    counted.weights[_dtype(number(tensor, 2))] += math.prod(dims(tensor))
+    if number(tensor, 14) == 1:
+        said = {text(one, 1): text(one, 2) for one in map(fields_of, tensor.get(13, ()))}
         name = said.get("location", "")
         end = int(said.get("offset") or 0) + int(said.get("length") or 0)
         counted.outside[name] = max(counted.outside.get(name, 0), end)
 
 
-def _dims(tensor: _Fields) -> list[int]:
+def dims(tensor: Fields) -> list[int]:
     """The integers of field 1, single or packed."""
     from tftrt_tools.wire import varints  # NumPy is not needed for a command's help
 
@@ -196,15 +196,15 @@ def _dtype(number: int) -> str:
     return _DTYPES.get(number, f"type {number}")
 
 
-def _spec(value: _Fields) -> InputSpec:
+def _spec(value: Fields) -> InputSpec:
     """The InputSpec of a ValueInfoProto; if it is not a tensor, the dtype says what it is."""
-    name, kind = _text(value, 1), _only(value, 2)
+    name, kind = text(value, 1), only(value, 2)
     if _TENSOR_TYPE not in kind:
         return InputSpec(name, next((text for number, text in _NO_TENSORS.items() if number in kind), "unknown"), None)
-    tensor = _only(kind, _TENSOR_TYPE)
+    tensor = only(kind, _TENSOR_TYPE)
     if 2 not in tensor:
-        return InputSpec(name, _dtype(_number(tensor, 1)), None)
-    dims = (_fields(raw) for raw in _only(tensor, 2).get(1, ()))
+        return InputSpec(name, _dtype(number(tensor, 1)), None)
+    dims = (fields_of(raw) for raw in only(tensor, 2).get(1, ()))
     # An unknown size has a name instead of a number, or neither.
-    sizes = (_number(dim, 1) if -1 in dim else -1 for dim in dims)
-    return InputSpec(name, _dtype(_number(tensor, 1)), tuple(None if size < 0 else size for size in sizes))
+    sizes = (number(dim, 1) if -1 in dim else -1 for dim in dims)
+    return InputSpec(name, _dtype(number(tensor, 1)), tuple(None if size < 0 else size for size in sizes))

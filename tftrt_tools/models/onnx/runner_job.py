@@ -13,7 +13,7 @@ import onnxruntime
 from tftrt_tools import errors
 from tftrt_tools.execution import load_job, run_job, runner
 from tftrt_tools.models.model import Contents, Signature
-from tftrt_tools.models.onnx import file, opening_job, refusals_job
+from tftrt_tools.models.onnx import file, index_limits, opening_job, refusals_job
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import DEFAULT
 
@@ -111,7 +111,8 @@ def _contents(path: str) -> Contents:
     if doubled := [one.name for number, one in enumerate(outputs) if one.name in [other.name for other in outputs[:number]]]:
         raise errors.TftrtError(f"{path} has the output {doubled[0]!r} twice", "give each output a name of its own: export it again")
     facts = {"producer": about.producer_name, "graph": about.graph_name, "description": about.description, **about.custom_metadata_map}
-    return Contents(signatures={DEFAULT: Signature(inputs, outputs)}, facts={name: text for name, text in facts.items() if text})
+    signature = Signature(index_limits.limited(path, inputs), outputs)
+    return Contents(signatures={DEFAULT: signature}, facts={name: text for name, text in facts.items() if text})
 
 
 def _spec(path: str, kind: str, argument: Any, scalar: bool) -> InputSpec:

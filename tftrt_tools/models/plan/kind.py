@@ -15,6 +15,7 @@ from tftrt_tools.execution.run import Placed, Runtime
 from tftrt_tools.models import directory
 from tftrt_tools.models.model import Contents, Engine, File, Overview, Signature
 from tftrt_tools.models.onnx import file as onnx_file
+from tftrt_tools.models.onnx import index_limits
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan.profiles import Profile
 from tftrt_tools.savedmodel import files, passport
@@ -64,8 +65,7 @@ class Plan(directory.Directory):
 
     def contents(self, paths: Sequence[str]) -> list[Contents]:
         """As model.Kind.contents, from plan.json."""
-        return [dataclasses.replace(found, facts={**found.facts, **_of_file(path)})
-                for path, found in ((path, _contents(document.read(path))) for path in paths)]
+        return [_with_file(path, _contents(document.read(path))) for path in paths]
 
     def overview(self, path: str) -> Overview:
         """As model.Kind.overview."""
@@ -85,6 +85,15 @@ class Plan(directory.Directory):
 def _contents(plan: document.PlanFile) -> Contents:
     signature = Signature(*(tuple(one.spec for one in side) for side in (plan.inputs, plan.outputs)))
     return Contents(signatures={DEFAULT: signature}, engines=(Engine(document.ENGINE, plan.precision),), facts=_facts(plan))
+
+
+def _with_file(path: str, contents: Contents) -> Contents:
+    """The same with what the ONNX file beside the plan tells: the limits of inputs, which inputs have a value for good, and which outputs
+    were kept."""
+    one = contents.signatures[DEFAULT]
+    inputs = index_limits.limited(f"{path}/{document.ONNX}", one.inputs)
+    return dataclasses.replace(contents, signatures={DEFAULT: dataclasses.replace(one, inputs=inputs)},
+                               facts={**contents.facts, **_of_file(path)})
 
 
 def _of_file(path: str) -> dict[str, str]:

@@ -14,13 +14,14 @@ from google.protobuf.message import DecodeError
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import engine_assets, files, passport, signatures
 from tftrt_tools.savedmodel.inspection import EngineFile, Finding, Inspection, Node, SignatureGraph
-from tftrt_tools.savedmodel.job import graph, protos, twins
+from tftrt_tools.savedmodel.job import graph, input_facts, protos, twins
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2, node_def_pb2
     from tensorflow.core.protobuf import meta_graph_pb2
 
     from tftrt_tools.savedmodel.engine_op import EngineOp
+    from tftrt_tools.savedmodel.shapes import InputSpec
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall"})
 
@@ -63,17 +64,17 @@ def _passport(path: str | os.PathLike[str]) -> tuple[dict[str, Any] | None, dict
 
 def signature_graphs(meta_graph: meta_graph_pb2.MetaGraphDef) -> tuple[SignatureGraph, ...]:
     """The SignatureGraphs of a MetaGraphDef."""
-    engines, same = graph.engine_ops(meta_graph.graph_def), twins.find(meta_graph)
-    return tuple(_signature(name, one, meta_graph, engines, same.get(name, ""))
+    engines, same, specs = graph.engine_ops(meta_graph.graph_def), twins.find(meta_graph), input_facts.specs(meta_graph)
+    return tuple(_signature(name, one, meta_graph, engines, same.get(name, ""), specs[name])
                  for name, one in signatures.definitions(meta_graph).items())
 
 
 def _signature(name: str, signature: meta_graph_pb2.SignatureDef, meta_graph: meta_graph_pb2.MetaGraphDef, engines: Sequence[EngineOp],
-               same_as: str) -> SignatureGraph:
+               same_as: str, inputs: tuple[InputSpec, ...]) -> SignatureGraph:
     walk = _Walk(meta_graph)
     walk.from_outputs([info.name for info in signature.outputs.values()])
     inside = sum(one.compute_ops for one in engines if one.name in walk.engines)
-    inputs, outputs = graph.specs(signature.inputs), graph.specs(signature.outputs)
+    outputs = graph.specs(signature.outputs)
     return SignatureGraph(name=name, inputs=inputs, outputs=outputs, engines=tuple(walk.engines), native=tuple(walk.native), inside=inside,
                           same_as=same_as)
 

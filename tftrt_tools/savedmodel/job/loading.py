@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tftrt_tools import errors, op_libraries, tf_private
 from tftrt_tools.savedmodel import engine_assets, files
-from tftrt_tools.savedmodel.job import declarations, protos, twins
+from tftrt_tools.savedmodel.job import declarations, input_facts, protos, twins
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -37,6 +37,14 @@ class Model:
     same: dict[str, str]
     # Of further MetaGraphs that the SavedModel has, "serve,gpu" for one with both.
     other_tags: tuple[str, ...]
+    # {signature: the InputSpecs of input_facts.specs}.
+    inputs: dict[str, tuple[InputSpec, ...]] = dataclasses.field(default_factory=dict)
+
+    def specs(self, name: str) -> list[InputSpec]:
+        """As `input_specs` of a signature; with the limits of their values, and their places."""
+        known = {spec.name: spec for spec in self.inputs.get(name, ())}
+        return [dataclasses.replace(spec, known=known[spec.name].known) if spec.name in known else spec
+                for spec in input_specs(self.root.signatures[name])]
 
 
 def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
@@ -50,7 +58,8 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
     _register_optimizers(meta)
     try:
         root = tf.saved_model.load(str(path), tags=list(chosen))
-        return Model(root=root, tags=chosen, declared=declarations.of(meta), same=twins.find(meta), other_tags=others)
+        return Model(root=root, tags=chosen, declared=declarations.of(meta), same=twins.find(meta), other_tags=others,
+                     inputs=input_facts.specs(meta))
     except Exception as error:  # a damaged model can make TensorFlow raise nearly anything, such as an IndexError for a short file
         if is_out_of_gpu_memory(error):
             raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None

@@ -265,7 +265,7 @@ def _batching_notes(stage: pathlib.Path, facts: Facts, worker: child.Worker, bat
 
 
 def _evidence_notes(judged: verification_check.Evidence, facts: Facts) -> Iterator[str]:
-    if not facts.converted:
+    if not judged.needed and not judged.said:
         yield "this is no TF-TRT model: it was published without evidence"
         return
     if not judged.valid:
@@ -273,7 +273,7 @@ def _evidence_notes(judged: verification_check.Evidence, facts: Facts) -> Iterat
     elif judged.said and judged.said.get("mode") != "gpu" and facts.engine_ops:
         yield (f"verified without a GPU ({judged.said.get('evidence')}): nothing is known of the engines themselves; `tftrt verify` on a "
                "machine with a GPU judges them")
-    for one in facts.seen.findings:
+    for one in facts.seen.findings if facts.converted else ():
         yield f"{one.about}: {one.text}"
 
 
@@ -282,6 +282,8 @@ def _warm_up_notes(planned: warmup_requests.Plan | None, warm_up: WarmUp | None)
     if warm_up is None:
         yield "no warm-up: the first requests build engines and load kernels while others wait"
         return
+    if not warm_up.replay.records:
+        yield "the model's own warm-up file has no whole record, so that nothing is warmed up: --replace_warmup makes a new one"
     yield from warm_up.replay.misses
     if warm_up.replay.mode == "native segments":
         yield "the warm-up was run through TensorFlow here, without engines"

@@ -44,6 +44,8 @@ class Plan:
     own_data: tuple[str, ...]
     # Rows of the data that no batch size fits.
     dropped: int
+    # As of calls.Calls.
+    drew: tuple[str, ...]
     # {signature: other names of its function, which are not called again}
     twins: dict[str, tuple[str, ...]]
 
@@ -70,7 +72,7 @@ def plan(takes: inputs.Takes, known_from: str, options: "Options", folder: str |
         groups.setdefault((call.signature, tuple(sorted(call.shapes.items()))), []).append(call)
     return Plan(groups=tuple(Group(tuple(calls)) for calls in groups.values()),
                 sources={name: said.get(origin) or _of_signature(takes.specs[name]) for name, origin in chosen.origins.items()},
-                own_data=chosen.own, dropped=chosen.dropped,
+                own_data=chosen.own, dropped=chosen.dropped, drew=chosen.drew,
                 twins={name: twins for name, twins in takes.walked.twins.items() if twins})
 
 

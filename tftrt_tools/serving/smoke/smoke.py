@@ -138,7 +138,8 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
     return Smoke(address=client.protocol.scheme + client.address, model_name=model_name, model_version=served.version, server=shown,
                  unseen=unseen, server_version=version, model=model, original=str(options.original), shapes_from=planned.sources,
                  calls=results, judged=judged, arithmetic=kind, form=tuple(form), gpu=use, engines=verdict,
-                 require_engines=options.require_engines, seed=options.seed, dropped=planned.dropped, twins=planned.twins)
+                 require_engines=options.require_engines, seed=options.seed, dropped=planned.dropped, drew=planned.drew,
+                 twins=planned.twins)
 
 
 def _served(client: served_model.Asking, server: Process | None, flag: str, *which: Any) -> Served:
@@ -164,6 +165,7 @@ def _takes(served: Served, model: models.Model | None, options: Options) -> tupl
     if model is None:
         return inputs.Takes.of(specs, keys=options.signature_keys), ""
     takes = inputs.Takes.of(specs, model.twins, keys=options.signature_keys, manifest=passport.read(model.path, passport.MANIFEST))
+    takes = takes.limited_by({name: one["inputs"] for name, one in model.signatures.items()})
     known, known_from = models.declared_shapes(model.path)
     return takes.with_known(known).with_pictures(added.pictures(model.path)), known_from
 

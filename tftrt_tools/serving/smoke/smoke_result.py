@@ -69,6 +69,8 @@ class Smoke:
     seed: int
     # Rows of the data that no batch size fits.
     dropped: int
+    # The inputs whose drawn values keep to what the model's ops take, a line each.
+    drew: tuple[str, ...] = ()
     # {signature: other names of its function}: its result holds for them too.
     twins: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
@@ -115,7 +117,7 @@ class Smoke:
                 "nothing_shown": list(compared.nothing_shown) if compared else [],
                 "warnings": list(compared.warnings) if compared else [],
                 "shapes_from": self.shapes_from, "twins": {name: list(twins) for name, twins in self.twins.items()},
-                "seed": self.seed, "dropped": self.dropped,
+                "seed": self.seed, "drew": list(self.drew), "dropped": self.dropped,
                 "calls": [one.to_dict() for one in self.calls], "engines": self.engines.to_dict()}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tftrt_tools.savedmodel import passport, signatures
 from tftrt_tools.savedmodel.engine_op import EngineOp
-from tftrt_tools.savedmodel.job import graph, inspector, protos, twins
+from tftrt_tools.savedmodel.job import graph, input_facts, inspector, protos, twins
 from tftrt_tools.serving.smoke.version_on_disk import Engine
 from tftrt_tools.serving.warmup import warmup_requests
 
@@ -16,13 +16,13 @@ from tftrt_tools.serving.warmup import warmup_requests
 def read(path: pathlib.Path) -> dict[str, Any]:
     """What version_on_disk.from_step takes, of a version directory. Raises: TftrtError, UsageError."""
     meta = protos.meta_graph(protos.read(path), ())
-    known = signatures.definitions(meta)
+    known, specs = signatures.definitions(meta), input_facts.specs(meta)
     generating = {graph.engine_name(node.name) for node in graph.engine_nodes(meta.graph_def) if node.attr["_profile_generation_mode"].b}
     left = passport.left_native(passport.read(path, passport.MANIFEST))
     ops = {one.name: dataclasses.asdict(_engine(one, one.name in generating, left.get(one.name, "")))
            for one in graph.engine_ops(meta.graph_def)}
     return {"engines": {one.name: [ops[name] for name in one.engines] for one in inspector.signature_graphs(meta)},
-            "signatures": {name: {"inputs": [spec.to_dict() for spec in graph.specs(one.inputs)],
+            "signatures": {name: {"inputs": [spec.to_dict() for spec in specs[name]],
                                   "outputs": [spec.to_dict() for spec in graph.specs(one.outputs)],
                                   "tensors": {f"{kind}/{key}": info.name for kind in ("inputs", "outputs")
                                               for key, info in getattr(one, kind).items()}} for name, one in known.items()},

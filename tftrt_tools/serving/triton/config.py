@@ -146,7 +146,7 @@ def _dims(spec: InputSpec, largest: int) -> list[int]:
 
 
 def _warm_up(made: Any, model: Servable, own: Mapping[str, str], backend: Backend, largest: int, shapes: Shapes) -> None:
-    """Add a warm-up request: numbers are drawn, integers are zeros, since a model may take them for places in a table."""
+    """Add a warm-up request: numbers are drawn; integers, and what the graph takes for places in a table, are zeros."""
     first = next(iter(shapes.values()))
     batch = first[0] if largest else 1
     added = made.model_warmup.add(name=" ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items()),
@@ -156,7 +156,7 @@ def _warm_up(made: Any, model: Servable, own: Mapping[str, str], backend: Backen
         data = added.inputs.add(key=spec.name).value
         data.data_type = triton_config.type_number(_type(spec, own, backend))
         data.dims.extend((shape[1:] or (1,)) if largest else shape)
-        if spec.dtype.startswith(("float", "bfloat")):
+        if spec.dtype.startswith(("float", "bfloat")) and spec.limit is None:
             data.random_data = True
         else:
             data.zero_data = True

@@ -195,7 +195,7 @@ def _judged(read: Servable, options: Options) -> verification_check.Evidence:
 
 
 def _evidence_notes(read: Servable, judged: verification_check.Evidence) -> list[str]:
-    if not judged.needed:
+    if not judged.needed and not judged.said:
         if read.kind == "onnx":
             return [f"an ONNX file carries no evidence; `tftrt verify ORIGINAL {read.path}` compares them"]
         return ["this is no TF-TRT model: it was published without evidence"]

@@ -56,7 +56,7 @@ def replay(model: str | pathlib.Path, calls: Sequence[tuple[str, str]], hide_gpu
     Returns: Replay. Raises: CheckFailed where a request fails or ends the process; a server would fail to load the version.
     """
     env = {"CUDA_VISIBLE_DEVICES": "-1"} if hide_gpu else None
-    mend = "give real inputs (--warmup_data), warm other signatures (--signature_keys), or none: --nowarmup"
+    mend = "give real inputs (--warmup_data), other shapes (--warmup_shapes), warm other signatures (--signature_keys), or none: --nowarmup"
     with scratch.folder("warmup") as folder:
         try:
             done = run.run(saved_model.at(model), calls, folder, "the warm-up", trace=True, env=env, log_file=log_file)

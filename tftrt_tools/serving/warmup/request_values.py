@@ -76,6 +76,12 @@ def filled(signature: str, takes: inputs.Takes, shapes: Sequence[Shapes], values
             for one in shapes]
 
 
+def drew(signature: str, takes: inputs.Takes, requests: Sequence[Request]) -> tuple[str, ...]:
+    """The inputs whose drawn values keep to what the model's ops take, a line each. Args: requests: of `filled`."""
+    drawn = [one.call for one in requests if one.source == "generated"]
+    return inputs.CallMaker(takes, inputs.Asked()).drew(takes.walked.leader(signature), drawn)
+
+
 def _taken(array: npt.NDArray[Any], shape: tuple[int, ...], spec: InputSpec, signature: str) -> npt.NDArray[Any]:
     if not array.ndim and shape == ():
         return array

@@ -16,6 +16,7 @@ from tftrt_tools.execution import run
 from tftrt_tools.inputs.drawing import Shapes
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import files
+from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.serving.publishing.model_facts import Facts
 from tftrt_tools.serving.warmup import request_values
@@ -62,7 +63,6 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
     Returns: Plan. Raises: UsageError, also where more than the batch is unknown and nothing says it.
     """
     from tftrt_tools.inputs import calls
-    from tftrt_tools.savedmodel import shapes as shape_grammar
     from tftrt_tools.savedmodel import signatures
 
     listed = facts.seen.signatures
@@ -84,8 +84,11 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
             notes.append(f"{name} has no warm-up: its input is serialized tf.Examples, and --warmup_data gives none")
             continue
         else:
-            shapes = declared.get(name) or _shapes(name, specs[name], facts, options.batching, values, notes)
+            shapes = declared.get(name) or _shapes(name, specs[name], facts, options.batching, values)
             found = request_values.filled(name, takes, shapes, values)
+            notes += [f"drawn for {name}: {line}" for line in request_values.drew(name, takes, found)]
+            if name not in declared and not _said(name, specs[name], facts, options.batching):
+                notes += _guessed(name, specs[name], found)
         requests += _batchable(found, options.batching, notes) if options.batching else found
     requests = sorted(_distinct(requests), key=lambda one: -_elements(one.call))
     if len(requests) > MOST_RECORDS:
@@ -96,10 +99,8 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
 
 def _renamed(flag: str) -> str:
     """The text of --warmup_shapes, checked so that an error names this flag and not --shapes."""
-    from tftrt_tools.savedmodel import shapes
-
     try:
-        shapes.parse(flag)
+        shape_grammar.parse(flag)
     except errors.UsageError as error:
         cause, mend = (text.replace("--shapes", "--warmup_shapes") for text in (error.cause, error.mend))
         raise errors.UsageError(cause, mend) from None
@@ -126,18 +127,32 @@ def _distinct(requests: Iterable[Request]) -> list[Request]:
     return kept
 
 
-def _shapes(name: str, specs: Sequence[InputSpec], facts: Facts, batching: BatchSizes | None, values: request_values.Values,
-            notes: list[str]) -> list[Shapes]:
+def _sizes(batching: BatchSizes | None) -> tuple[int, ...]:
+    """The batches that the server's parameters name."""
+    return () if batching is None else batching.allowed or ((batching.largest,) if batching.stated else ())
+
+
+def _said(name: str, specs: Sequence[InputSpec], facts: Facts, batching: BatchSizes | None) -> bool:
+    """Whether the engines of a signature or the server's parameters say which batches come."""
+    return bool(_sizes(batching) or _manifest_calls(name, specs, facts))
+
+
+def _guessed(name: str, specs: Sequence[InputSpec], requests: Sequence[Request]) -> Iterator[str]:
+    """A note where the batches that are sent are a guess."""
+    sizes = dict.fromkeys(rows for one in requests if (rows := shape_grammar.rows(specs, one.call.shapes)) is not None)
+    if len(sizes) > 1:
+        yield (f"nothing says which batches {name} will get: warmed up with {' and '.join(map(str, sizes))}; say it with "
+               "--warmup_shapes or --batching_parameters_file")
+
+
+def _shapes(name: str, specs: Sequence[InputSpec], facts: Facts, batching: BatchSizes | None,
+            values: request_values.Values) -> list[Shapes]:
     """[{input: shape}] of a signature that --warmup_shapes does not name."""
-    known = _manifest_calls(name, specs, facts)
-    sizes = () if batching is None else batching.allowed or ((batching.largest,) if batching.stated else ())
+    known, sizes = _manifest_calls(name, specs, facts), _sizes(batching)
     if known and not sizes:
         return known
     if known:
         return known + [_with_batch(call, size, specs) for call in known for size in sizes]
-    if not sizes:
-        notes.append(f"nothing says which batches {name} will get: warmed up with {_BATCHES[0]} and {_BATCHES[1]}; say it with "
-                     "--warmup_shapes or --batching_parameters_file")
     rows = {spec.name: values.row_shape(name, spec) for spec in specs}
     return [{spec.name: _shape(name, spec, size, rows[spec.name]) for spec in specs} for size in sizes or _BATCHES]
 
