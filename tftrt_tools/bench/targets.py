@@ -101,8 +101,8 @@ class Server:
         if judge is None:
             return Sent(payload.Payload(protocol.path, requests), rows, mean, tuple(first.values()))
         expected = tuple(first.get(index) for index in range(len(requests)))
-        return Sent(payload.Payload(protocol.path, requests, expected, lambda index, answer: judge.problem(index, answer)), rows, mean,
-                    tuple(first.values()))
+        return Sent(payload.Payload(protocol.path, requests, expected, lambda index, answer: judge.problem(index, answer),
+                                    unordered=protocol.unordered), rows, mean, tuple(first.values()))
 
     def encoded(self, call: run.Call) -> bytes:
         """The request of a call."""

@@ -49,7 +49,8 @@ def main(socket_fd: int, assignment_fd: int) -> None:
     # The present objects stay; the garbage collector need not visit them during the run.
     gc.collect()
     gc.freeze()
-    recorder = drive_job.Recorder(work.expected, work.head["check_every"], connection.explain, work.head.get("judge_all", False))
+    recorder = drive_job.Recorder(work.expected, work.head["check_every"], connection.explain, work.head.get("judge_all", False),
+                                  work.head.get("unordered", False))
     commands: queue.SimpleQueue[dict[str, typing.Any]] = queue.SimpleQueue()
     reporter = _Reporter(parent, recorder, commands, connection)
     threading.Thread(target=reporter.run, daemon=True).start()
