@@ -528,3 +528,7 @@ def test_a_label_that_moves_during_a_row_is_said():
     assert [watched.changed() for _ in range(3)] == [
         "", "label 'stable' changed its version during this row: 1 answered before, 2 answers now", ""]
     assert bench._Versions(None, types.SimpleNamespace(model_version=1), 1).changed() == ""
+    there_and_back = bench._Versions(types.SimpleNamespace(metadata=lambda *_: types.SimpleNamespace(model=types.SimpleNamespace(version=1))), asked, 1)
+    there_and_back.seen |= {1, 3}
+    assert [there_and_back.changed() for _ in range(2)] == [
+        "label 'stable' changed its version for a while during this row: 1 answers before and now, 3 did too", ""]

@@ -139,8 +139,8 @@ def compared(without: list[Records], winner: list[Records], wanted: float, rate:
     judgement = judged.judgements[0]
     if all(one.unanswered((options.bound.percentile or 0.0) / 100) for one in sides):
         # Both have the deadline there, which would be "the same".
-        judgement = dataclasses.replace(judgement, verdict=verdict.UNSURE, ratio=None, reason=f"the {judgement.metric} of both is a request "
-                                        "without an answer")
+        judgement = dataclasses.replace(judgement, verdict=verdict.UNSURE, ratio=None,
+                                        reason=f"the {judgement.metric} of both is a request without an answer")
     notes = (f"{name}: the load generator was the limit: {one.why}" for name, blocks in (("no batching", without), ("winner", winner))
              for one in blocks if one.why)
     return Turns(wanted=wanted, rate=rate, seconds=seconds, rounds=len(winner), without=sides[0], winner=sides[1],

@@ -110,8 +110,7 @@ class _Run:
                  counters: counted.Counters | None = None) -> None:
         """Args: original: answers.Original, or None. versions: of the server, None without one. counters: the server's, or None."""
         self._versions = versions
-        protocol = protocols.of(options.address)
-        self._read = lambda answer: protocol.response_arrays(answer)[1]
+        self._protocol = protocols.of(options.address)
         self._options, self._view, self._rules, self._original = options, view, rules, original
         self._measure = measure.Measure(options, view, watch, files, counters)
         self.rows: list[measurements.Row] = []
@@ -120,6 +119,13 @@ class _Run:
         self.refused, self.unanswered = "", 0
         self._alone_of: Callable[[targets.Server, Workload, Sent], breakdown.Alone] | None = None
         self._alone: dict[int | None, breakdown.Alone] = {}
+
+    def _read(self, answer: bytes) -> dict[str, Any]:
+        """{output: ndarray} of an answer; the version that it names is noted. Raises: ValueError."""
+        asked, arrays = self._protocol.response_arrays(answer)
+        if self._versions:
+            self._versions.seen.add(asked.version)
+        return arrays
 
     def alone_of(self, model: Any, here: bool, folder: str) -> None:
         """From now on also measure what a breakdown needs besides the rows. Args: as alone.measure."""
@@ -236,16 +242,19 @@ class _Run:
 
 
 class _Versions:
-    """Which version answers, asked after each row: a label may move, and a newer version may be loaded, while the load runs.
+    """Which version answers, asked after each row: a label may move, and a newer version may be loaded, while the load runs. A sample of
+    the answers tells of one that answered only for a while.
 
-    Args: client: client.Client. version: the one that answered at first."""
+    Args: client: client.Client. version: the one that answered at first. Attributes: seen: versions that answers of the row named."""
 
     def __init__(self, client: Any, options: Options, version: int | None) -> None:
         self._client, self._options, self._version = client, options, version
+        self.seen: set[int | None] = set()
 
     def changed(self) -> str:
         """A line that says that another version answers than at the last call, or ""."""
         options, before = self._options, self._version
+        seen, self.seen = self.seen, set()
         if options.model_version is not None:
             return ""
         try:
@@ -253,9 +262,10 @@ class _Versions:
         except errors.TftrtError:
             # The row's own failures say that the server is gone.
             return ""
-        if self._version == before:
-            return ""
         label = f"label {options.version_label!r}" if options.version_label else "the model"
+        if self._version == before:
+            others = ", ".join(map(str, sorted(one for one in seen if one not in (None, before))))
+            return others and f"{label} changed its version for a while during this row: {before} answers before and now, {others} did too"
         return f"{label} changed its version during this row: {before} answered before, {self._version} answers now"
 
 

@@ -147,7 +147,8 @@ def _missed_in_turns(done: Tuned) -> errors.TftrtError:
     seen = f"{side.share:.2%} of {side.requests} requests in time at {rate:g}/s{_unanswered(side)}"
     said = f"no winner: {search.described(done.best)} "
     if done.kept is None:
-        return errors.Unsure(f"{said}was not decided to keep {done.goal} in turns: {seen}", "run it on a quieter machine, in another --work_dir")
+        return errors.Unsure(f"{said}may keep {done.goal} in turns, or miss it: {seen}",
+                             "run it on a quieter machine, in another --work_dir")
     return errors.CheckFailed(f"{said}does not keep {done.goal} in turns: {seen}", "search with longer probes (--duration_seconds): the "
                               "trials' were too short to show it; or promise more time")
 
