@@ -73,7 +73,7 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
             if short:
                 view.note(f"note: {short}")
         watch = stack.enter_context(gpu_watch.watching(targets.gpus_are_here(address)))
-        known = answers.Original(named["original"], None if client else named["in_process"], signature) if options.original else None
+        known = answers.Original(named["original"], None if client else named["in_process"], signature, options.timeout) if options.original else None
         for note in known.notes if known else ():
             view.note(f"note: {note}")
         versions = _Versions(client, options, model.version) if client else None

@@ -189,7 +189,7 @@ def _check_where(options: Options) -> None:
         raise errors.UsageError(f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out")
     for flag in ("rename", "native_python", "candidate_python"):
         if getattr(options, flag) and not options.in_process:
-            raise errors.UsageError(f"--{flag} has no effect without --in_process", "add --in_process, or leave it out")
+            raise errors.UsageError(f"--{flag} has no effect on a server", "leave it out, or --server and --backend")
     there = {f"--{side}_{what}": getattr(options, f"{side}_{what}") for side in _BOTH for what in ("dir", "version", "label")} | \
         {"--tls": options.tls}
     missing = [side for side, address in options.addresses.items() if options.running and not address]
