@@ -22,7 +22,7 @@ def _tell(text):
         progress.say(text, number, 50)
 
 
-def work(request):
+def work(request):  # noqa: C901
     """What the child does in these tests."""
     _calls.append(request)
     what = request["do"]

@@ -55,8 +55,8 @@ class Original:
     """The original model, which gives the right answers.
 
     Args: original: models.model.Model. measured: the measured model's Model, None where only the server knows it: then names have to be
-      the same. signature: the one that is asked. timeout: seconds of a call; one that takes longer hangs. Raises: UsageError where it cannot be
-      the original.
+      the same. signature: the one that is asked. timeout: seconds of a call; one that takes longer hangs. Raises: UsageError where it
+      cannot be the original.
     """
 
     def __init__(self, original: Any, measured: Any, signature: str, timeout: float = 60.0) -> None:

@@ -22,6 +22,7 @@ from tftrt_tools.bench import (
     subject,
     summary,
     targets,
+    threads,
     workload,
 )
 from tftrt_tools.bench.options import Options
@@ -68,12 +69,16 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
             counters.read()  # a wrong address is an error before any work
         if options.search:
             view.note(f"note: {measure.of_probes(options)}")
+        if too_many := threads.note(address, max((one.concurrency or 0 for one in options.points), default=0)):
+            view.note(f"note: {too_many}")
         for point in options.points:
             short = measure.too_short(options, point)
             if short:
                 view.note(f"note: {short}")
         watch = stack.enter_context(gpu_watch.watching(targets.gpus_are_here(address)))
-        known = answers.Original(named["original"], None if client else named["in_process"], signature, options.timeout) if options.original else None
+        known = None
+        if options.original:
+            known = answers.Original(named["original"], None if client else named["in_process"], signature, options.timeout)
         for note in known.notes if known else ():
             view.note(f"note: {note}")
         versions = _Versions(client, options, model.version) if client else None
@@ -340,7 +345,8 @@ def _problems(options: Options, run: _Run) -> Iterator[str]:
             more = f", and {row.unjudged} more were not judged" if row.unjudged else ""
             yield f"{where}: {row.wrong} of {row.checked} compared answers are wrong{more}"
         if row.refused and not row.probe:
-            yield f"{where}: the server refused {row.refused} of {row.requests} requests: no gRPC thread left (--grpc_max_threads)"
+            yield (f"{where}: the server refused {row.refused} of {row.requests} requests: no gRPC thread left; start it with "
+                   "--grpc_max_threads=256, or have fewer under way")
         if options.breakdown and row.target == measurements.SERVER and (why := breakdown.missing(row)):
             yield f"{where}: its time is not taken apart: {why}"
         if options.require_no_errors and row.failed:

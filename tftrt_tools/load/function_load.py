@@ -26,8 +26,8 @@ def run(factory: str, request: Any, plan: Plan, env: Mapping[str, str] | None = 
 
     Args: factory: "package.module:function". request: its argument, a JSON value. env: environment variables of the worker.
       on_progress: as for generator.run. on_ready: called when `factory` has returned and before the first request; what it raises ends
-      the run. name: of what is run, for messages. call_s: seconds that a call may take; one that takes longer hangs, and ends the run. first_s: the same
-      for each first call, which `factory` makes.
+      the run. name: of what is run, for messages. call_s: seconds that a call may take; one that takes longer hangs, and ends the
+      run. first_s: the same for each first call, which `factory` makes.
 
     Returns: as generator.run. What the function raises is counted with the code UNKNOWN. Processor time and lag say nothing here,
     because they include the function's own work: only late sends can show that the generator was the limit.

@@ -196,8 +196,8 @@ class Team:
 
 def hung(seconds: float, called: bool, what: str = "the model") -> errors.TftrtError:
     """The error of a function that does not come to its end. Args: called: whether it was loaded, and a call hangs. what: that hangs."""
-    cause = f"{what} hangs in process: for {seconds:g} s no call came to an end" if called else f"{what} was not loaded within {seconds:g} s"
-    return errors.TftrtError(cause, "mend it, or what it waits for" + ("; a larger --timeout waits longer" if called else ""))
+    found = f"hangs in process: for {seconds:g} s no call came to an end" if called else f"was not loaded within {seconds:g} s"
+    return errors.TftrtError(f"{what} {found}", "mend it, or what it waits for" + ("; a larger --timeout waits longer" if called else ""))
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import numpy as np
 from tftrt_tools import client as clients
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import judgement, labels, thresholds
-from tftrt_tools.bench import subject
+from tftrt_tools.bench import subject, threads
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import names, opening, table
 from tftrt_tools.models.plan.kind import PLAN
@@ -261,6 +261,10 @@ class _Run:
         sides = self._both.sides()
         self._models = self._both.models
         self._notes += self._both.notes
+        for address in dict.fromkeys(options.addresses.values()):
+            if too_many := threads.note(address, options.concurrency):
+                progress.note(f"note: {too_many}")
+                self._notes.append(too_many)
         both, own = pairing.calls(options, sides, self._takes)
         self._signatures = {name: one.calls[0].signature for name, one in both.items()}
         self._truth = _truth(options, both[rounds.NATIVE].files)
@@ -381,11 +385,13 @@ class _Run:
             workload=self._workload, settings=self._settings(), fingerprint=self._machine, verdict=found, rounds=figures,
             requests=self._per_block * rounds.BLOCKS, failed=failed, errors=dict(measured.errors),
             answers=self._judged, engines=self._engines, kept=kept, must_decide=options.must_decide, compared=compared,
-            allow_worse=options.allow_worse, speed_not_judged=not_judged, ended=ended, seconds=time.monotonic() - self._begun, notes=(*self._notes, *measured.limits))
+            allow_worse=options.allow_worse, speed_not_judged=not_judged, ended=ended,
+            seconds=time.monotonic() - self._begun, notes=(*self._notes, *measured.limits))
 
     def _speed_not_judged(self) -> str:
         """Why the times say nothing of the candidate's engines, "" where they do."""
-        if self._both.gpus is False and self._both.replaces_engine_ops and self._models[rounds.CANDIDATE].engine_ops and not self._is_plan():
+        replaced = self._both.gpus is False and self._both.replaces_engine_ops
+        if replaced and self._models[rounds.CANDIDATE].engine_ops and not self._is_plan():
             return "there is no GPU here, so both models ran as TensorFlow ops; a machine with a GPU gives one"
         return ""
 
@@ -413,8 +419,7 @@ def _about_engines(candidate: models.Model, both: on_server.OnServer | in_proces
         return ["there is no GPU here, and such a server has no kernel for the candidate's engine ops: it refuses what reaches one; "
                 "--backend=local runs them as TensorFlow ops"]
     if both.gpus is False:
-        return ["there is no GPU here: the candidate's engine ops ran as TensorFlow ops, so these are no figures of TensorRT, and the speed "
-                "is not judged"]
+        return ["there is no GPU here: the candidate's engine ops ran as TensorFlow ops, so these are no figures of TensorRT"]
     left = [f"{name} {why}: it ran in TensorFlow, which is no fallback" for name, why in candidate.left_native.items()]
     return left if watched else [*left, "nobody looked whether the candidate's engines ran; --no_engine_fallback does"]
 

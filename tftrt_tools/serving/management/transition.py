@@ -139,7 +139,7 @@ class Transition:
         if state and state.state == LOADING:
             return errors.TftrtError(
                 f"version {version} of {name!r} is not available after {seconds}: its state is {LOADING}{last}. A version that cannot load "
-                "is in that state too while the server tries again: by default six attempts, a minute apart, and no error is told meanwhile",
+                "is in that state too while the server tries again: by default six attempts, a minute apart, without a word of the error",
                 "the server's log has the error (`tftrt log FILE` explains it); --wait_seconds waits longer; a server with "
                 "--max_num_load_retries=0 tells it after the first attempt")
         return errors.TftrtError(f"version {version} of {name!r} is not available after {seconds}: {seen}{last}",
