@@ -1,6 +1,7 @@
 """`make demo`: train and export a model, hand it to `tftrt optimize`, serve the result and load it, then compare it with the original.
 
-Without a GPU both models run as TensorFlow: the answers are compared, and there is no verdict on speed. Each step is a `tftrt` command as a user would type it; this script only prepares the files and prints the commands.
+Without a GPU both models run as TensorFlow: the answers are compared, and there is no verdict on speed. Each step
+is a `tftrt` command as a user would type it; this script only prepares the files and prints the commands.
 """
 
 import contextlib
@@ -55,8 +56,8 @@ def main():
 def _last_screen(gpu, compared):
     """What was shown, for somebody who sees it for the first time. Args: compared: the document of `tftrt regress`."""
     verdict = compared["headline"] if gpu else \
-        f"it compared {compared['answers']['requests']} answers of both models, and {_right(compared)}; this machine has no GPU, so both ran " \
-        "as\n            TensorFlow, and there is no verdict on speed: with a GPU the same command gives one"
+        f"it compared both models' answers to {compared['answers']['requests']} requests, and {_right(compared)}; this machine has no " \
+        "GPU,\n            so both ran as TensorFlow, and there is no verdict on speed: with a GPU the same command gives one"
     return f"""
 What you have seen
   optimize  what TensorRT takes of the model, the conversion, and its accuracy on images that training never saw

@@ -318,10 +318,11 @@ def _first_compared(options: Options, run: _Run) -> str:
 def _later_compared(options: Options, run: _Run) -> str:
     if not options.original and options.expected == "none":
         return "not compared"
+    unanswered = f", except for {run.unanswered} requests without a first answer" if run.unanswered and not options.original else ""
     unjudged = sum(row.unjudged for row in run.rows)
     later = "a sample of the later ones was compared with the first" if options.original else \
         "a sample was compared with the first answer to the same request"
-    return later + (f", except for {unjudged} with other bytes that nobody judged" if unjudged else "")
+    return later + unanswered + (f", except for {unjudged} with other bytes that nobody judged" if unjudged else "")
 
 
 def _prices(rows: Sequence[measurements.Row]) -> Iterator[measurements.Price]:

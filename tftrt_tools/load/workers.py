@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import selectors
@@ -118,9 +119,9 @@ class Team:
           it makes before it is ready, None where it makes none. Raises: TftrtError.
         """
         until = time.monotonic() + seconds + _START_SECONDS
-        while not (self._heard == len(self._members) or self.problems) and (left := until - time.monotonic()) > 0:
+        while not self._met(self._stepped) and (left := until - time.monotonic()) > 0:
             before = self._stepped
-            self.listen(left, lambda before=before: self._heard == len(self._members) or self.problems or self._stepped != before)
+            self.listen(left, functools.partial(self._met, before))
             if call_seconds is not None and self._stepped != before:
                 until = time.monotonic() + call_seconds
         if self._heard == len(self._members):
@@ -129,6 +130,10 @@ class Team:
             raise hung(call_seconds if self._stepped else seconds, self._stepped is not None)
         cause = self.problems[0] if self.problems else "the load generator's processes did not start in time"
         raise errors.TftrtError(f"no load on {address}: {cause}" if address else cause, self._mend)
+
+    def _met(self, before: float | None) -> bool:
+        """Whether all workers are ready, or one failed, or one began another first call. Args: before: `_stepped` as it was."""
+        return self._heard == len(self._members) or bool(self.problems) or self._stepped != before
 
     def _send(self, member: _Worker, command: Mapping[str, typing.Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):

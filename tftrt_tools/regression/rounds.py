@@ -169,9 +169,9 @@ class Asker:
         team.tell([{"do": "closed", "slots": self._concurrency, "limit": count + lead, "start": 0, "due_at_start": False, "part": part}])
         lost, last = "", time.monotonic()
         while not team.idle():
-            ended = len(team.entries)
+            known = len(team.entries)
             team.listen_until_idle(1.0)
-            last = time.monotonic() if len(team.entries) > ended else last
+            last = time.monotonic() if len(team.entries) > known else last
             if self._call_seconds is not None and time.monotonic() - last > self._call_seconds and not team.idle():
                 raise workers.hung(self._call_seconds, True, f"the {name} model")
             if team.problems:
