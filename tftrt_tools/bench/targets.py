@@ -71,7 +71,7 @@ class Server:
         self._options, self._signature, self._protocol, self._client = options, signature, client.protocol, client
         self._answered = b""  # a request that was answered
         self._target = load_plan.Target(address=client.address, tls=load_plan.Tls.of(options.tls), timeout_s=options.timeout,
-                                        channels=options.channels)
+                                        channels=options.channels, unordered=client.protocol.unordered)
 
     def prepare(self, load: Workload, judge_of: JudgeOf) -> Sent:
         """Make the requests of a workload, and send each once for its first answer.
@@ -102,8 +102,8 @@ class Server:
         if judge is None:
             return Sent(payload.Payload(protocol.path, requests), rows, mean, tuple(first.values()))
         expected = tuple(first.get(index) for index in range(len(requests)))
-        return Sent(payload.Payload(protocol.path, requests, expected, lambda index, answer: judge.problem(index, answer),
-                                    unordered=protocol.unordered), rows, mean, tuple(first.values()))
+        return Sent(payload.Payload(protocol.path, requests, expected, lambda index, answer: judge.problem(index, answer)), rows, mean,
+                    tuple(first.values()))
 
     def encoded(self, call: run.Call) -> bytes:
         """The request of a call."""

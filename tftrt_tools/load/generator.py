@@ -80,7 +80,7 @@ def assignments(target: Target, payload: Payload, plan: Plan) -> Iterator[assign
     for number in range(processes):
         head = {"address": target.address, "timeout_s": target.timeout_s, "channels": channels, "connect_s": target.connect_s,
                 "server_name": tls.server_name if tls else "", "method": payload.method, "check_every": plan.check_every,
-                "judge_all": plan.judge_all, "unordered": payload.unordered, "process": number, "processes": processes}
+                "judge_all": plan.judge_all, "unordered": target.unordered, "process": number, "processes": processes}
         yield assignment.Assignment(head=head, requests=payload.requests, expected=payload.expected, offsets=instants[number::processes],
                                     tls=(tls.root_certificates, tls.private_key, tls.certificate_chain) if tls else None)
 

@@ -13,15 +13,13 @@ class Payload:
     method: the full gRPC method, such as "/tensorflow.serving.PredictionService/Predict". requests: messages on the wire. expected: for
     each request the answer's bytes, or None where nothing is known; () for nothing known of any. same: function (index, answer bytes) ->
     "" where that answer to request `index` is right, else what is wrong, one line; it judges, in this process and after the run, the
-    answers that are not `expected`. None: every such answer is wrong. unordered: an answer is `expected` if it has the same outermost
-    fields in any order, as a map's entries may come; else if it has the same bytes.
+    answers that are not `expected` byte for byte (Target.unordered says when another order is equal). None: every such answer is wrong.
     """
 
     method: str
     requests: tuple[bytes, ...]
     expected: tuple[bytes | None, ...] = ()
     same: Callable[[int, bytes], str] | None = None
-    unordered: bool = False
 
     def __post_init__(self) -> None:
         if not self.requests:
