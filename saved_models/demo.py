@@ -1,6 +1,7 @@
-"""`make demo`: train and export a model, hand it to `tftrt optimize`, then serve it beside the original, load both and compare them.
+"""`make demo`: train and export a model, hand it to `tftrt optimize`, serve the result and load it, then compare it with the original.
 
-Each step is a `tftrt` command as a user would type it; this script only prepares the files and prints the commands.
+Without a GPU both models run as TensorFlow: the answers are compared, and there is no verdict on speed. Each step
+is a `tftrt` command as a user would type it; this script only prepares the files and prints the commands.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import numpy as np
 FOLDER = pathlib.Path("build/demo")
 BATCHES = (1, 8, 32)
 _NATIVE, _MODEL = "digits_native", "digits"
-# What `tftrt optimize` and `tftrt regress` end with where they came to a verdict: the demo shows it, whatever it is.
+# What `tftrt optimize` and `tftrt regress` end with where they came to a verdict: the demo shows it, whatever it is, and ends well.
 _VERDICTS = (0, 3, 4)
 _START_SECONDS = 120
 
@@ -45,13 +46,35 @@ def main():
     _tftrt("configure", f"--output_dir={FOLDER / 'config'}", *(f"--model={name}={base / name}" for name in (_NATIVE, _MODEL)))
     with _served(gpu, f"--model_config_file={FOLDER / 'config/models.config'}") as address:
         _tftrt("bench", address, f"--model_name={_MODEL}", "--concurrency=1,4", "--duration_seconds=5", f"--html={FOLDER}/bench.html")
-        _tftrt("regress", f"--server={address}", f"--native={_NATIVE}", f"--candidate={_MODEL}", f"--native_dir={original}",
-               f"--candidate_dir={converted}", f"--data={FOLDER}/held_back.npz", f"--labels={FOLDER}/labels.npy", "--batch_size=8",
-               "--accuracy=top1:max-degradation=0.01", "--accuracy_output=serving_default/probabilities", f"--html={FOLDER}/regress.html",
-               *(["--no_engine_fallback"] if gpu else []), allowed=_VERDICTS)
-    print(f"\nreports: {FOLDER}/story.html (the whole story), {FOLDER}/report.html (the answers), {FOLDER}/bench.html (the load), "
-          f"{FOLDER}/regress.html (the verdict on a server)")
+    _tftrt("regress", f"--native={original}", f"--candidate={converted}", f"--data={FOLDER}/held_back.npz", f"--labels={FOLDER}/labels.npy",
+           "--batch_size=8", "--accuracy=top1:max-degradation=0.01", "--accuracy_output=serving_default/probabilities",
+           f"--html={FOLDER}/regress.html", f"--json={FOLDER}/regress.json", *(["--no_engine_fallback"] if gpu else []), allowed=_VERDICTS)
+    print(_last_screen(gpu, json.loads((FOLDER / "regress.json").read_text())))
     return 0
+
+
+def _last_screen(gpu, compared):
+    """What was shown, for somebody who sees it for the first time. Args: compared: the document of `tftrt regress`."""
+    verdict = compared["headline"] if gpu else \
+        f"it compared both models' answers to {compared['answers']['requests']} requests, and {_right(compared)}; this machine has no " \
+        "GPU,\n            so both ran as TensorFlow, and there is no verdict on speed: with a GPU the same command gives one"
+    return f"""
+What you have seen
+  optimize  what TensorRT takes of the model, the conversion, and its accuracy on images that training never saw
+  bench     a served model under load: answers a second, and how long they take
+  regress   {verdict}
+
+Pages to open in a browser
+  {FOLDER}/story.html    the whole story of optimize
+  {FOLDER}/report.html   the answers, output for output
+  {FOLDER}/bench.html    the load
+  {FOLDER}/regress.html  the comparison
+
+Next: the same with your model, `tftrt optimize --help`; the pages in docs/ begin with README.md."""
+
+
+def _right(compared):
+    return "they are as right as the original's" if not compared["answers"]["problems"] else "they are NOT as right as the original's"
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ fast as Python's grpc can, and GetModelMetadata, so that perf_analyzer can drive
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -48,7 +49,7 @@ class MockServer:
 
         delays_ms: used in turn. stall: [from, to], seconds from the first request: what arrives in between is answered at the end of it.
         errors: {"every": n, "code": number, "message": text}. wrong_every: every n-th answer has another first byte. silent: answer
-        nothing.
+        nothing. shuffled: the request is a message, and its outermost fields come back in any order, as TensorFlow Serving writes a map.
         """
         self._call(PROGRAM, json.dumps(program).encode())
 
@@ -121,8 +122,21 @@ class _Mock:
             codes = {code.value[0]: code for code in grpc.StatusCode}
             await context.abort(codes[failing["code"]], failing["message"])
         if program.get("wrong_every") and (number + 1) % program["wrong_every"] == 0:
+            if program.get("shuffled"):  # its first byte says which field comes first
+                return _shuffled(request[:-1] + bytes([request[-1] ^ 1]))
             return bytes([request[0] ^ 1]) + request[1:]
-        return request
+        return _shuffled(request) if program.get("shuffled") else request
+
+
+def _shuffled(message):
+    """The same message with its outermost fields, all of them short and delimited, in another order."""
+    parts, at = [], 0
+    while at < len(message):
+        end = at + 2 + message[at + 1]
+        parts.append(message[at:end])
+        at = end
+    random.shuffle(parts)
+    return b"".join(parts)
 
 
 async def _serve_programmed(settings):

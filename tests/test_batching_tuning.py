@@ -22,7 +22,7 @@ from tftrt_tools.batching.trial import Trial
 from tftrt_tools.batching.tuned import Tuned
 from tftrt_tools.bench import goal, measurements, points, summary
 from tftrt_tools.bench import options as bench_options
-from tftrt_tools.commands import _flags
+from tftrt_tools.commands import _batching, _flags
 from tftrt_tools.commands import bench as command
 from tftrt_tools.load import run_record
 from tftrt_tools.regression import verdict
@@ -232,6 +232,9 @@ def options(**more):
                       **more})
 
 
+FULL = ("the batch scheduling queue is full",)
+
+
 def block(times_ms, failed=0):
     """Open-loop records of one second."""
     count = len(times_ms) + failed
@@ -239,7 +242,7 @@ def block(times_ms, failed=0):
     done = due + (np.concatenate([times_ms, np.zeros(failed)]) * MS).astype(np.int64)
     zeros = np.zeros(count, np.int64)
     return run_record.Records(scheduled_ns=due, sent_ns=due, done_ns=done, code=np.repeat([0, 14], [len(times_ms), failed]), payload=zeros,
-                              flags=zeros, kind="open", length_ns=10**9)
+                              flags=zeros, kind="open", length_ns=10**9, errors={14: run_record.Failures(14, "UNAVAILABLE", failed, FULL)} if failed else {})
 
 
 def blocks(scale_ms, seed, failed=0):
@@ -269,6 +272,38 @@ def test_the_first_look_can_decide():
 def test_refused_requests_count_as_the_slowest():
     found = compared(blocks(8, 1), blocks(8, 2, failed=20))
     assert found.judgement.verdict == "worse" and found.winner.kept is False and found.winner.requests == 170 * turns.ROUNDS
+
+
+def test_two_that_refuse_more_than_the_promise_allows_are_not_called_the_same():
+    """A winner with 61 % in time, no batching with 6 %: the deadline of a refused request is no time of the percentile."""
+    found = compared(blocks(8, 1, failed=140), blocks(8, 2, failed=90))
+    assert found.judgement.verdict == "cannot tell" and found.judgement.ratio is None and not found.certain
+    assert found.judgement.reason == "the p99 of both is a request without an answer"
+    assert (found.winner.ms, found.winner.failed, found.winner.kept) == (None, 90 * turns.ROUNDS, False)
+    assert found.winner.why == "UNAVAILABLE: the batch scheduling queue is full"
+
+
+def test_a_better_one_that_missed_its_promise_is_no_winner(capsys):
+    found = compared(blocks(40, 1, failed=140), blocks(8, 2, failed=5))
+    best = Trial(number=2, settings=ANY.start, floor=105.0, rate=300.0, ms=12.5)
+    done = tuned(KEPT, best, turns=found)
+    assert found.winner.kept is False and not found.certain
+    assert done.winner is None and done.best == best and done.to_dict()["winner"] is None and done.gain is None
+    _batching._print(done, None)
+    said = capsys.readouterr().out
+    assert "not kept in turns" in said and "winner    none: the best trial did not keep the promise in turns" in said
+    assert "without an answer (UNAVAILABLE: the batch scheduling queue is full): missed" in said and "winner is better" not in said
+    error = _batching._missed_in_turns(done)
+    assert error.exit_code == errors.EXIT_CHECK and "does not keep p99<20ms in turns: " in error.cause
+    open_ = dataclasses.replace(done, turns=dataclasses.replace(found, winner=dataclasses.replace(found.winner, kept=None)))
+    assert open_.winner is None and _batching._missed_in_turns(open_).exit_code == errors.EXIT_UNSURE
+
+
+def test_a_winner_that_keeps_what_the_other_refuses_is_one(capsys):
+    done = tuned(KEPT, Trial(number=2, settings=ANY.start, floor=105.0, rate=300.0, ms=12.5), turns=compared(blocks(8, 1, failed=90), blocks(8, 2)))
+    _batching._print(done, None)
+    said = capsys.readouterr().out
+    assert done.winner == 2 and "the winner is better; the interval leaves out 1" in said and "of the other's" not in said
 
 
 def test_what_was_found_is_read_back(tmp_path):

@@ -406,6 +406,32 @@ def test_a_server_that_refuses_for_a_moment_after_the_load_is_not_gone(proxy, be
     assert ended == 0 and found["complete"] and found["rows"][0]["errors"]
 
 
+def test_answers_whose_entries_come_in_another_order_are_all_compared(proxy, bench):
+    """As the real server writes the map of outputs."""
+    def flipped(number, answer):
+        first = 2 + answer[1]  # two fields, with sizes of one byte: an output and the version that answered
+        return answer[first:] + answer[:first] if number % 2 else answer
+
+    proxy.answer = flipped
+    code, found = bench(proxy.address, "--model_name=digits", "--min_queries=6000", "--concurrency=4", "--slo=p99<60s")
+    row, = found["rows"]
+    assert code == 0 and row["unjudged"] == row["wrong"] == 0 and row["checked"] > 300
+    assert found["subject"]["compared"] == "a sample was compared with the first answer to the same request"
+
+
+def test_no_verdict_is_green_where_some_requests_fail(proxy, bench, capsys):
+    proxy.answer = lambda number, answer: (grpc.StatusCode.INTERNAL, "a slip") if number > 40 and number % 25 == 0 else answer
+    for flags in (("--slo=p50<60s",), ("--slo=p50<60s", "--scenario=open", "--rate=200"), ("--require_no_errors",),
+                  ("--slo=p50<60s", "--scenario=open", "--lowest_rate=200", "--highest_rate=200")):
+        code, found = bench(proxy.address, "--model_name=digits", "--min_queries=200", *flags)
+        said = capsys.readouterr().out
+        assert code == 3 and found["problems"] and "FAILED" in said and "PASSED" not in said, flags
+        assert all(row["kept"] is not True for row in found["rows"] if row["failed"]) and not any(one["rate"] for one in found["searched"])
+    # What may fail by the promise does not miss it.
+    code, _ = bench(proxy.address, "--model_name=digits", "--min_queries=400", "--slo=p50<60s,errors<=20%")
+    assert code == 0
+
+
 def test_a_concurrency_that_is_not_reached_is_told(proxy, bench):
     proxy.hold(4)
     _, found = bench(proxy.address, "--model_name=digits", "--scenario=offline", "--concurrency=16", "--min_queries=4")

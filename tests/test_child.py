@@ -22,7 +22,7 @@ def _tell(text):
         progress.say(text, number, 50)
 
 
-def work(request):
+def work(request):  # noqa: C901
     """What the child does in these tests."""
     _calls.append(request)
     what = request["do"]
@@ -40,6 +40,11 @@ def work(request):
     if what == "sleep":
         progress.say("sleeping")
         time.sleep(60)
+    if what == "steps":
+        for number in range(request["steps"]):
+            progress.say("step", number, request["steps"])
+            time.sleep(request["seconds"])
+        return request["steps"]
     if what == "read":
         return sys.stdin.read() + os.read(0, 10).decode()
     if what == "not JSON":
@@ -130,6 +135,17 @@ def test_a_call_has_a_time_limit_and_the_calls_before_it_do_not_count():
         with pytest.raises(child.ChildDied, match="SIGKILL") as death:
             worker.call({"do": "sleep"}, timeout=0.2)
     assert "longer than 0.2 s" in death.value.mend
+
+
+def test_a_call_that_says_nothing_for_too_long_is_ended_and_one_that_goes_on_is_not():
+    with child.worker(TARGET) as worker:
+        # Its steps take longer together than one may.
+        assert worker.call({"do": "steps", "steps": 6, "seconds": 0.2}, silence=child.Silence(60, 1.0)).result == 6
+        with pytest.raises(child.ChildDied, match="it hangs: for 0.3 s no call came to an end") as death:
+            worker.call({"do": "steps", "steps": 2, "seconds": 30}, silence=child.Silence(60, 0.3, "--timeout"))
+    assert "a larger --timeout waits longer" in death.value.mend and death.value.exit_code == errors.EXIT_FAILED
+    with child.worker(TARGET) as worker, pytest.raises(child.ChildDied, match="for 0.2 s"):
+        worker.call({"do": "sleep"}, silence=child.Silence(0.2, 60))
 
 
 def test_a_module_that_is_not_there_is_a_bug_with_its_traceback():

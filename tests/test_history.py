@@ -148,16 +148,22 @@ def test_a_damaged_figure_takes_only_its_own_result_out_of_the_list(tmp_path, wr
     assert [one.number for one in found.entries] == [1] and found.skipped[0].endswith("0002.json")
 
 
+def test_no_results_yet_is_no_mistake(tmp_path, capsys):
+    assert run(f"--history_dir={tmp_path / 'none'}", f"--json={tmp_path / 'h.json'}") == errors.EXIT_DONE
+    said = capsys.readouterr().out
+    assert f"no results yet in {tmp_path / 'none'}: `tftrt regress" in said and "--save_baseline=auto" in said
+    assert json.loads((tmp_path / "h.json").read_text())["series"] == []
+    for flag in ("--fail_on_step", f"--plot={tmp_path / 'x.svg'}"):
+        with pytest.raises(errors.TftrtError, match="there are no results") as told:
+            run(f"--history_dir={tmp_path / 'none'}", flag)
+        assert told.value.exit_code == errors.EXIT_FAILED, "without results nobody knows of a step"
+    assert not (tmp_path / "x.svg").exists()
+
+
 @pytest.mark.parametrize("arguments, text", [(["--name=other"], "no history of other"), (["--machine=ffff"], "no history"), (["--plot=x.jpg"], "no known kind"), (["net"], "flags only")])
 def test_mistakes(kept, arguments, text):
     with pytest.raises(errors.UsageError, match=text):
         run(f"--history_dir={kept}", *arguments)
-
-
-def test_an_empty_history_says_how_it_begins(tmp_path):
-    with pytest.raises(errors.UsageError) as caught:
-        run(f"--history_dir={tmp_path}")
-    assert "--save_baseline=auto" in caught.value.mend
 
 
 def test_numbers_go_on_and_two_that_save_at_once_keep_both(tmp_path):

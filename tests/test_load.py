@@ -15,7 +15,7 @@ import pytest
 from tests.conformance.launch import free_ports
 from tests.conftest import ROOT
 from tests.mock_server import METHOD, MockServer
-from tftrt_tools import errors
+from tftrt_tools import client, errors
 from tftrt_tools.bench import bench, points, summary
 from tftrt_tools.load import function_load, generator, limits, load_plan, payload, run_record, schedule, workers
 from tftrt_tools.load.load_plan import Plan, Target, WarmUpRule
@@ -161,6 +161,20 @@ def test_answers_that_differ_are_counted_where_they_are_too_many_to_judge_and_al
         server.program(wrong_every=1)
         found = _run(server, _closed(concurrency=4, seconds=60, max_queries=400, judge_all=judge_all))
         assert (found.wrong, found.checked, found.unjudged) == (judged, judged, 400 - judged)
+
+
+def test_answers_with_the_same_fields_in_another_order_are_equal_and_none_is_left_unjudged(server):
+    outputs = {"boxes": np.arange(4, dtype=np.float32), "classes": np.arange(3), "scores": np.float32([0.5])}
+    messages = tuple(client.request_bytes("m", {**outputs, "scores": np.float32([score])}) for score in (0.5, 0.25))
+    load = payload.Payload(METHOD, messages, messages, same=lambda index, answer: "wrong")
+    server.program(shuffled=True)
+    found = _run(server, _closed(concurrency=4, seconds=60, max_queries=800), load, unordered=True)
+    assert (found.checked, found.wrong, found.unjudged) == (800, 0, 0)
+    # By their bytes they differ, and more than are judged beside the load.
+    by_bytes = _run(server, _closed(concurrency=4, seconds=60, max_queries=800), load)
+    assert by_bytes.wrong == 256 and by_bytes.unjudged > 256
+    server.program(shuffled=True, wrong_every=8)
+    assert _run(server, _closed(concurrency=4, seconds=60, max_queries=800), load, unordered=True).wrong == 100
 
 
 def test_a_request_past_its_deadline_is_an_error_and_the_run_goes_on(server):

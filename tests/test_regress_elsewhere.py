@@ -84,7 +84,8 @@ def test_an_interpreter_that_cannot_is_told(tftrt, tmp_path, files, python, zoo_
             ((f"--native_python={tmp_path}",), 2, "is no program"),
             (("--candidate_python=/bin/true",), 1, "does not run tftrt-tools")):
         assert_clear(tftrt("regress", "--in_process", f"--native={one}", f"--candidate={one}", *QUICK, *flags), code, said)
-    assert_clear(tftrt("regress", f"--native={one}", f"--candidate={one}", f"--candidate_python={python}"), 2, "without --in_process")
+    assert_clear(tftrt("regress", f"--native={one}", f"--candidate={one}", f"--candidate_python={python}", "--backend=local"), 2,
+                 "--candidate_python has no effect on a server")
     saved = zoo_model("digits_cnn")
     assert_clear(tftrt("regress", "--in_process", f"--native={saved}", f"--candidate={saved}", f"--candidate_python={python}"), 2,
                  "runs in this environment alone")

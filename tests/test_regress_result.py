@@ -14,7 +14,7 @@ from tests.regress_results import MACHINE, WORKLOAD, regression
 from tftrt_tools import errors
 from tftrt_tools.accuracy import metrics
 from tftrt_tools.commands import regress as command
-from tftrt_tools.regression import answers, baseline, comparison, goals, junit, models
+from tftrt_tools.regression import answers, baseline, comparison, goals, junit, models, sentences, verdict
 from tftrt_tools.report import regress as report
 
 
@@ -34,7 +34,8 @@ def _judged(**changes):
 def test_outcome_and_exit_code(changes, outcome, code):
     done = regression(**changes)
     assert (done.outcome, done.exit_code) == (outcome, code), done.headline
-    assert done.headline.startswith(outcome)
+    assert done.headline.startswith(outcome.upper())
+    assert " not " not in done.headline, "what was found, and not what was not wanted"
     assert done.to_dict()["complete"] == (outcome != comparison.ENDED)
 
 
@@ -50,7 +51,7 @@ def test_junit_read_again():
     suite, = root.findall("testsuite")
     cases = {one.get("name"): one for one in suite.findall("testcase")}
     assert set(cases) == {one.name for one in done.checks} and all(one.get("classname") == "tftrt.regress" for one in cases.values())
-    assert cases["speed/p50"].find("failure").get("type") == "fail" and "more time" in cases["speed/p50"].find("failure").get("message")
+    assert cases["speed/p50"].find("failure").get("type") == "fail" and "% slower at p50" in cases["speed/p50"].find("failure").get("message")
     assert cases["goal/p99_ms_at_most"].find("error").text == "near <&> �"
     counted = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
     assert counted == {"tests": len(cases), "failures": len(root.findall(".//failure")), "errors": 1, "skipped": 0}
@@ -93,20 +94,64 @@ def test_how_near_the_answers_are_is_shown_with_the_bounds_that_they_keep():
     assert "75.00%" in page and "snr_db &gt;= 15, top1 &gt;= 0.5" in page and "those for INT8 (INT8 engines), but for <code>top1&gt;=0.5" in page
 
 
-@pytest.mark.parametrize("metric, direction, ratio, text, verb", [
-    ("p50", "faster", 0.625, "1.60 times as fast (1.52 to 1.68)", "is"), ("p50", "faster", 0.95, "5.0% less time (-9.8% to -0.3%)", "takes"),
-    ("p50", "slower", 1.06, "6.0% more time (+0.7% to +11.3%)", "takes"), ("p50", "slower", 1.5, "1.50 times as long (1.42 to 1.58)", "takes"),
-    ("p50", "", 1.02, "the same: +2.0% (-3.1% to +7.1%)", "is"), ("throughput", "higher", 1.6, "60.0% higher (+52.0% to +68.0%)", ""),
-    ("throughput", "higher", 2.5, "2.50 times as high (2.38 to 2.62)", ""), ("throughput", "lower", 0.4, "2.50 times as low (2.38 to 2.63)", "")])
-def test_a_change_is_worded_so_that_it_can_be_read_in_one_way(metric, direction, ratio, text, verb):
+@pytest.mark.parametrize("metric, ratio, half, verdict, direction, text", [
+    ("p50", 0.625, 0.05, "better", "faster", "the candidate is 1.60 times as fast at p50 (1.52 to 1.68)"),
+    ("p50", 0.86, 0.06, "better", "faster", "the candidate is 14.0 % faster at p50 (8.8 to 19.2 %)"),
+    ("p50", 1.04, 0.035, "worse", "slower", "the candidate is 4.0 % slower at p50 (0.4 to 7.6 %)"),
+    ("p99", 1.5, 0.05, "worse", "slower", "the candidate takes 1.50 times as long at p99 (1.42 to 1.58)"),
+    ("p50", 1.02, 0.01, "cannot tell", "slower", "the candidate is 2.0 % slower at p50 (1.0 to 3.0 %), and whether that counts is open"),
+    ("p50", 1.0, 0.02, "same", "", "the candidate is as fast at p50 (2.0 % faster to 2.0 % slower)"),
+    ("p50", 0.99, 0.005, "same", "faster", "the candidate is 1.0 % faster at p50 (0.5 to 1.5 %), which is too little to count"),
+    ("p50", 1.02, 0.1, "cannot tell", "", "the candidate may be faster or slower at p50 (8.2 % faster to 12.2 % slower)"),
+    ("throughput", 1.6, 0.05, "better", "higher", "the candidate's throughput is 60.0 % higher (52.0 to 68.0 %)"),
+    ("throughput", 2.5, 0.05, "better", "higher", "the candidate's throughput is 2.50 times as high (2.38 to 2.62)"),
+    ("throughput", 0.4, 0.05, "worse", "lower", "the candidate's throughput is 60.0 % lower (58.0 to 62.0 %)"),
+    ("throughput", 1.0, 0.1, "cannot tell", "", "the candidate's throughput may be lower or higher (10.0 % lower to 10.0 % higher)")])
+def test_a_change_is_worded_so_that_it_can_be_read_in_one_way(metric, ratio, half, verdict, direction, text):
     done = regression()
+    low, high = ratio * (1 - half), ratio * (1 + half)
     # "same" is decided by the narrower interval, so that is the one to show.
-    one = dataclasses.replace(done.verdict.of(metric), ratio=ratio, low=0.9 * ratio, high=1.1 * ratio, same_low=0.95 * ratio,
-                              same_high=1.05 * ratio, direction=direction, verdict="same")
-    assert dataclasses.replace(one, verdict="cannot tell").judged_interval == (0.9 * ratio, 1.1 * ratio)
-    assert comparison.speed_text(one) == text
-    done = dataclasses.replace(done, verdict=dataclasses.replace(done.verdict, judgements=(one,)))
-    assert not verb or done.headline == f"pass: the candidate {verb} {text}"
+    wide = (0.5 * ratio, 2 * ratio) if verdict == "same" else (low, high)
+    one = dataclasses.replace(done.verdict.of(metric), ratio=ratio, low=wide[0], high=wide[1], same_low=low, same_high=high, direction=direction,
+                              verdict=verdict)
+    assert sentences.sentence(one) == text
+    done = dataclasses.replace(done, verdict=dataclasses.replace(done.verdict, judgements=(one,)), must_decide=(metric,))
+    said = {"worse": f"FAIL: {text}", "cannot tell": f"CANNOT TELL: {text}"}.get(verdict, f"PASS: {text}")
+    assert done.headline == (said if metric == "p50" or verdict in ("worse", "cannot tell") else "PASS")
+    # The same sentence everywhere.
+    assert text.replace("'", "&#39;") in report.page(done) and done.to_dict()["checks"][0]["found"] == text
+    case, = (one for one in ElementTree.fromstring(junit.text(done)).iter("testcase") if one.get("name") == f"speed/{metric}")
+    told = case.find("system-out").text if said.startswith("PASS") else case[0].get("message")
+    assert told == text
+
+
+@pytest.mark.parametrize("metric", ["p50", "p99", "throughput"])
+def test_no_check_says_a_thing_by_two_negations(metric):
+    for ratio, noise in ((1.0, 0.01), (1.2, 0.01), (0.7, 0.01), (1.0, 0.4)):
+        for one in regression(ratio=ratio, noise=noise).checks:
+            assert " not " not in f" {one.what} {one.found} ", one
+
+
+def test_figures_of_tensorflow_against_tensorflow_are_no_verdict():
+    why = "there is no GPU here, so both models ran as TensorFlow ops"
+    slower = regression(ratio=1.2)
+    done = dataclasses.replace(slower, verdict=verdict.without_verdict(slower.verdict, why), speed_not_judged=why, answers=_judged())
+    assert done.outcome == comparison.PASS and done.headline == f"PASS: the answers are right; no verdict on speed: {why}"
+    assert not any(one.name.startswith("speed/") for one in done.checks) and not done.rounds_help
+    assert {(one.verdict, one.direction, one.reason) for one in done.verdict.judgements} == {("cannot tell", "", why)}
+    wrong = dataclasses.replace(done, answers=_judged(problems=("x: snr_db is 3, wanted >= 30",)))
+    assert wrong.outcome == comparison.FAIL
+    kept = goals.judge(goals.Goals(speed_up_at_least=0.1), slower.verdict, slower.candidate, None, not_judged=why)
+    assert [(one.verdict, one.reason) for one in kept] == [(goals.UNDECIDED, why)], "a goal on speed would be kept by chance"
+
+
+def test_answers_to_drawn_values_that_differ_ask_for_the_users_own():
+    problem = "x: snr_db is 3, wanted >= 30"
+    drawn = regression(answers=_judged(problems=(problem,)))
+    told, = (one for one in drawn.checks if one.name == "answers")
+    assert "the values were drawn from seed 0" in told.reason and "--data=FILE" in told.reason and "--data=FILE" in junit.text(drawn)
+    own = regression(answers=_judged(problems=(problem,)), workload={**WORKLOAD, "values": "rows.npz"})
+    assert "drawn" not in next(one.reason for one in own.checks if one.name == "answers")
 
 
 def test_text_that_could_be_markup_is_quoted():

@@ -113,9 +113,10 @@ def test_a_model_against_itself_from_its_directory(native, tmp_path, capsys):
     document = json.loads((tmp_path / "r.json").read_text())
     judged, = document["verdict"]["judgements"]
     assert code in (0, 4) and judged["verdict"] in ("same", "cannot tell"), judged
-    assert document["complete"] and document["server"]["backend"] == "local" and document["native"]["digest"] == document["candidate"]["digest"]
+    assert document["complete"] and document["server"]["backend"] == "in process" and document["native"]["digest"] == document["candidate"]["digest"]
     assert len(document["rounds"]["native_p50"]) == 12 and document["requests_per_round"] == 16 and document["failed"] == {"native": 0, "candidate": 0}
     assert document["answers"]["problems"] == [] and document["answers"]["requests"] == 16
+    assert document["workload"]["through"] == "in process", "the default: the ratio is the models' own"
     assert ElementTree.parse(tmp_path / "r.xml").getroot().get("failures") == "0"
     assert (tmp_path / "r.html").read_text().count("<svg") == 1
     kept, = (tmp_path / "history").rglob("0001.json")
@@ -380,7 +381,7 @@ def test_a_model_that_hangs_later_ends_the_block_and_not_the_patience(codes, unt
     asker = rounds.Asker({rounds.CANDIDATE: rounds.Share(hanging := Hanging(), 0, 1)}, "x", 1)
     asker.until = until
     if not text:
-        assert asker.block(rounds.CANDIDATE, 100).failed == sum(map(bool, codes[2:])) + 100 * bool(codes[-1])
+        assert asker.block(rounds.CANDIDATE, 100).failed == sum(map(bool, codes)) + 100 * bool(codes[-1])
         return
     with pytest.raises(errors.TftrtError, match=f"the candidate model {text}") as told:
         asker.block(rounds.CANDIDATE, 100)

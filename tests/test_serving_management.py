@@ -26,10 +26,11 @@ from tests.conftest import ROOT
 from tftrt_tools import cli, errors
 from tftrt_tools.client import Client, ServingError
 from tftrt_tools.client.address import target
+from tftrt_tools.client.model_service import VersionStatus
 from tftrt_tools.client.protocols import TENSORFLOW_SERVING
 from tftrt_tools.serving.local import failure
 from tftrt_tools.serving.local.manager import Manager, ManagerSettings
-from tftrt_tools.serving.management import managed_server, models_config_file, promotion, served_versions
+from tftrt_tools.serving.management import managed_server, models_config_file, promotion, served_versions, transition
 from tftrt_tools.wire import config_messages
 
 QUICK = promotion.Options(wait_seconds=20, deadline_seconds=10, stale_seconds=0.6)
@@ -236,10 +237,18 @@ def test_a_version_that_was_mended_under_its_number_loads_though_its_old_error_i
 def test_a_version_that_takes_too_long_changes_nothing(house):
     house.publish(3, "slow")
     before = house.file.read_text()
-    with pytest.raises(errors.TftrtError, match="version 3 of 'digits' is not available after 0.8 s: its state is LOADING"):
+    with pytest.raises(errors.TftrtError, match="version 3 of 'digits' is not available after 0.8 s: its state is LOADING") as told:
         house.promote(3, options=dataclasses.replace(QUICK, wait_seconds=0.8))
+    assert "A version that cannot load is in that state too" in told.value.cause and "--max_num_load_retries=0" in told.value.mend
+    assert "`tftrt log FILE`" in told.value.mend
     assert house.file.read_text() == before and house.answers("stable") == 1
     house.assert_file_is_what_the_server_has()
+
+
+@pytest.mark.parametrize("state, seconds, said", [("LOADING", 5, False), ("LOADING", 75, True), ("START", 75, False)])
+def test_a_long_wait_says_that_the_server_may_be_trying_again(state, seconds, said):
+    text = transition._waiting_for("digits", 3, VersionStatus(3, state), seconds)
+    assert text.startswith("waiting for version 3 of digits") and ("LOADING for 75 s" in text and "its log says so" in text) == said
 
 
 def test_a_version_that_is_not_there_is_refused_before_anything_is_sent(house):

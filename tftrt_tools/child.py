@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, BinaryIO
@@ -32,6 +33,7 @@ _TAIL_LINES = 12
 _TERMINATE_SECONDS = 5
 # In a child; its process leaves this signal to Python.
 _LOST = background.Lost(signal.SIGINT)
+_LOOK_SECONDS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +53,22 @@ class ChildDied(errors.TftrtError):
         self.signal_name = signal_name
 
 
+@dataclasses.dataclass(frozen=True)
+class Silence:
+    """How long a child may say nothing before it is killed. start: seconds until its first counted step; step: between two, and after the
+    last; flag: that sets `step`, for the message."""
+
+    start: float
+    step: float
+    flag: str = ""
+
+
 class ChildBug(Exception):
     """An exception that is no user error; carries the child's traceback."""
 
 
 def run(target: str, request: Any, env: Mapping[str, Any] | None = None, python: str | None = None, timeout: float | None = None,
-        log_file: str | os.PathLike[str] | None = None) -> Outcome:
+        log_file: str | os.PathLike[str] | None = None, silence: Silence | None = None) -> Outcome:
     """Call `target` ("package.module:function") with `request` in a child process of its own.
 
     Args:
@@ -64,7 +76,7 @@ def run(target: str, request: Any, env: Mapping[str, Any] | None = None, python:
       request: its argument.
       env: environment variables to set; a value of None unsets one.
       python: interpreter of another environment; the running one by default.
-      timeout: seconds after which the child is killed.
+      timeout: seconds after which the child is killed; silence: how long it may say nothing.
       log_file: where to keep the log; a temporary file that is deleted by default.
 
     Returns: Outcome.
@@ -72,7 +84,7 @@ def run(target: str, request: Any, env: Mapping[str, Any] | None = None, python:
     Raises: the TftrtError that the function raised; ChildDied; ChildBug.
     """
     with worker(target, env, log_file, python) as one:
-        return one.call(request, timeout)
+        return one.call(request, timeout, silence)
 
 
 @contextlib.contextmanager
@@ -108,8 +120,9 @@ class Worker:
         """Whether the process runs and can be called."""
         return not self._ended and self._process.poll() is None
 
-    def call(self, request: Any, timeout: float | None = None) -> Outcome:
-        """Call the function with `request` (a JSON value); no longer than `timeout` seconds, or the child is killed.
+    def call(self, request: Any, timeout: float | None = None, silence: Silence | None = None) -> Outcome:
+        """Call the function with `request` (a JSON value); no longer than `timeout` seconds, and no longer without progress than `silence`
+        says, or the child is killed.
 
         Returns: Outcome with the log of this call alone.
 
@@ -119,8 +132,8 @@ class Worker:
         if self._ended:
             raise ChildDied("the process has ended", "start another worker", "")
         try:
-            with _killed_after(self._process, timeout):
-                answer = self._answer(request)
+            with _killed_after(self._process, timeout), _killed_if_silent(self._process, silence) as quiet:
+                answer = self._answer(request, quiet)
                 if answer is None:
                     self._ended, code = True, self._process.wait()
         except BaseException:
@@ -130,14 +143,14 @@ class Worker:
             raise
         log = self._new_log()
         if answer is None:
-            raise _death(code, log, timeout)
+            raise _hung(quiet, log) if quiet.killed else _death(code, log, timeout)
         if "error" in answer:
             raise errors.from_dict(answer["error"])
         if "bug" in answer:
             raise ChildBug(answer["bug"])
         return Outcome(answer["result"], log)
 
-    def _answer(self, request: Any) -> dict[str, Any] | None:
+    def _answer(self, request: Any, quiet: _Quiet) -> dict[str, Any] | None:
         """The child's answer, or None where it ended without one."""
         line = json.dumps(request).encode() + b"\n"
         with contextlib.suppress(BrokenPipeError):
@@ -150,6 +163,7 @@ class Worker:
             message = json.loads(line)
             if "progress" not in message:
                 return message
+            quiet.heard(message["progress"][1] is not None)
             progress.say(*message["progress"])
         return None
 
@@ -245,6 +259,51 @@ def _killed_after(process: subprocess.Popen[bytes], seconds: float | None) -> It
         yield
     finally:
         timer.cancel()
+
+
+class _Quiet:
+    """Since when a child has said nothing."""
+
+    def __init__(self, process: subprocess.Popen[bytes], silence: Silence | None) -> None:
+        self._process, self.silence = process, silence
+        self.seconds = silence.start if silence else 0.0
+        self.killed, self._since, self._ended = False, time.monotonic(), threading.Event()
+
+    def heard(self, counted: bool) -> None:
+        """It has said something. Args: counted: which step it does, of how many."""
+        self._since = time.monotonic()
+        if counted and self.silence:
+            self.seconds = self.silence.step
+
+    def watch(self) -> None:
+        """Kill the child when it has been silent for too long, or return at the end of the call."""
+        # In short waits: what is left may become shorter with the next step.
+        while not self._ended.wait(min(max(self._since + self.seconds - time.monotonic(), 0.01), _LOOK_SECONDS)):
+            if time.monotonic() >= self._since + self.seconds:
+                self.killed = True
+                self._process.kill()
+                return
+
+    def end(self) -> None:
+        """The call has ended."""
+        self._ended.set()
+
+
+@contextlib.contextmanager
+def _killed_if_silent(process: subprocess.Popen[bytes], silence: Silence | None) -> Iterator[_Quiet]:
+    quiet = _Quiet(process, silence)
+    if silence:
+        threading.Thread(target=quiet.watch, daemon=True).start()
+    try:
+        yield quiet
+    finally:
+        quiet.end()
+
+
+def _hung(quiet: _Quiet, log: str) -> ChildDied:
+    flag = f"; a larger {quiet.silence.flag} waits longer" if quiet.silence and quiet.silence.flag else ""
+    return ChildDied(f"it hangs: for {quiet.seconds:g} s no call came to an end, so its process was killed",
+                     f"mend the model, or what it waits for{flag}", log, "SIGKILL")
 
 
 def _death(code: int, log: str, timeout: float | None) -> ChildDied:

@@ -26,7 +26,7 @@ _FREE = ("tune_batching", "work_dir", "max_trials", "max_minutes")
 def tune(options: Options, view: live.Lines) -> Tuned:
     """Search.
 
-    Args: options: Options. view: live.Lines. Returns: Tuned, with the winner's parameters written; `best` is None where nothing kept the
+    Args: options: Options. view: live.Lines. Returns: Tuned, with the winner's parameters written; `winner` is None where nothing kept the
       promise. Raises: UsageError; TftrtError where the server without batching cannot be measured; errors.Interrupted.
     """
     files.check(options.model)
@@ -44,12 +44,13 @@ def tune(options: Options, view: live.Lines) -> Tuned:
         if compared is None:
             compared = turns.turns(options, best.settings, best.rate, found.trials[0].rate or 0.0, view)
             kept.put_turns(best.settings, compared)
-    written = {"journal": str(kept.path)} | (_written(options, best.settings, covered) if best and best.settings else {})
-    return Tuned(
+    done = Tuned(
         stamp=passport.stamp(), model=options.model, model_digest=digest, machine=machine, backend=options.backend,
         settings=options.load.given, goal=options.load.goal.text if options.load.goal else "",
         percentile=summary.name(options.bound.percentile or 0.0), sizes=batching_file.text_of(covered.sizes), source=covered.reason,
-        trials=found.trials, ended=found.ended, turns=compared, files=written)
+        trials=found.trials, ended=found.ended, turns=compared, files={"journal": str(kept.path)})
+    parameters = _written(options, best.settings, covered) if best and best.settings and done.winner else {}
+    return dataclasses.replace(done, files={**done.files, **parameters})
 
 
 def _trial(options: Options, view: live.Lines, kept: journal.Journal, number: int, settings: Settings | None,

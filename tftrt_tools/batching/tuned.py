@@ -39,7 +39,7 @@ class Tuned(records.Record):
     trials: tuple[Trial, ...]
     # Why the search ended.
     ended: str
-    # None where the winner does not batch, or where nothing keeps the promise.
+    # Of the best trial; None where that does not batch, or where nothing keeps the promise.
     turns: Turns | None = None
     # {what: path} of the files that were written.
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -50,9 +50,14 @@ class Tuned(records.Record):
         return search.best(self.trials)
 
     @property
+    def kept(self) -> bool | None:
+        """Whether the best trial kept the promise in turns too; True where there were none."""
+        return self.turns.winner.kept if self.turns else True
+
+    @property
     def winner(self) -> int | None:
-        """Number of the trial with the highest rate; None where none kept the promise."""
-        return self.best.number if self.best else None
+        """Number of the trial with the highest rate; None where none kept the promise, or this one did not keep it in turns."""
+        return self.best.number if self.best and self.kept else None
 
     @property
     def without(self) -> Trial:
@@ -62,4 +67,4 @@ class Tuned(records.Record):
     @property
     def gain(self) -> float | None:
         """The winner's highest rate as a multiple of that without batching; None where one of them is not known."""
-        return self.best.rate / self.without.rate if self.best and self.best.rate and self.without.rate else None
+        return self.best.rate / self.without.rate if self.winner and self.best and self.best.rate and self.without.rate else None

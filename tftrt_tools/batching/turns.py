@@ -3,7 +3,8 @@
 The trials are measured minutes apart, and the machine changes meanwhile; and the highest of several rates is partly the luckiest. So here
 both servers are up, and one after the other gets requests at the winner's rate, in short blocks whose order alternates. If the winner
 does not keep the promise over all blocks, all is repeated at lower rates. The promised percentile of both is judged as `tftrt regress`
-judges it, with more rounds if the first ones do not decide; a failed request counts as one that took its whole deadline.
+judges it, with more rounds if the first ones do not decide. A request without an answer is slower than every other, in the figures as
+in the judgement.
 """
 
 import contextlib
@@ -47,13 +48,20 @@ class Side(records.Record):
     within: int
     # Whether the promised percentile was kept, None where the requests do not decide it.
     kept: bool | None
-    # Milliseconds of that percentile, None where there are too few answers.
+    # Milliseconds of that percentile, None where there are too few requests, or where it is a request without an answer.
     ms: float | None
+    # Requests without an answer, and the commonest reason.
+    failed: int = 0
+    why: str = ""
 
     @property
     def share(self) -> float:
         """Of the requests that were answered in time."""
         return self.within / self.requests if self.requests else 0.0
+
+    def unanswered(self, share: float) -> bool:
+        """Whether a percentile is a request without an answer. Args: share: of the percentile, such as 0.99."""
+        return self.failed > (1 - share) * self.requests
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,8 +84,8 @@ class Turns(records.Record):
 
     @property
     def certain(self) -> bool:
-        """Whether the winner is better for sure."""
-        return self.judgement.verdict == verdict.BETTER
+        """Whether the winner keeps the promise and is better for sure."""
+        return self.judgement.verdict == verdict.BETTER and self.winner.kept is True
 
 
 def turns(options: Options, settings: Settings, wanted: float, lowest: float, view: live.Lines) -> Turns:
@@ -128,10 +136,15 @@ def compared(without: list[Records], winner: list[Records], wanted: float, rate:
     times = [[_seconds(one, options.load.timeout) for one in blocks] for blocks in (without, winner)]
     judged = verdict.judge(times[0], times[1], (summary.name(options.bound.percentile or 0.0),), looks=LOOKS,
                            seed=options.load.seed)
+    judgement = judged.judgements[0]
+    if all(one.unanswered((options.bound.percentile or 0.0) / 100) for one in sides):
+        # Both have the deadline there, which would be "the same".
+        judgement = dataclasses.replace(judgement, verdict=verdict.UNSURE, ratio=None,
+                                        reason=f"the {judgement.metric} of both is a request without an answer")
     notes = (f"{name}: the load generator was the limit: {one.why}" for name, blocks in (("no batching", without), ("winner", winner))
              for one in blocks if one.why)
     return Turns(wanted=wanted, rate=rate, seconds=seconds, rounds=len(winner), without=sides[0], winner=sides[1],
-                 judgement=judged.judgements[0], notes=tuple(dict.fromkeys(notes))[:2])
+                 judgement=judgement, notes=tuple(dict.fromkeys(notes))[:2])
 
 
 def _within(block: Records, options: Options) -> int:
@@ -146,9 +159,20 @@ def _due(block: Records) -> int:
 def _side(blocks: list[Records], options: Options) -> Side:
     share = (options.bound.percentile or 0.0) / 100
     due, within = sum(map(_due, blocks)), sum(_within(one, options) for one in blocks)
-    value = latency_statistics.percentile(np.concatenate([one.latency_ns for one in blocks]), share).value
+    answered = np.concatenate([one.latency_ns for one in blocks])
+    missing = due - answered.size
+    value = latency_statistics.percentile(np.concatenate([answered / 1e6, np.full(missing, math.inf)]), share).value
     return Side(requests=due, within=within, kept=latency_statistics.decided(due - within, due, share),
-                ms=None if value is None else value / 1e6)
+                ms=value if value is not None and math.isfinite(value) else None, failed=missing, why=_commonest(blocks))
+
+
+def _commonest(blocks: list[Records]) -> str:
+    """The commonest reason of requests without an answer, one line; "" without any."""
+    counts: dict[str, int] = {}
+    for failure in (failure for block in blocks for failure in block.errors.values()):
+        text = ": ".join([failure.name, *(" ".join(message.split()) for message in failure.messages[:1])])
+        counts[text] = counts.get(text, 0) + failure.count
+    return max(counts, key=lambda text: counts[text], default="")
 
 
 def _seconds(block: Records, deadline: float) -> npt.NDArray[np.float64]:

@@ -16,6 +16,8 @@ from tftrt_tools.execution.timeline import Split
 
 _JOB = "tftrt_tools.bench.inside_job:split"
 _SECONDS = 0.3
+# For loading the model, for its first calls, which may build engines, and for the traced ones.
+_LOAD_SECONDS = 1800.0
 
 
 def check(model: Any) -> None:
@@ -35,7 +37,8 @@ def measure(server: targets.Server, load: Workload, sent: Sent, model: Any, here
     reading = _mean([functools.partial(server.read, answer) for answer in sent.answers])
     empty = server.empty_call_seconds()
     saved = run.save_calls(load.calls, folder)
-    found = child.run(_JOB, {"model": model.path, "calls": run.named(saved), "answers": ""}).result
+    found = child.run(_JOB, {"model": model.path, "calls": run.named(saved), "answers": ""},
+                      silence=child.Silence(_LOAD_SECONDS, _LOAD_SECONDS)).result
     return Alone(encoding_ms=1e3 * encoding, reading_ms=1e3 * reading, empty_call_ms=1e3 * empty, plain_ms=1e3 * found["plain_seconds"],
                  split=Split.from_dict(found["split"]), here=here, engine_ops=bool(model.contents.engines))
 

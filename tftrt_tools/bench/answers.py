@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tftrt_tools import errors, scratch
+from tftrt_tools import child, errors, scratch
 from tftrt_tools.accuracy.judgement import Rules
 from tftrt_tools.execution import run
 from tftrt_tools.execution.run import Call
@@ -15,6 +15,7 @@ from tftrt_tools.serving.smoke import answer_check as comparing
 
 # Batches of another size, and engines of another profile, round differently; the precision of the served model is not known here.
 _ARITHMETIC = "FP16"
+_LOAD_SECONDS = 1800.0
 # {output: array} of one request.
 Answer = Mapping[str, npt.NDArray[Any]]
 
@@ -54,10 +55,12 @@ class Original:
     """The original model, which gives the right answers.
 
     Args: original: models.model.Model. measured: the measured model's Model, None where only the server knows it: then names have to be
-      the same. signature: the one that is asked. Raises: UsageError where it cannot be the original.
+      the same. signature: the one that is asked. timeout: seconds of a call; one that takes longer hangs. Raises: UsageError where it
+      cannot be the original.
     """
 
-    def __init__(self, original: Any, measured: Any, signature: str) -> None:
+    def __init__(self, original: Any, measured: Any, signature: str, timeout: float = 60.0) -> None:
+        self._timeout = timeout
         self._model, self._contents = original, original.contents
         self._names: Any = None
         self.notes: tuple[str, ...] = ()
@@ -70,7 +73,8 @@ class Original:
         comparing.check_original(self._model.title, self._contents, calls)
         with scratch.folder("bench") as folder:
             ran = run.run(self._model, run.save_calls(calls, f"{folder}/in"), f"{folder}/original", "the original", exact=True,
-                          env={"CUDA_VISIBLE_DEVICES": "-1"}, names=self._names)
+                          env={"CUDA_VISIBLE_DEVICES": "-1"}, names=self._names,
+                          silence=child.Silence(_LOAD_SECONDS, self._timeout, "--timeout"))
             return {number: ran.answer(number) for number in range(len(calls))}
 
 

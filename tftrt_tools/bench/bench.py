@@ -22,6 +22,7 @@ from tftrt_tools.bench import (
     subject,
     summary,
     targets,
+    threads,
     workload,
 )
 from tftrt_tools.bench.options import Options
@@ -69,12 +70,16 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
             counters.read()  # a wrong address is an error before any work
         if options.search:
             view.note(f"note: {measure.of_probes(options)}")
+        if too_many := threads.note(address, max((one.concurrency or 0 for one in options.points), default=0)):
+            view.note(f"note: {too_many}")
         for point in options.points:
             short = measure.too_short(options, point)
             if short:
                 view.note(f"note: {short}")
         watch = stack.enter_context(gpu_watch.watching(targets.gpus_are_here(address)))
-        known = answers.Original(named["original"], None if client else named["in_process"], signature) if options.original else None
+        known = None
+        if options.original:
+            known = answers.Original(named["original"], None if client else named["in_process"], signature, options.timeout)
         for note in known.notes if known else ():
             view.note(f"note: {note}")
         versions = _Versions(client, options, model.version) if client else None
@@ -111,8 +116,7 @@ class _Run:
                  counters: counted.Counters | None = None) -> None:
         """Args: original: answers.Original, or None. versions: of the server, None without one. counters: the server's, or None."""
         self._versions = versions
-        protocol = protocols.of(options.address)
-        self._read = lambda answer: protocol.response_arrays(answer)[1]
+        self._protocol = protocols.of(options.address)
         self._options, self._view, self._rules, self._original = options, view, rules, original
         self._measure = measure.Measure(options, view, watch, files, counters)
         self.rows: list[measurements.Row] = []
@@ -121,6 +125,13 @@ class _Run:
         self.refused, self.unanswered = "", 0
         self._alone_of: Callable[[targets.Server, Workload, Sent], breakdown.Alone] | None = None
         self._alone: dict[int | None, breakdown.Alone] = {}
+
+    def _read(self, answer: bytes) -> dict[str, Any]:
+        """{output: ndarray} of an answer; the version that it names is noted. Raises: ValueError."""
+        asked, arrays = self._protocol.response_arrays(answer)
+        if self._versions:
+            self._versions.seen.add(asked.version)
+        return arrays
 
     def alone_of(self, model: Any, here: bool, folder: str) -> None:
         """From now on also measure what a breakdown needs besides the rows. Args: as alone.measure."""
@@ -237,16 +248,19 @@ class _Run:
 
 
 class _Versions:
-    """Which version answers, asked after each row: a label may move, and a newer version may be loaded, while the load runs.
+    """Which version answers, asked after each row: a label may move, and a newer version may be loaded, while the load runs. A sample of
+    the answers tells of one that answered only for a while.
 
-    Args: client: client.Client. version: the one that answered at first."""
+    Args: client: client.Client. version: the one that answered at first. Attributes: seen: versions that answers of the row named."""
 
     def __init__(self, client: Any, options: Options, version: int | None) -> None:
         self._client, self._options, self._version = client, options, version
+        self.seen: set[int | None] = set()
 
     def changed(self) -> str:
         """A line that says that another version answers than at the last call, or ""."""
         options, before = self._options, self._version
+        seen, self.seen = self.seen, set()
         if options.model_version is not None:
             return ""
         try:
@@ -254,9 +268,10 @@ class _Versions:
         except errors.TftrtError:
             # The row's own failures say that the server is gone.
             return ""
-        if self._version == before:
-            return ""
         label = f"label {options.version_label!r}" if options.version_label else "the model"
+        if self._version == before:
+            others = ", ".join(map(str, sorted(one for one in seen if one not in (None, before))))
+            return others and f"{label} changed its version for a while during this row: {before} answers before and now, {others} did too"
         return f"{label} changed its version during this row: {before} answered before, {self._version} answers now"
 
 
@@ -304,10 +319,11 @@ def _first_compared(options: Options, run: _Run) -> str:
 def _later_compared(options: Options, run: _Run) -> str:
     if not options.original and options.expected == "none":
         return "not compared"
+    unanswered = f", except for {run.unanswered} requests without a first answer" if run.unanswered and not options.original else ""
     unjudged = sum(row.unjudged for row in run.rows)
     later = "a sample of the later ones was compared with the first" if options.original else \
         "a sample was compared with the first answer to the same request"
-    return later + (f", except for {unjudged} with other bytes that nobody judged" if unjudged else "")
+    return later + unanswered + (f", except for {unjudged} with other bytes that nobody judged" if unjudged else "")
 
 
 def _prices(rows: Sequence[measurements.Row]) -> Iterator[measurements.Price]:
@@ -331,7 +347,8 @@ def _problems(options: Options, run: _Run) -> Iterator[str]:
             more = f", and {row.unjudged} more were not judged" if row.unjudged else ""
             yield f"{where}: {row.wrong} of {row.checked} compared answers are wrong{more}"
         if row.refused and not row.probe:
-            yield f"{where}: the server refused {row.refused} of {row.requests} requests: no gRPC thread left (--grpc_max_threads)"
+            yield (f"{where}: the server refused {row.refused} of {row.requests} requests: no gRPC thread left; start it with "
+                   "--grpc_max_threads=256, or have fewer under way")
         if options.breakdown and row.target == measurements.SERVER and (why := breakdown.missing(row)):
             yield f"{where}: its time is not taken apart: {why}"
         if options.require_no_errors and row.failed:

@@ -12,7 +12,7 @@ def make(request: Mapping[str, Any]) -> tuple[Callable[[int], None], int]:
     Args: request: as models.model.Kind.timed says.
     Returns: (function of a call's index that runs it, number of calls). Raises: TftrtError where the model cannot be loaded or run.
     """
-    from tftrt_tools import errors
+    from tftrt_tools import errors, progress
     from tftrt_tools.execution import run_job
     from tftrt_tools.serving.local import failure, loader, metrics_page
 
@@ -25,6 +25,7 @@ def make(request: Mapping[str, Any]) -> tuple[Callable[[int], None], int]:
         feeds = [{signature.inputs[alias].name: array for alias, array in run_job.read_inputs(call).items()}
                  for call in request["calls"]]
         for number, (call, one) in enumerate(zip(request["calls"], feeds, strict=True)):
+            progress.say("calling the model", number, len(feeds))
             found = servable.run(one, fetches)
             if request["answers"]:
                 run_job.keep_answers(call, dict(zip(aliases, found, strict=True)), pathlib.Path(request["answers"]) / f"{number}.npz")

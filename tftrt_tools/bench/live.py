@@ -140,7 +140,7 @@ def summary(row: Row) -> str:
     parts = [f"{row.throughput:.1f}/s"]
     known = row.response.percentiles
     parts += [f"{name} {known[name]:.2f} ms" for name in ("p50", "p99") if known.get(name) is not None]
-    parts.append(f"{row.failed} failed")
+    parts.append(f"{row.failed} failed" + (f" ({row.refused} refused: no gRPC thread left)" if row.refused else ""))
     if row.goal:
         parts.append({True: "goal kept", False: "goal missed", None: "goal not decided"}[row.kept])
     return ", ".join(parts)

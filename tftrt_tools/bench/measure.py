@@ -179,6 +179,9 @@ def _seconds(plan: load_plan.Plan) -> float | None:
 
 
 def _notes(row: measurements.Row, records: Records) -> Iterator[str]:
+    if row.point.scenario == points.OFFLINE and row.answered:
+        known = ", ".join(f"{name} {ms:.3f} ms" for name in ("p50", "p99") if (ms := row.service.percentiles.get(name)) is not None)
+        yield "times count from the start, when all requests were due" + (known and f"; from sending to answer: {known}")
     if records.partial and records.partial != INTERRUPTED:
         yield f"not complete: {records.partial}"
     if row.offered is not None and row.sent_rate is not None:
@@ -196,7 +199,8 @@ def _notes(row: measurements.Row, records: Records) -> Iterator[str]:
         yield f"{records.unfinished} requests were given up without an answer"
     if row.refused:
         yield (f"the server refused {row.refused} of {row.requests} requests because it had no gRPC thread left: start it with a larger "
-               "--grpc_max_threads (by default 4 for each core), or have fewer under way")
+               "--grpc_max_threads (by default 4 for each core, and it refuses some calls when three quarters are busy), or have fewer "
+               "under way")
     if records.unjudged:
         yield (f"{records.unjudged} answers had other bytes than the first ones, and nobody judged whether they are right: beside the load "
                "only some are judged")

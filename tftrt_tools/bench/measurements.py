@@ -84,7 +84,7 @@ class Checked(records.Record):
 class Row(records.Record):
     """One point, measured."""
 
-    written_too: typing.ClassVar[tuple[str, ...]] = ("failed", "kept")
+    written_too: typing.ClassVar[tuple[str, ...]] = ("failed", "refused", "kept")
 
     # SERVER or IN_PROCESS.
     target: str

@@ -8,7 +8,7 @@ _HALVINGS = 6
 MOST_PROBES = 40
 _DIGITS = 4  # of a rate; finer than any resolution that is allowed
 KEPT, MISSED, UNDECIDED, UNOFFERED, REFUSED = "kept", "missed", "undecided", "unoffered", "refused"
-_WHY = {MISSED: "does not keep it", UNDECIDED: "was not shown to keep it, nor to miss it: measure longer",
+_WHY = {MISSED: "does not keep it", UNDECIDED: "may keep it or miss it: measure longer",
         UNOFFERED: "does not keep it, but there the load generator was the limit: the server may keep more",
         REFUSED: "does not keep it: the server had no gRPC thread left (--grpc_max_threads, by default 4 for each core), and may keep more "
                  "with more of them"}

@@ -28,8 +28,8 @@ def write_points(bench: Bench, path: str | os.PathLike[str]) -> None:
 
 def _flat(bench: Bench, row: Row) -> dict[str, Any]:
     flat = {"target": row.target, **row.point.to_dict(), "probe": int(row.probe), "complete": int(row.complete)}
-    for name in ("seconds", "requests", "answered", "failed", "checked", "wrong", "unjudged", "throughput", "rows_per_second", "offered",
-                 "sent_rate", "late", "limited", "waits"):
+    for name in ("seconds", "requests", "answered", "failed", "refused", "checked", "wrong", "unjudged", "throughput", "rows_per_second",
+                 "offered", "sent_rate", "late", "limited", "waits"):
         flat[name] = _cell(getattr(row, name))
     for kind, latency in (("response", row.response), ("service", row.service)):
         flat |= {f"{kind}_{name}_ms": _cell(getattr(latency, f"{name}_ms")) for name in ("mean", "min", "max")}

@@ -21,6 +21,7 @@ from tftrt_tools.execution import npz, run
 from tftrt_tools.load import function_load, generator, load_plan, payload
 from tftrt_tools.load.run_record import Records
 from tftrt_tools.serving.smoke import server_process
+from tftrt_tools.stack import fingerprint
 
 # An expected answer that equals no answer, so that every answer is handed over and kept.
 _UNKNOWN = b"\0"
@@ -48,7 +49,7 @@ class Sent:
 def of_options(options: Options, client: Any, signature: str, folder: str | os.PathLike[str], model: Any) -> "list[Target]":
     """The targets that `options` name, the server first. Args: model: models.model.Model of --in_process, or None."""
     found: list[Target] = [Server(client, options, signature)] if client else []
-    return [*found, InProcess(model, folder)] if model else found
+    return [*found, InProcess(model, folder, options.timeout)] if model else found
 
 
 def gpus_are_here(address: str) -> bool:
@@ -70,7 +71,7 @@ class Server:
         self._options, self._signature, self._protocol, self._client = options, signature, client.protocol, client
         self._answered = b""  # a request that was answered
         self._target = load_plan.Target(address=client.address, tls=load_plan.Tls.of(options.tls), timeout_s=options.timeout,
-                                        channels=options.channels)
+                                        channels=options.channels, unordered=client.protocol.unordered)
 
     def prepare(self, load: Workload, judge_of: JudgeOf) -> Sent:
         """Make the requests of a workload, and send each once for its first answer.
@@ -172,13 +173,14 @@ class Server:
 class InProcess:
     """The model in a child process of its own for each point, without a server.
 
-    Args: model: models.model.Model. folder: for files that parent and child exchange.
+    Args: model: models.model.Model. folder: for files that parent and child exchange. timeout: seconds of a call; one that takes longer
+      hangs.
     """
 
     name = measurements.IN_PROCESS
 
-    def __init__(self, model: Any, folder: str | os.PathLike[str]) -> None:
-        self._model, self._folder = model, pathlib.Path(folder)
+    def __init__(self, model: Any, folder: str | os.PathLike[str], timeout: float = 60.0) -> None:
+        self._model, self._folder, self._timeout = model, pathlib.Path(folder), timeout
         self._judge_of: JudgeOf | None = None
         self._prepared = 0
 
@@ -198,7 +200,11 @@ class InProcess:
         folder.mkdir(exist_ok=True)
         request = {"model": self._model.path, "calls": sent.payload, "answers": str(folder) if self._judge_of else ""}
         return function_load.run(self._model.kind.timed, request, plan, on_progress=on_progress, on_ready=lambda: self._judge(folder),
-                                 name=f"{self._model.title} in process")
+                                 name=f"{self._model.title} in process", call_s=self._timeout, first_s=self._first_seconds())
+
+    def _first_seconds(self) -> float:
+        """Of each first call: on a GPU it may build engines, which takes minutes."""
+        return max(self._timeout, function_load.LOAD_SECONDS) if fingerprint.fingerprint().gpus else self._timeout
 
     def _judge(self, folder: pathlib.Path) -> None:
         if self._judge_of:

@@ -18,7 +18,7 @@ RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
 
 # ModelVersionStatus.State. A server of another version may have more states; they are shown as numbers.
 State = typing.Literal["UNKNOWN", "START", "LOADING", "AVAILABLE", "UNLOADING", "END"]
-AVAILABLE, END = "AVAILABLE", "END"
+LOADING, AVAILABLE, END = "LOADING", "AVAILABLE", "END"
 _STATES: dict[int, State] = {0: "UNKNOWN", 10: "START", 20: "LOADING", 30: "AVAILABLE", 40: "UNLOADING", 50: "END"}
 
 

@@ -31,6 +31,8 @@ class Protocol:
     request_bytes: Callable[..., bytes]
     # (ModelSpec that answered, {output: ndarray}) of an answer's bytes. Raises: ValueError.
     response_arrays: Callable[[bytes], tuple[ModelSpec, dict[str, npt.NDArray[Any]]]]
+    # Whether the order of an answer's outermost fields says nothing: its outputs are a map, which a server writes in any order.
+    unordered: bool
     # (full method, request) of a call that moves next to nothing and runs no model.
     empty_call: Callable[[ModelSpec], tuple[str, bytes]]
 

@@ -15,7 +15,7 @@ TENSORFLOW_SERVING = Protocol(
     server="TensorFlow Serving", port=8500, scheme="",
     paths=(predict_messages.PREDICT, model_metadata.METADATA, model_service.STATUS, model_service.RELOAD), path=predict_messages.PREDICT,
     instead="a Triton is asked as triton://HOST:8001", only_its_own=False,
-    request_bytes=predict_messages.request_bytes, response_arrays=predict_messages.response_arrays,
+    request_bytes=predict_messages.request_bytes, response_arrays=predict_messages.response_arrays, unordered=True,
     empty_call=lambda model: (model_service.STATUS, model_service.status_request(model)))
 
 TRITON = Protocol(
@@ -26,6 +26,7 @@ TRITON = Protocol(
     path=infer_messages.INFER,
     instead="a TensorFlow Serving is asked as HOST:PORT, without triton://", only_its_own=True,
     request_bytes=infer_messages.request_bytes, response_arrays=infer_messages.response_arrays,
+    unordered=False,  # the raw contents belong to the outputs by their places
     empty_call=lambda model: (metadata_messages.MODEL_READY, metadata_messages.request(model)))
 
 

@@ -75,6 +75,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         console.print(f"  not written: {line}", markup=False, soft_wrap=True)
     if done.best is None:
         raise _none_keeps(done)
+    if not done.winner:
+        raise _missed_in_turns(done)
     if "parameters" in done.files:
         _next.show(values, *_serve(options.model, done.files["parameters"]))
     return errors.EXIT_FAILED if lost else errors.EXIT_DONE
@@ -136,6 +138,25 @@ def _none_keeps(done: Tuned) -> errors.CheckFailed:
                               "trials of this promise")
 
 
+def _missed_in_turns(done: Tuned) -> errors.TftrtError:
+    """The best trial is no winner."""
+    from tftrt_tools.batching import search
+
+    assert done.best and done.turns
+    side, rate = done.turns.winner, done.turns.rate
+    seen = f"{side.share:.2%} of {side.requests} requests in time at {rate:g}/s{_unanswered(side)}"
+    said = f"no winner: {search.described(done.best)} "
+    if done.kept is None:
+        return errors.Unsure(f"{said}may keep {done.goal} in turns, or miss it: {seen}",
+                             "run it on a quieter machine, in another --work_dir")
+    return errors.CheckFailed(f"{said}does not keep {done.goal} in turns: {seen}", "search with longer probes (--duration_seconds): the "
+                              "trials' were too short to show it; or promise more time")
+
+
+def _unanswered(one: Side) -> str:
+    return f", {one.failed} without an answer ({one.why or 'no reason told'})" if one.failed else ""
+
+
 def _print(done: Tuned, json_path: str | None) -> None:
     from tftrt_tools.batching import trial
 
@@ -144,7 +165,7 @@ def _print(done: Tuned, json_path: str | None) -> None:
     say("model", f"{done.model}; batch sizes of its engines: {done.sizes} ({done.source})")
     say("machine", f"{done.machine.text()}; {done.backend} server")
     rows = [(one.number, trial.text(one.settings), _rate(one), "" if one.ms is None else f"{one.ms:.2f}", f"{one.seconds:.0f}",
-             "winner" if one.number == done.winner else "failed" if one.failure else "") for one in done.trials]
+             _mark(one, done)) for one in done.trials]
     console.print(_output.table(f"Highest rate that keeps {done.goal}", [">trial", "batching parameters", ">requests/s",
                                                                         f">{done.percentile} ms", ">took s", ""], rows))
     for one in done.trials:
@@ -157,11 +178,20 @@ def _print(done: Tuned, json_path: str | None) -> None:
     say("ended", done.ended)
     if done.best and not done.best.settings:
         say("winner", f"no batching: no parameters kept a higher rate than {done.best.rate:g}/s")
-    if done.best and done.best.settings:
+    if done.best and not done.winner:
+        say("winner", "none: the best trial did not keep the promise in turns")
+    if done.best and done.best.settings and done.winner:
         gain = f", {done.gain:.2f} times as many as without batching" if done.gain else ", and without batching none"
         say("winner", f"{trial.text(done.best.settings)}: {done.best.rate:g} requests a second{gain}")
     if done.turns:
         _print_turns(console, done.turns, done)
+
+
+def _mark(one: Trial, done: Tuned) -> str:
+    if one.number == done.winner:
+        return "winner"
+    missed = done.best is not None and one.number == done.best.number
+    return "not kept in turns" if missed else "failed" if one.failure else ""
 
 
 def _say(console: Console, label: str, text: str) -> None:
@@ -172,19 +202,30 @@ def _print_turns(console: Console, turns: Turns, done: Tuned) -> None:
     def side(one: Side) -> str:
         kept = {True: "kept", False: "missed", None: "not decided"}[one.kept]
         ms = f", {done.percentile} {one.ms:.2f} ms" if one.ms is not None else ""
-        return f"{one.share:.2%} of {one.requests} in time{ms}: {kept}"
+        return f"{one.share:.2%} of {one.requests} in time{ms}{_unanswered(one)}: {kept}"
 
     say = functools.partial(_say, console)
-    lower = f", because the winner did not keep the promise at {turns.wanted:g}/s" if turns.rate < turns.wanted else ""
+    best = "winner" if done.winner else "best trial"
+    lower = f", because the {best} did not keep the promise at {turns.wanted:g}/s" if turns.rate < turns.wanted else ""
     say("in turns", f"{turns.rounds} rounds at {turns.rate:g}/s{lower}")
-    say("", f"winner      {side(turns.winner)}")
+    say("", f"{best:<12}{side(turns.winner)}")
     say("", f"no batching {side(turns.without)}")
     judged = turns.judgement
-    interval = "" if judged.ratio is None or judged.judged_interval is None else \
+    # A percentile without an answer has no time, so there is no ratio of two times.
+    interval = "" if judged.ratio is None or judged.judged_interval is None or turns.winner.ms is None or turns.without.ms is None else \
         f": its {judged.metric} is {judged.ratio:.2f} of the other's ({judged.judged_interval[0]:.2f} to {judged.judged_interval[1]:.2f})"
-    say("", f"{'the winner is better' if turns.certain else 'NOT CERTAIN that the winner is better'}{interval}; {judged.reason}")
+    say("", f"{_compared(turns, best)}{interval}; {judged.reason}")
     for line in turns.notes:
         console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def _compared(turns: Turns, best: str) -> str:
+    if turns.certain:
+        return "the winner is better"
+    if best == "winner":
+        return "NO BATCHING is better at this rate" if turns.judgement.verdict == "worse" else "NOT CERTAIN that the winner is better"
+    return f"the {best} missed its promise, whatever the other did" if turns.winner.kept is False else \
+        f"NOT CERTAIN that the {best} keeps its promise"
 
 
 def _rate(one: Trial) -> str:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tftrt_tools.bench.breakdown import Breakdown
-    from tftrt_tools.bench.measurements import Bench
+    from tftrt_tools.bench.measurements import Bench, Row
 
 # Addresses may have a scheme.
 URLS = (_places.ARGUMENTS, "rest", "metrics_url")
@@ -74,7 +74,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs and of Poisson arrivals", lower_bound=0, **text)
     flags.DEFINE_integer("distinct", 16, "different requests that are sent in turn", lower_bound=1, **text)
     flags.DEFINE_string("scenario", "closed", "closed, open or offline", **text)
-    flags.DEFINE_list("concurrency", [], "requests under way at once, closed [1] and offline [16]; a list is swept", **text)
+    flags.DEFINE_list("concurrency", [], "requests under way at once, closed [1] and offline [4]; a list is swept", **text)
     flags.DEFINE_list("rate", [], "requests a second, open; a list is swept", **text)
     flags.DEFINE_enum("distribution", "constant", ["constant", "poisson"], "gaps between arrivals, open", **text)
     flags.DEFINE_string("schedule_file", "", "arrivals of the open loop: seconds from the start, one a line", **text)
@@ -187,7 +187,7 @@ def _points(done: Bench) -> Table:
     rows = []
     for row in done.rows:
         cells: list[object] = [row.target] if several else []
-        cells += [row.point.text(), row.answered, row.failed or "", f"{row.throughput:.1f}"]
+        cells += [row.point.text(), row.answered, _failed(row), f"{row.throughput:.1f}"]
         cells += [f"{row.rows_per_second:.1f}"] if by_rows else []
         cells += [row.response.text(name) for name in names] + ["" if row.response.max_ms is None else f"{row.response.max_ms:.3f}"]
         rows.append(cells + ([{True: "kept", False: "MISSED", None: "undecided"}[row.kept]] if done.goal else []))
@@ -195,6 +195,11 @@ def _points(done: Bench) -> Table:
     columns += [">rows/s"] if by_rows else []
     columns += [f">{name} ms" for name in names] + [">max ms"] + (["goal"] if done.goal else [])
     return _output.table("Response times", columns, rows)
+
+
+def _failed(row: Row) -> str:
+    refused = f" ({row.refused} refused)" if row.refused else ""
+    return f"{row.failed}{refused}" if row.failed else ""
 
 
 def _breakdown(taken: Breakdown) -> Table:

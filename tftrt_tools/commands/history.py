@@ -49,12 +49,24 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.plot:
         pictures.check(values.plot)
     found = history.read(baseline.directory(values.history_dir), values.name, values.show, values.min_effect, values.machine)
+    if not found.series:
+        return _nothing(found, values)
     _print(found, values.json)
     _output.write_json(found, values.json)
     if values.plot:
         report.write_history(found, values.plot)
     if values.fail_on_step and (worse := list(_worse(found))):
         raise errors.CheckFailed("; ".join(worse), "`tftrt history --plot=FILE.svg` draws it; a step to the better ends this")
+    return errors.EXIT_DONE
+
+
+def _nothing(found: History, values: flags.FlagValues) -> int:
+    """No result was kept yet. Returns: the exit code. Raises: TftrtError where a step or a plot was asked for."""
+    begin = "`tftrt regress --native=MODEL --candidate=MODEL --save_baseline=auto` keeps the first one"
+    if values.fail_on_step or values.plot:
+        raise errors.TftrtError(f"there are no results in {found.directory}", begin)
+    _output.write_json(found, values.json)
+    _output.console(values.json).print(f"no results yet in {found.directory}: {begin}", markup=False, soft_wrap=True)
     return errors.EXIT_DONE
 
 

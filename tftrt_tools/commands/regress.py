@@ -1,13 +1,16 @@
 """usage: tftrt regress --native=MODEL --candidate=MODEL [--flags]
 
-Is the candidate slower than the native model, faster, the same, or can nobody tell? One server has both SavedModels and gets the same
-requests for both, in interleaved rounds. The rounds are judged: a rank test, a bootstrap interval and a minimum effect have to agree. The
-answers are compared too. With --server=HOST:PORT (or triton://HOST:PORT), --native and --candidate are names of models that run there;
---native_server and --candidate_server name two servers, which may be of two kinds. With --in_process there is no server at all.
+Is the candidate slower than the native model, faster, the same, or can nobody tell? Both run in one process, with the runtime of
+TensorFlow Serving and without a server, so the ratio is the models' own. They get the same requests in interleaved rounds. The rounds are
+judged: a rank test, a bootstrap interval and a minimum effect have to agree. The answers are compared too. With --server=HOST:PORT (or
+triton://HOST:PORT), --native and --candidate are names of models that run there; --native_server and --candidate_server name two
+servers, which may be of two kinds. --backend starts one server that has both: binary and docker the real one; local is for its behaviour,
+because the time of a slow server hides that of the models.
 
-It adds rounds until the outcome is known, at most --max_rounds. What counts: no metric of --metrics is worse by --min_effect or more,
-those of --must_decide are decided, the answers keep the bounds of `tftrt verify` (or --accuracy), and every goal is kept. Goals are
-flags, or lines of a TOML file (--goals); flags override the file.
+It adds rounds until the outcome is known, at most --max_rounds. What counts: every metric of --metrics is as good as before, up to
+--min_effect, those of --must_decide are decided, the answers keep the bounds of `tftrt verify` (or --accuracy), and every goal is kept.
+Goals are flags, or lines of a TOML file (--goals); flags override the file. Without a GPU, where engine ops run as TensorFlow ops, there
+is no verdict on speed.
 
 --save_baseline keeps the result. --baseline compares this run with a kept one that passed; both need the same kind of machine, versions,
 native model and requests. `tftrt history` shows the kept results.
@@ -20,7 +23,8 @@ examples:
   tftrt regress --native=resnet --candidate=resnet_fp16 --speed_up_at_least=1.5 --no_engine_fallback --junit=regress.xml
   tftrt regress --native=resnet --candidate=resnet_fp16 --goals=goals.toml --baseline=latest --save_baseline=auto --html=regress.html
   tftrt regress --server=gpu7:8500 --native=resnet --candidate=resnet_fp16 --shapes='image:8x224x224x3'
-  tftrt regress --in_process --native=resnet_plan --candidate=resnet_plan10 --candidate_python=trt10/bin/python
+  tftrt regress --backend=binary --native=resnet --candidate=resnet_fp16 --concurrency=4
+  tftrt regress --native=resnet_plan --candidate=resnet_plan10 --candidate_python=trt10/bin/python
   tftrt regress --native=resnet --candidate=resnet --native_signature=serving_default --candidate_signature=encoded --data=photos
   tftrt regress --native_server=gpu7:8500 --native=resnet --candidate_server=triton://gpu7:8001 --candidate=resnet
   tftrt regress --server=gpu7:8500 --native=resnet --native_label=stable --candidate=resnet --candidate_label=canary
@@ -66,13 +70,15 @@ def define(values: flags.FlagValues) -> None:
         flags.DEFINE_string(f"{side}_label", "", f"with --server: label of the {what}'s version, in place of its number", **text)
     _tls_flags.define(values)
     _source_flags.define(values)
-    flags.DEFINE_boolean("in_process", False, "without a server: both models in one process of the same runtime", **text)
+    flags.DEFINE_boolean("in_process", None, "both models in one process of the same runtime, without a server; that is the default "
+                         "without --server and --backend", **text)
     for side, what in (("native", "native model"), ("candidate", "candidate")):
-        flags.DEFINE_string(f"{side}_python", "", f"with --in_process: the Python of another environment, which runs the {what}: a plan of "
+        flags.DEFINE_string(f"{side}_python", "", f"in process: the Python of another environment, which runs the {what}: a plan of "
                             "another TensorRT, a file in another ONNX Runtime", **text)
-    flags.DEFINE_enum("backend", "local", ["auto", "binary", "docker", "local"], "what serves both, as in `tftrt serve`", **text)
+    flags.DEFINE_enum("backend", None, ["auto", "binary", "docker", "local"], "start a server that has both, as in `tftrt serve`: binary "
+                      "and docker are the real one; local is for its behaviour, not its speed", **text)
     flags.DEFINE_string("image", "", "image of --backend=docker", **text)
-    flags.DEFINE_string("log_file", None, "keep the log of the server that is started in this file", **text)
+    flags.DEFINE_string("log_file", None, "keep the log of the server that is started, or of the process, in this file", **text)
     flags.DEFINE_string("native_dir", "", "with --server: files of the native model, for its digest", **text)
     flags.DEFINE_string("candidate_dir", "", "with --server: files of the candidate, for its digest and its passport", **text)
     _define_requests(text)
@@ -111,7 +117,8 @@ def _define_requests(text: dict[str, flags.FlagValues]) -> None:
     flags.DEFINE_string("thresholds", "", "bounds of the answers, as in `tftrt verify`, in place of its defaults", **text)
     _judging_flags.define(text["flag_values"])
     flags.DEFINE_boolean("compare", True, "compare the answers", **text)
-    flags.DEFINE_float("timeout", 60.0, "seconds for one request", lower_bound=0.001, **text)
+    flags.DEFINE_float("timeout", 60.0, "seconds for one request; in process a call that takes longer hangs, and ends the run (the first "
+                       "ones of a shape may build engines, and have half an hour)", lower_bound=0.001, **text)
 
 
 def _define_measurement(text: dict[str, flags.FlagValues]) -> None:
@@ -121,7 +128,7 @@ def _define_measurement(text: dict[str, flags.FlagValues]) -> None:
     flags.DEFINE_integer("concurrency", 1, "requests under way at a time", lower_bound=1, **text)
     flags.DEFINE_float("max_seconds", 600.0, "no further round begins after this many seconds; from then on a request "
                        "without an answer ends the run", lower_bound=0, **text)
-    flags.DEFINE_list("rename", [], "inputs and outputs that have another name in the candidate, NATIVE=CANDIDATE each; with --in_process",
+    flags.DEFINE_list("rename", [], "inputs and outputs that have another name in the candidate, NATIVE=CANDIDATE each; in process",
                       **text)
     flags.DEFINE_list("metrics", ["p50", "p99", "throughput"], "what is judged: p50, p90, p95, p99, p99.9, throughput", **text)
     flags.DEFINE_list("must_decide", ["p50"], "metrics that have to be decided; the others fail a run if they are worse, and are "
@@ -183,16 +190,24 @@ def _options(values: flags.FlagValues, kept: Baseline | Latest | None) -> Option
     if not (values.server or values.native_server or values.candidate_server):
         models = _source_flags.read_given(values, *models)
     same = ("server", "native_server", "candidate_server",
-            "native_version", "native_label", "candidate_version", "candidate_label", "in_process", "native_python", "candidate_python",
-            "backend", "image", "log_file", "native_dir", "candidate_dir", "shapes", "data", "ranges", "seed",
+            "native_version", "native_label", "candidate_version", "candidate_label", "native_python", "candidate_python",
+            "image", "log_file", "native_dir", "candidate_dir", "shapes", "data", "ranges", "seed",
             "batch_size", "distinct", "data_rows", "thresholds", "labels", "label_column", "classes", "accuracy_output",
             "compare", "native_signature", "candidate_signature",
             "rounds", "requests", "concurrency", "min_effect", "allow_worse", "timeout", "max_seconds")
-    return regress.Options(**models, **{name: values[name].value for name in same}, metrics=tuple(dict.fromkeys(metrics)), goals=wanted,
+    return regress.Options(**models, **{name: values[name].value for name in same}, in_process=_in_process(values),
+                           backend=values.backend or "local", metrics=tuple(dict.fromkeys(metrics)), goals=wanted,
                            baseline=kept, signature_name=values.signature_keys, tls=_tls_flags.read(values),
                            reading=_data_flags.reading(values), **_judging_flags.read(values),
                            max_rounds=values.max_rounds if values["max_rounds"].present else max(90, values.rounds),
                            must_decide=tuple(one.strip() for one in values.must_decide if one.strip()), rename=tuple(values.rename))
+
+
+def _in_process(values: flags.FlagValues) -> bool:
+    """Whether no server is asked: by default, where no flag names one."""
+    if values.in_process is not None:
+        return bool(values.in_process)
+    return not (values.server or values.native_server or values.candidate_server or values.backend or values.image)
 
 
 def _write(done: Regression, values: flags.FlagValues, name: str) -> list[str]:
@@ -239,7 +254,7 @@ def _print(done: Regression, json_path: str | None) -> None:
 
     say("native", done.native.title)
     say("candidate", done.candidate.title)
-    say("server", f"{done.server['backend']} ({done.server['reason']})" if done.server["backend"] else done.server["address"])
+    say("measured", f"{done.server['backend']} ({done.server['reason']})" if done.server["backend"] else done.server["address"])
     say("requests", f"{done.workload['signature']} {'; '.join(done.workload['shapes'])}, {done.workload['values']}; "
         f"{len(done.rounds.native_p50)} rounds of {done.requests} to each model, {done.workload['concurrency']} at a time")
     if done.verdict:

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+from tftrt_tools import progress
 from tftrt_tools.execution import run_job
 from tftrt_tools.execution.runner import Load, Wanted
 
@@ -23,6 +24,7 @@ def made(request: dict[str, Any], load: Load) -> tuple[Callable[[int], object], 
     runner = _HELD.enter_context(load(request["model"], Wanted(label=request["model"])))
     ready = [runner.ready(call["signature"], run_job.read_inputs(call)) for call in request["calls"]]
     for number, (call, one) in enumerate(zip(request["calls"], ready, strict=True)):
+        progress.say("calling the model", number, len(ready))
         answers = one()
         if request["answers"]:
             run_job.keep_answers(call, answers, pathlib.Path(request["answers"]) / f"{number}.npz")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -176,20 +175,24 @@ def worker(runtime: Runtime, env: Mapping[str, str | None] | None = None,
 
 def run(model: Runnable, saved_calls: SavedCalls, folder: str | os.PathLike[str], label: str, *, trace: bool = False, exact: bool = False,
         env: Mapping[str, str | None] | None = None, log_file: str | None = None, started: Started | None = None, kernels: bool = False,
-        names: Mapping[str, Names] | None = None) -> Run:
+        names: Mapping[str, Names] | None = None, silence: child.Silence | None = None) -> Run:
     """Run saved calls (of `save_calls`) on a model, the answers in `folder`.
 
     Args: label: what the model is called in messages. trace: record what each engine did; kernels: with it, in which arithmetic the GPU
       computed. exact: compute float32 without TF32 (GPUs of Ampere and later). env, log_file: for the child. started: the result of
       `worker`, for a child that was started before. names: {signature of a call: its names in this model}, of those that differ.
+      silence: how long a call may take before the child is killed; without it, and in one that was started before, for ever.
     Returns: Run; its answers have the names of the calls. Raises: TftrtError; child.ChildDied where native code aborted.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     calls = [{**call, "output": str(folder / f"{number}.npz")} for number, call in enumerate(named(saved_calls, names))]
     request = {"model": str(model.path), "calls": calls, "trace": trace, "kernels": kernels, "exact": exact, "label": label}
-    with contextlib.nullcontext(started) if started else worker(model.runtime, env, log_file) as one:
-        done: Any = one.call(request).result
+    if started:
+        done: Any = started.call(request).result
+    else:
+        with worker(model.runtime, env, log_file) as one:
+            done = one.call(request, silence=silence).result
     traces = tuple(CallTrace.from_dict(one["trace"]) if one["trace"] else None for one in done["calls"])
     return Run(answers=tuple(call["output"] for call in calls), where=Where.from_dict(done["where"]),
                seconds=tuple(one["seconds"] for one in done["calls"]), traces=traces, kernels=done["kernels"])

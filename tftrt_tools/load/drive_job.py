@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tftrt_tools.load import link
 from tftrt_tools.load.assignment import Offsets
 from tftrt_tools.load.request_entries import CHECKED, DIFFERS, FIELDS, HELD, UNAVAILABLE, clock
+from tftrt_tools.wire import fields
 
 # When the server is gone, a call fails at once. Without a pause a closed loop would count millions of failures.
 _PAUSE_NS = 50_000_000
@@ -56,17 +57,19 @@ class Recorder:
 
     Args: expected: the answers, None for one that is not known; () if none is known. check_every: one of so many answers is compared, 0
       for none.
-      explain: gives (code number, name, message) of an exception. judge_all: hand over every unequal answer, however many.
+      explain: gives (code number, name, message) of an exception. judge_all: hand over every unequal answer, however many. unordered:
+      answers are protocol messages whose fields may come in any order.
     """
 
     def __init__(self, expected: Sequence[bytes | None], check_every: int, explain: Callable[[typing.Any], tuple[int, str, str]],
-                 judge_all: bool = False) -> None:
+                 judge_all: bool = False, unordered: bool = False) -> None:
         self.entries = array.array("q")
         self.events: collections.deque[tuple[bytes, typing.Any]] = collections.deque()  # (kind of link, body)
         self.given_up = 0
         self.giving_up = False
         self._expected = expected if any(one is not None for one in expected) else ()
-        self._every, self._explain = check_every, explain
+        self._every, self._explain, self._unordered = check_every, explain, unordered
+        self._sorted: dict[int, list[bytes]] = {}  # the fields of expected answers that were needed so far
         self._turn = 0
         self._messages: dict[int, list[str]] = {}
         self._answers: float
@@ -105,7 +108,7 @@ class Recorder:
         self._turn += 1
         if expected is None or self._turn % self._every:
             return 0
-        if answer == expected:
+        if answer == expected or (self._unordered and len(answer) == len(expected) and self._same_fields(answer, expected, index)):
             return CHECKED
         self._answers -= 1
         self._answer_bytes -= len(answer)
@@ -113,6 +116,13 @@ class Recorder:
             return DIFFERS
         self.events.append((link.ANSWER, link.ANSWER_HEAD.pack(index, sent) + answer))
         return CHECKED | DIFFERS
+
+    def _same_fields(self, answer: bytes, expected: bytes, index: int) -> bool:
+        """Whether both have the same fields, in whatever order: a server writes a map's entries in any. Nothing is decoded."""
+        known = self._sorted.get(index)
+        if known is None:
+            known = self._sorted[index] = _fields(expected)
+        return bool(known) and _fields(answer) == known
 
     def _heard(self, code: int, name: str, message: str) -> None:
         known = self._messages.setdefault(code, [])
@@ -265,6 +275,15 @@ def _noting(recorder: Recorder, *, scheduled: int, sent: int, index: int, flags:
             _broken(recorder, error)
 
     return done
+
+
+def _fields(raw: bytes) -> list[bytes]:
+    """The outermost fields of a message, sorted; [] for bytes that are none."""
+    try:
+        return sorted(b"%d:%d:%b" % (number, kind, value if kind == fields.DELIMITED else b"%d" % value if kind == fields.VARINT else value)
+                      for number, kind, value in fields.walk(memoryview(raw)))
+    except ValueError:
+        return []
 
 
 def _broken(recorder: Recorder, error: Exception) -> None:

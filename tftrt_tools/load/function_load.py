@@ -16,16 +16,18 @@ import numpy.typing as npt
 from tftrt_tools.load import assignment, generator, run_record
 from tftrt_tools.load.load_plan import Plan
 
-_LOAD_SECONDS = 1800.0
+LOAD_SECONDS = 1800.0
 
 
 def run(factory: str, request: Any, plan: Plan, env: Mapping[str, str] | None = None, on_progress: generator.Listener | None = None,
-        on_ready: Callable[[], object] | None = None, name: str = "the function") -> run_record.Records:
+        on_ready: Callable[[], object] | None = None, name: str = "the function", call_s: float = LOAD_SECONDS,
+        first_s: float = LOAD_SECONDS) -> run_record.Records:
     """Drive a function as `plan` says, in one process. Answers are not compared; `factory` can wrap the function for that.
 
     Args: factory: "package.module:function". request: its argument, a JSON value. env: environment variables of the worker.
       on_progress: as for generator.run. on_ready: called when `factory` has returned and before the first request; what it raises ends
-      the run. name: of what is run, for messages.
+      the run. name: of what is run, for messages. call_s: seconds that a call may take; one that takes longer hangs, and ends the
+      run. first_s: the same for each first call, which `factory` makes.
 
     Returns: as generator.run. What the function raises is counted with the code UNKNOWN. Processor time and lag say nothing here,
     because they include the function's own work: only late sends can show that the generator was the limit.
@@ -35,7 +37,7 @@ def run(factory: str, request: Any, plan: Plan, env: Mapping[str, str] | None = 
     plan = dataclasses.replace(plan, processes=1)
     under_way = max(plan.concurrency, plan.warm_up_concurrency, plan.max_outstanding if plan.kind == "open" else 1)
     work = assignment_of(factory, request, under_way, generator.offsets(plan))
-    return generator.driven([work], name=name, connect_s=_LOAD_SECONDS, timeout_s=_LOAD_SECONDS, payload=None, plan=plan,
+    return generator.driven([work], name=name, connect_s=LOAD_SECONDS, timeout_s=call_s, first_s=first_s, payload=None, plan=plan,
                             on_progress=on_progress, env=env, in_process=True, on_ready=on_ready)
 
 

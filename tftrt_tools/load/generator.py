@@ -45,16 +45,17 @@ def run(target: Target, payload: Payload, plan: Plan, on_progress: Listener | No
 
 def driven(work: Iterable[assignment.Assignment], *, name: str, connect_s: float, timeout_s: float, payload: Payload | None, plan: Plan,
            on_progress: Listener | None, env: Mapping[str, str] | None = None, in_process: bool = False,
-           on_ready: Callable[[], object] | None = None) -> run_record.Records:
+           on_ready: Callable[[], object] | None = None, first_s: float | None = None) -> run_record.Records:
     """Run `plan` with a worker for each Assignment.
 
     Args: name: of the target, for messages. connect_s: seconds that a worker may take until it is ready. timeout_s: deadline of a request.
       payload: judges the answers; None where none is compared. env: variables of the workers. in_process: the workers themselves do the
-      inferences. on_ready: called before the first request; what it raises ends the run.
+      inferences. on_ready: called before the first request; what it raises ends the run. first_s: seconds for each call that a worker
+      makes before it is ready, None where it makes none.
     """
     with workers.started(work, env) as team:
         # What the worker says of a function that it cannot make names it.
-        team.connected("" if in_process else name, connect_s)
+        team.connected("" if in_process else name, connect_s, first_s)
         if on_ready:
             on_ready()
         return _Run(name=name, timeout_s=timeout_s, payload=payload, plan=plan, team=team, on_progress=on_progress,
@@ -79,7 +80,7 @@ def assignments(target: Target, payload: Payload, plan: Plan) -> Iterator[assign
     for number in range(processes):
         head = {"address": target.address, "timeout_s": target.timeout_s, "channels": channels, "connect_s": target.connect_s,
                 "server_name": tls.server_name if tls else "", "method": payload.method, "check_every": plan.check_every,
-                "judge_all": plan.judge_all, "process": number, "processes": processes}
+                "judge_all": plan.judge_all, "unordered": target.unordered, "process": number, "processes": processes}
         yield assignment.Assignment(head=head, requests=payload.requests, expected=payload.expected, offsets=instants[number::processes],
                                     tls=(tls.root_certificates, tls.private_key, tls.certificate_chain) if tls else None)
 
@@ -246,7 +247,8 @@ class _Run:
     def _drain(self, do: str, seconds: float) -> None:
         self._team.tell_all(do)
         if not self._team.listen_until_idle(seconds):
-            self._partial = self._partial or "requests did not end within their deadline"
+            self._partial = self._partial or (workers.hung(self._drain_s - _GIVE_UP_SECONDS, True).cause if self._in_process else
+                                              "requests did not end within their deadline")
 
     def _records(self, start: int, end: int) -> run_record.Records:
         plan = self._plan

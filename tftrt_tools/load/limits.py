@@ -86,5 +86,5 @@ def found(*, cpu_s: float, seconds: float, workers: int, cores: int, late: int, 
         lag, tail = np.percentile(lags, 99), np.percentile(latencies, 99)
         if lag > LAG_NS and lag > LAG_SHARE * tail:
             signs.append(Sign(TIMES, f"a thread of its own that does nothing else woke {lag / 1e6:.1f} ms late (p99), and so may have what "
-                                     f"reads the replies; the latencies' p99 is {tail / 1e6:.1f} ms: give it cores of its own"))
+                                     f"reads the replies; the p99 from sending to answer is {tail / 1e6:.1f} ms: give it cores of its own"))
     return tuple(signs)

@@ -58,6 +58,8 @@ class Target:
     channels: int = 4
     # How long to wait for the server at first.
     connect_s: float = 10.0
+    # Whether an answer is the expected one if it has the same outermost fields in any order, as a map's entries may come.
+    unordered: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

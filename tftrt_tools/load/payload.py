@@ -13,7 +13,7 @@ class Payload:
     method: the full gRPC method, such as "/tensorflow.serving.PredictionService/Predict". requests: messages on the wire. expected: for
     each request the answer's bytes, or None where nothing is known; () for nothing known of any. same: function (index, answer bytes) ->
     "" where that answer to request `index` is right, else what is wrong, one line; it judges, in this process and after the run, the
-    answers that are not `expected` byte for byte. None: every such answer is wrong.
+    answers that are not `expected` byte for byte (Target.unordered says when another order is equal). None: every such answer is wrong.
     """
 
     method: str

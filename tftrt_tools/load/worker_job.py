@@ -18,7 +18,7 @@ import time
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 
-from tftrt_tools import background, errors
+from tftrt_tools import background, errors, progress
 from tftrt_tools.load import assignment, drive_job, http2_calls_job, link
 from tftrt_tools.load.assignment import Assignment
 from tftrt_tools.load.http2_calls_job import Http2Calls
@@ -42,7 +42,9 @@ def main(socket_fd: int, assignment_fd: int) -> None:
     parent = socket.socket(fileno=socket_fd)
     work = assignment.read(assignment_fd)
     try:
-        connection = _connected(work)
+        # Which call of a function is made first: the generator ends a worker in which one hangs.
+        with progress.listening(lambda _text, done, total: link.send(parent, link.EVENT, {"step": [done, total]})):
+            connection = _connected(work)
     except Exception as error:
         link.send(parent, link.HELLO, {"problem": str(error) or type(error).__name__, "mend": getattr(error, "mend", "")})
         return
@@ -50,7 +52,8 @@ def main(socket_fd: int, assignment_fd: int) -> None:
     # The present objects stay; the garbage collector need not visit them during the run.
     gc.collect()
     gc.freeze()
-    recorder = drive_job.Recorder(work.expected, work.head["check_every"], connection.explain, work.head.get("judge_all", False))
+    recorder = drive_job.Recorder(work.expected, work.head["check_every"], connection.explain, work.head.get("judge_all", False),
+                                  work.head.get("unordered", False))
     commands: queue.SimpleQueue[dict[str, typing.Any]] = queue.SimpleQueue()
     reporter = _Reporter(parent, recorder, commands, connection)
     threading.Thread(target=reporter.run, daemon=True).start()

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import selectors
@@ -69,6 +70,7 @@ class Team:
         self.messages: dict[int, tuple[str, list[str]]] = {}  # by status code: its name, and the first different messages
         self.answers: list[UnequalAnswer] = []
         self.unsent = self.given_up = 0
+        self._stepped: float | None = None  # when a worker began one of its first calls
         self.problems: list[str] = []  # why a worker failed or ended by itself
 
     @property
@@ -110,13 +112,28 @@ class Team:
         self.listen(seconds, self.idle)
         return self.idle()
 
-    def connected(self, address: str, seconds: float) -> None:
-        """Wait for each worker to say that it is ready. Args: address: of what is asked, for messages, "" for none. Raises: TftrtError."""
-        self.listen(seconds + _START_SECONDS, lambda: self._heard == len(self._members) or self.problems)
+    def connected(self, address: str, seconds: float, call_seconds: float | None = None) -> None:
+        """Wait for each worker to say that it is ready.
+
+        Args: address: of what is asked, for messages, "" for none. seconds: for its start. call_seconds: for each call of a function that
+          it makes before it is ready, None where it makes none. Raises: TftrtError.
+        """
+        until = time.monotonic() + seconds + _START_SECONDS
+        while not self._met(self._stepped) and (left := until - time.monotonic()) > 0:
+            before = self._stepped
+            self.listen(left, functools.partial(self._met, before))
+            if call_seconds is not None and self._stepped != before:
+                until = time.monotonic() + call_seconds
         if self._heard == len(self._members):
             return
+        if call_seconds is not None and not self.problems:
+            raise hung(call_seconds if self._stepped else seconds, self._stepped is not None)
         cause = self.problems[0] if self.problems else "the load generator's processes did not start in time"
         raise errors.TftrtError(f"no load on {address}: {cause}" if address else cause, self._mend)
+
+    def _met(self, before: float | None) -> bool:
+        """Whether all workers are ready, or one failed, or one began another first call. Args: before: `_stepped` as it was."""
+        return self._heard == len(self._members) or bool(self.problems) or self._stepped != before
 
     def _send(self, member: _Worker, command: Mapping[str, typing.Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -143,7 +160,9 @@ class Team:
                 self._event(member, link.parsed(body))
 
     def _event(self, member: _Worker, event: Mapping[str, typing.Any]) -> None:
-        if "problem" in event:
+        if "step" in event:
+            self._stepped = time.monotonic()
+        elif "problem" in event:
             self.problems.append(event["problem"])
             self._mend = event["mend"]
         elif "bug" in event:
@@ -178,6 +197,12 @@ class Team:
             # A killed process writes nothing about its end.
             why = ": often the system ran out of memory" if code == -signal.SIGKILL else self._last_words()
             self.problems.append(f"a worker process ended by itself ({name}){why}")
+
+
+def hung(seconds: float, called: bool, what: str = "the model") -> errors.TftrtError:
+    """The error of a function that does not come to its end. Args: called: whether it was loaded, and a call hangs. what: that hangs."""
+    found = f"hangs in process: for {seconds:g} s no call came to an end" if called else f"was not loaded within {seconds:g} s"
+    return errors.TftrtError(f"{what} {found}", "mend it, or what it waits for" + ("; a larger --timeout waits longer" if called else ""))
 
 
 @contextlib.contextmanager

@@ -56,7 +56,8 @@ class Baseline:
         if found:
             raise errors.UsageError(f"the baseline {self.source} is of something else: {'; '.join(found)}",
                                     "measure a new one here with --save_baseline, or repeat the run as it was made" +
-                                    ("" if native.digest else "; --native_dir and --candidate_dir tell which models a server has"))
+                                    ("" if native.digest else "; --native_dir and --candidate_dir tell which models a server has") +
+                                    _as_then(then["workload"], workload))
         return self
 
     def judge(self, figures: PerRound, min_effect: float, looks: int, seed: int) -> Compared:
@@ -67,6 +68,13 @@ class Baseline:
         judged = tuple(verdicts.judge_change(metric, before, after, min_effect=min_effect, alpha=alpha, looks=looks, seed=seed)
                        for metric, before, after in zip(_METRICS, *pairs, strict=True))
         return Compared(self.source, self.document["created"], self.document["candidate"]["digest"], judged)
+
+
+def _as_then(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The flag that measures on a server, as a baseline did that is compared with a run in process; "" for others."""
+    if then.get("through") != "server" or now.get("through") == "server" or then.get("backend") not in ("binary", "docker", "local"):
+        return ""
+    return f"; --backend={then['backend']} measures as then"
 
 
 def _gaps(native: tuple[float, ...], candidate: tuple[float, ...]) -> npt.NDArray[np.float64]:
@@ -174,7 +182,7 @@ class Latest:
         raise self._refusal(machine)
 
     def _refusal(self, machine: Fingerprint) -> errors.UsageError:
-        mend = "measure one here with --save_baseline=auto"
+        mend = "measure one here with --save_baseline=auto; results of a server that regress started need its --backend"
         here = sorted(folder.name for folder in (self.history_dir / machine.digest).glob(f"{_clean(self.name)}@*") if listing(folder))
         if here:
             return errors.UsageError(f"no baseline of {self.name} passed with this signature, these shapes, this concurrency and this way "

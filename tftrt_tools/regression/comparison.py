@@ -6,6 +6,7 @@ from typing import Any
 
 from tftrt_tools import choices, errors, records
 from tftrt_tools.regression import goals as goal_rules
+from tftrt_tools.regression import sentences
 from tftrt_tools.regression import verdict as verdicts
 from tftrt_tools.regression.answers import Judged
 from tftrt_tools.regression.models import Model
@@ -17,11 +18,6 @@ PASS: choices.RunVerdict = "pass"
 FAIL: choices.RunVerdict = "fail"
 UNSURE: choices.RunVerdict = "cannot tell"
 ENDED: choices.RunVerdict = "ended early"
-# From these ratios on, a sentence says "is 1.58 times as …", else "takes 3.6% …".
-_WORDS = {"faster": (("is", "fast"), ("takes", "less time")), "slower": (("takes", "long"), ("takes", "more time")),
-          "higher": (("is", "high"), ("is", "higher")), "lower": (("is", "low"), ("is", "lower"))}
-_TIMES_FROM, _TIMES_FROM_RATE = 1.2, 2.0
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Check(records.Record):
@@ -35,6 +31,11 @@ class Check(records.Record):
     verdict: choices.RunVerdict
     # The failure in words, "" if it passed.
     reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """The finding as a sentence."""
+        return f"{self.what}: {self.found}" if self.name.startswith("goal/") else self.found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +95,8 @@ class Regression:
     compared: Compared | None = None
     # Whether a slower candidate is accepted.
     allow_worse: bool = False
+    # Why the speed is not judged, "" where it is.
+    speed_not_judged: str = ""
     # "" for a whole run, else why it ended early.
     ended: str = ""
     # Wall time.
@@ -132,15 +135,17 @@ class Regression:
     def headline(self) -> str:
         """One line: the outcome and its first reason."""
         if self.ended:
-            return f"{ENDED}: {self.ended}; no verdict"
-        wrong = [one for one in self.checks if one.verdict == self.outcome != PASS]
+            return f"{ENDED.upper()}: {self.ended}; no verdict"
+        word, wrong = self.outcome.upper(), [one for one in self.checks if one.verdict == self.outcome != PASS]
         if wrong:
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-            return f"{self.outcome}: {wrong[0].what}: {wrong[0].found}{more}"
+            return f"{word}: {wrong[0].text}{more}"
+        if self.speed_not_judged:
+            right = "the answers are right; " if self.answers else ""
+            return f"{word}: {right}no verdict on speed: {self.speed_not_judged}"
         one = self.verdict.of("p50") if self.verdict else None
-        if one and one.verdict == verdicts.UNSURE:
-            return f"{PASS}: speed did not count here, and whether it is slower or faster cannot be told: {speed_text(one)}"
-        return f"{PASS}: the candidate {' '.join(_worded(one))}" if one else PASS
+        uncounted = "only the goals count here (--allow_worse); " if self.allow_worse else ""
+        return f"{word}: {uncounted}{sentences.sentence(one)}" if one else word
 
     def to_dict(self) -> dict[str, Any]:
         """Written by hand: the document begins with the outcome, and has other names for some parts."""
@@ -151,6 +156,7 @@ class Regression:
                 "verdict": self.verdict.to_dict() if self.verdict else None, "rounds": self.rounds.to_dict(),
                 "requests_per_round": self.requests, "failed": self.failed, "errors": self.errors,
                 "answers": self.answers.to_dict() if self.answers else None,
+                "speed_not_judged": self.speed_not_judged,
                 "engines": self.engines.to_dict() if self.engines else None, "goals": [one.to_dict() for one in self.kept],
                 "baseline": self.compared.to_dict() if self.compared else None, "checks": [one.to_dict() for one in self.checks],
                 "seconds": round(self.seconds, 2), "notes": list(self.notes)}
@@ -159,58 +165,43 @@ class Regression:
 def _checks(done: Regression) -> Iterator[Check]:
     for name, count in done.failed.items():
         if count:
-            yield Check(name=f"requests/{name}", what=f"all requests to the {name} model are answered", found=f"{count} were not",
+            yield Check(name=f"requests/{name}", what=f"all requests to the {name} model are answered",
+                        found=f"{count} request{'s' * (count > 1)} to the {name} model failed",
                         verdict=FAIL, reason="; ".join(done.errors.get(name, ())) or "see the server's log")
-    for judged in done.verdict.judgements if done.verdict else ():
+    for judged in done.verdict.judgements if done.verdict and not done.speed_not_judged else ():
         yield _of_speed(judged, done)
     if done.answers:
         found = "; ".join(done.answers.problems[:3])
         kept = "".join(f"; {one['goal']}: {one['candidate']:.6g}" for one in done.answers.goals if one["kept"])
         wanted = "the answers keep the goals on accuracy" if done.answers.goals else "the answers are like the native model's"
-        yield Check(name="answers", what=wanted, found=found or done.answers.text + kept, verdict=FAIL if found else PASS, reason=found)
+        yield Check(name="answers", what=wanted, found=f"the answers differ: {found}" if found else done.answers.text + kept,
+                    verdict=FAIL if found else PASS, reason=found and found + _of_drawn(done))
     for one in done.kept:
         if one.name != "accuracy":  # stands in the check of the answers
             words = {goal_rules.KEPT: PASS, goal_rules.MISSED: FAIL, goal_rules.UNDECIDED: UNSURE}
             yield Check(name=f"goal/{one.name}", what=one.goal, found=one.value, verdict=words[one.verdict], reason=one.reason)
     for change in done.compared.judgements if done.compared else ():
         outcome = _outcome(change.verdict, change.metric in done.must_decide, False)
-        yield Check(name=f"baseline/{change.metric}", what=f"{change.metric} is not worse than the baseline's", found=speed_text(change),
-                    verdict=outcome, reason="" if outcome == PASS else change.reason)
+        yield Check(name=f"baseline/{change.metric}", what=f"against the baseline: {sentences.wanted(change.metric, True)}",
+                    found=f"against the baseline {sentences.sentence(change)}", verdict=outcome,
+                    reason="" if outcome == PASS else change.reason)
 
 
 def _of_speed(one: verdicts.Judgement, done: Regression) -> Check:
     must = one.metric in done.must_decide
     outcome = _outcome(one.verdict, must, done.allow_worse)
-    wanted = "is not worse" if must else "is not shown to be worse"
-    return Check(name=f"speed/{one.metric}", what=f"{one.metric} {wanted}", found=speed_text(one), verdict=outcome,
+    return Check(name=f"speed/{one.metric}", what=sentences.wanted(one.metric, must), found=sentences.sentence(one), verdict=outcome,
                  reason="" if outcome == PASS else one.reason)
+
+
+def _of_drawn(done: Regression) -> str:
+    """What drawn values have to do with answers that differ, "" for the user's own."""
+    values = done.workload["values"]
+    return f"; the values were {values}, and may be such as the model never sees: --data=FILE judges it on yours" \
+        if values.startswith("drawn") else ""
 
 
 def _outcome(verdict: choices.Verdict, must: bool, allow_worse: bool) -> choices.RunVerdict:
     if verdict == verdicts.WORSE:
         return PASS if allow_worse else FAIL
     return UNSURE if verdict == verdicts.UNSURE and must and not allow_worse else PASS
-
-
-def speed_text(one: verdicts.Judgement) -> str:
-    """Of a time "1.58 times as fast (1.46 to 1.74)" or "3.6% less time (-5.6% to -1.4%)": "37 % faster" can be read in two ways. Of a rate
-    "41.5% higher (+36.0% to +47.5%)" or "2.41 times as high (2.30 to 2.52)". Of either "the same: -0.2% (-0.9% to +0.5%)"."""
-    return _worded(one)[1]
-
-
-def _worded(one: verdicts.Judgement) -> tuple[str, str]:
-    """(verb, text of `speed_text`)."""
-    judged = one.judged_interval
-    if one.ratio is None or judged is None:
-        return "is", f"not known: {one.reason}"
-    change, low, high = (100 * (value - 1) for value in (one.ratio, *judged))
-    interval = f"({low:+.1f}% to {high:+.1f}%)"
-    if not one.direction:
-        return "is", f"the same: {change:+.1f}% {interval}" if one.verdict == verdicts.SAME else f"{change:+.1f}% {interval}"
-    far, near = _WORDS[one.direction]
-    least = _TIMES_FROM_RATE if one.higher_is_better else _TIMES_FROM
-    if 1 / least < one.ratio < least:
-        return near[0], f"{abs(change):.1f}% {near[1]} {interval}"
-    inverse = one.direction in ("faster", "lower")
-    values = (1 / one.ratio, 1 / judged[1], 1 / judged[0]) if inverse else (one.ratio, *judged)
-    return far[0], "{:.2f} times as {} ({:.2f} to {:.2f})".format(values[0], far[1], *values[1:])

@@ -131,11 +131,11 @@ def _checked(name: str, value: object, path: str) -> str | bool | float:
 
 
 def judge(goals: Goals, verdict: verdicts.Verdict, candidate: Model, accuracy: answers.Judged | None = None,
-          engines: engine_evidence.Verdict | None = None) -> tuple[Kept, ...]:
+          engines: engine_evidence.Verdict | None = None, not_judged: str = "") -> tuple[Kept, ...]:
     """Judge all goals that are set.
 
     Args: goals: Goals. verdict: verdict.Verdict. candidate: models.Model. accuracy: answers.Judged or None. engines: smoke's
-      evidence.Verdict or None.
+      evidence.Verdict or None. not_judged: why nothing follows from the measured times, "" where it does.
     Returns: (Kept, …).
     """
     found: list[Kept] = []
@@ -145,6 +145,8 @@ def judge(goals: Goals, verdict: verdicts.Verdict, candidate: Model, accuracy: a
         bound = getattr(goals, name)
         if bound is not None:
             found.append(_measured(name, metric, bound, verdict.of(metric)))
+    if not_judged:
+        found = [dataclasses.replace(one, verdict=UNDECIDED, reason=not_judged) for one in found]
     for name, what, unit, value in (("build_seconds_at_most", "building the engines", "s", candidate.build_seconds),
                                     ("engine_mib_at_most", "the engines", "MiB", _mib(candidate.engine_bytes)),
                                     ("gpu_mib_at_most", "GPU memory while engines were built", "MiB", _mib(candidate.gpu_memory_bytes))):

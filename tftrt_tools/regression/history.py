@@ -108,10 +108,13 @@ def read(directory: pathlib.Path, name: str = "", shown: str = "speed_up", min_e
     """Read a history.
 
     Args: directory: Path. name: of a series, "" for all. shown: of VALUES. min_effect: the smallest step, as a share. digest: of a
-      machine, or its beginning, "" for all. Returns: History. Raises: UsageError if there is nothing.
+      machine, or its beginning, "" for all. Returns: History, without series where nothing was kept yet. Raises: UsageError if there is
+      nothing of that name or machine.
     """
     folders = [folder for folder in sorted(directory.glob("*/*")) if folder.is_dir() and baseline.listing(folder)]
     chosen = [folder for folder in folders if (not name or folder.name.partition("@")[0] == name) and folder.parent.name.startswith(digest)]
+    if not folders and not name and not digest:
+        return History(str(directory), ())
     if not chosen:
         known = ", ".join(sorted({folder.name.partition("@")[0] for folder in folders}))
         what = f" of {name}" if name else ""

@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tftrt_tools import errors, progress
+from tftrt_tools import child, errors, progress
 from tftrt_tools.execution import coverage, run
 from tftrt_tools.load import function_load
 from tftrt_tools.models import elsewhere
@@ -113,10 +113,16 @@ class InProcess:
         if self.elsewhere:
             jobs = {name: dataclasses.replace(function_load.assignment_of(_MAKE, {"models": [request]}, self._options.concurrency),
                                               python=self._opened[name].python) for name, request in requests.items()}
-            return rounds.asking_each(jobs, count, _LOAD_SECONDS, env, self._options.concurrency)
+            return rounds.asking_each(jobs, count, self._limits, env, self._options.concurrency)
         work = function_load.assignment_of(_MAKE, {"models": list(requests.values())}, self._options.concurrency)
-        return rounds.asking_one(work, dict(zip(self.models, (0, count), strict=True)), count, _LOAD_SECONDS, env,
+        return rounds.asking_one(work, dict(zip(self.models, (0, count), strict=True)), count, self._limits, env,
                                  self._options.concurrency)
+
+    @property
+    def _limits(self) -> rounds.Limits:
+        """The first call of a shape may build engines, which takes minutes."""
+        call = self._options.timeout
+        return rounds.Limits(load_seconds=_LOAD_SECONDS, first_seconds=max(call, _LOAD_SECONDS) if self.gpus else call, call_seconds=call)
 
     @property
     def gate_closed(self) -> bool:
@@ -137,11 +143,14 @@ class InProcess:
         watched = name == rounds.CANDIDATE and self._options.goals.no_engine_fallback
         try:
             done = run.run(self._opened[name], run.save_calls(calls, folder / "in"), folder / "out", f"the {name} model", trace=watched,
-                           log_file=self._options.log_file, names=self._names[name])
+                           log_file=self._options.log_file, names=self._names[name],
+                           silence=child.Silence(self._limits.load_seconds, self._limits.first_seconds, "--timeout"))
         except errors.CallFailed as error:
             if name != rounds.CANDIDATE:
                 raise
             raise answers.Refused(f"the candidate model refuses a request: {error.cause}", error.mend) from None
+        except child.ChildDied as error:
+            raise errors.TftrtError(f"the {name} model: {error.cause}", error.mend) from None
         if watched:
             self._ran = done
         if done.where.remark and done.where.remark not in self._said:

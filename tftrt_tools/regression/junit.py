@@ -34,7 +34,7 @@ def text(done: comparison.Regression) -> str:
 
 def _case(suite: ElementTree.Element, one: comparison.Check) -> None:
     case = ElementTree.SubElement(suite, "testcase", {"classname": "tftrt.regress", "name": _clean(one.name), "time": "0"})
-    message = _clean(f"{one.what}: {one.found}")
+    message = _clean(one.text)
     if one.verdict == comparison.PASS:
         ElementTree.SubElement(case, "system-out").text = message
         return

@@ -12,7 +12,7 @@ import numpy as np
 from tftrt_tools import client as clients
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import judgement, labels, thresholds
-from tftrt_tools.bench import subject
+from tftrt_tools.bench import subject, threads
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import names, opening, table
@@ -190,7 +190,7 @@ def _check_where(options: Options) -> None:
         raise errors.UsageError(f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out")
     for flag in ("rename", "native_python", "candidate_python"):
         if getattr(options, flag) and not options.in_process:
-            raise errors.UsageError(f"--{flag} has no effect without --in_process", "add --in_process, or leave it out")
+            raise errors.UsageError(f"--{flag} has no effect on a server", "leave it out, or --server and --backend")
     there = {f"--{side}_{what}": getattr(options, f"{side}_{what}") for side in _BOTH for what in ("dir", "version", "label")} | \
         {"--tls": options.tls}
     missing = [side for side, address in options.addresses.items() if options.running and not address]
@@ -262,6 +262,10 @@ class _Run:
         sides = self._both.sides()
         self._models = self._both.models
         self._notes += self._both.notes
+        for address in dict.fromkeys(options.addresses.values()):
+            if too_many := threads.note(address, options.concurrency):
+                progress.note(f"note: {too_many}")
+                self._notes.append(too_many)
         both, own = pairing.calls(options, sides, self._takes)
         self._signatures = {name: one.calls[0].signature for name, one in both.items()}
         self._truth = _truth(options, both[rounds.NATIVE].files)
@@ -367,23 +371,43 @@ class _Run:
 
     def _result(self, ended: str = "") -> comparison.Regression:
         options, measured = self._options, self._measured
-        whole = measured.usable
+        whole, not_judged = measured.usable, self._speed_not_judged()
         native, candidate = measured.native[:whole], measured.candidate[:whole]
         seconds = [[one.seconds for one in side] for side in (native, candidate)]
         rates = [np.array([one.rate for one in side]) for side in (native, candidate)]
         found = verdicts.judge(
             seconds[0], seconds[1], options.metrics, min_effect=options.min_effect, looks=options.looks, seed=options.seed,
             native_rates=rates[0], candidate_rates=rates[1]) if whole else None
+        failed = {name: measured.failed(name) for name in _BOTH}
+        if found and not_judged:
+            found = verdicts.without_verdict(found, not_judged)
+        elif found and any(failed.values()):
+            found = verdicts.without_verdict(found, f"{sum(failed.values())} requests failed; the times are of the others")
         medians = [tuple(float(np.median(one)) for one in side) for side in seconds]
         figures = comparison.PerRound(*medians, *(tuple(map(float, one)) for one in rates))
-        compared = self._baseline.judge(figures, options.min_effect, options.looks, options.seed) if self._baseline and whole else None
-        kept = goal_rules.judge(options.goals, found, self._models[rounds.CANDIDATE], self._judged, self._engines) if found else ()
+        judged = self._baseline if whole and not not_judged else None
+        compared = judged.judge(figures, options.min_effect, options.looks, options.seed) if judged else None
+        kept = goal_rules.judge(options.goals, found, self._models[rounds.CANDIDATE], self._judged, self._engines,
+                                not_judged) if found else ()
         return comparison.Regression(
             stamp=passport.stamp(), native=self._models[rounds.NATIVE], candidate=self._models[rounds.CANDIDATE], server=self._both.where,
             workload=self._workload, settings=self._settings(), fingerprint=self._machine, verdict=found, rounds=figures,
-            requests=self._per_block * rounds.BLOCKS, failed={name: measured.failed(name) for name in _BOTH}, errors=dict(measured.errors),
+            requests=self._per_block * rounds.BLOCKS, failed=failed, errors=dict(measured.errors),
             answers=self._judged, engines=self._engines, kept=kept, must_decide=options.must_decide, compared=compared,
-            allow_worse=options.allow_worse, ended=ended, seconds=time.monotonic() - self._begun, notes=(*self._notes, *measured.limits))
+            allow_worse=options.allow_worse, speed_not_judged=not_judged, ended=ended,
+            seconds=time.monotonic() - self._begun, notes=(*self._notes, *measured.limits))
+
+    def _speed_not_judged(self) -> str:
+        """Why the times say nothing of the candidate's engines, "" where they do."""
+        replaced = self._both.gpus is False and self._both.replaces_engine_ops
+        if replaced and self._models[rounds.CANDIDATE].engine_ops and not self._is_plan():
+            return "there is no GPU here, so both models ran as TensorFlow ops; a machine with a GPU gives one"
+        return ""
+
+    def _is_plan(self) -> bool:
+        """Whether the candidate is run by TensorRT alone."""
+        path = self._models[rounds.CANDIDATE].path
+        return bool(path) and table.kind(path) is PLAN
 
     def _settings(self) -> dict[str, Any]:
         options = self._options

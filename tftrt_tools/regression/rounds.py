@@ -40,8 +40,8 @@ _WARM_UP_SECONDS, _WARM_UP_LEAST = 1.0, 20
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """One stretch of requests to one model. seconds: float (answered,), in the order of sending; failed: requests that were not answered;
-    active: seconds from the first send to the last answer."""
+    """One stretch of requests to one model. seconds: float (answered,), in the order of sending; failed: requests that were not answered,
+    those at its begin, which are not timed, among them; active: seconds from the first send to the last answer."""
 
     seconds: Floats
     failed: int
@@ -116,18 +116,31 @@ class Share:
     count: int
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Seconds that models in process may take."""
+
+    # To be loaded.
+    load_seconds: float
+    # Of each first call, which may build engines, and of each later one.
+    first_seconds: float
+    call_seconds: float
+
+
 class Asker:
     """Puts load on both models; made by `asking`, `asking_one` and `asking_each`.
 
     Args: shares: {name: Share}. name: of the server or process, for messages. concurrency: requests under way. problem: function that
-      says why the server ended, as a TftrtError, or None while it runs. served: whether the load processes only send.
+      says why the server ended, as a TftrtError, or None while it runs. call_seconds: how long a call may take in a load process that makes
+      it itself, None where the load processes only send.
 
     Attributes: until: the instant, on time.monotonic(), from which a request that nobody answers ends the load; without one it never does.
     """
 
     def __init__(self, shares: Mapping[Side, Share], name: str, concurrency: int, problem: Problem = lambda: None,
-                 served: bool = True) -> None:
-        self._shares, self._name, self._concurrency, self._problem, self._served = shares, name, concurrency, problem, served
+                 call_seconds: float | None = None) -> None:
+        self._shares, self._name, self._concurrency, self._problem = shares, name, concurrency, problem
+        self._call_seconds = call_seconds
         self._failures: dict[Side, list[str]] = {name: [] for name in shares}
         self._sent = dict.fromkeys(shares, 0)
         self._windows: dict[Side, list[tuple[int, int]]] = {name: [] for name in shares}
@@ -154,9 +167,13 @@ class Asker:
         part = {"first": share.first, "count": share.count, "skipped": self._sent[name] % share.count}
         self._sent[name] += count + lead
         team.tell([{"do": "closed", "slots": self._concurrency, "limit": count + lead, "start": 0, "due_at_start": False, "part": part}])
-        lost = ""
+        lost, last = "", time.monotonic()
         while not team.idle():
+            known = len(team.entries)
             team.listen_until_idle(1.0)
+            last = time.monotonic() if len(team.entries) > known else last
+            if self._call_seconds is not None and time.monotonic() - last > self._call_seconds and not team.idle():
+                raise workers.hung(self._call_seconds, True, f"the {name} model")
             if team.problems:
                 raise errors.TftrtError(f"the load on {self._name} ended: {team.problems[0]}", "run the command again")
             if problem := self._problem():
@@ -175,7 +192,7 @@ class Asker:
         counted = ended[min(lead, len(ended) - 1):]
         window = counted.sent_ns.min(), counted.done_ns.max()
         self._windows[name].append(window)
-        return Block(counted[counted.ok].service_ns / 1e9, int((~counted.ok).sum()), (window[1] - window[0]) / 1e9)
+        return Block(counted[counted.ok].service_ns / 1e9, int((~ended.ok).sum()), (window[1] - window[0]) / 1e9)
 
     def _silent(self, arrived: Entries) -> bool:
         """Whether no request was answered so far: a dead server refuses each, and a hung one lets each run into its deadline."""
@@ -200,7 +217,7 @@ class Asker:
     def limits(self, name: Side, latencies: Floats) -> tuple[limits.Sign, ...]:
         """The limits.Signs that the load generator was the limit for a model. Args: latencies: seconds, 1-D."""
         team, windows = self._shares[name].team, self._windows[name]
-        if not self._served or not windows:
+        if self._call_seconds is not None or not windows:
             return ()
         begins, ends = np.array(windows).T
         places = [np.searchsorted(begins, beat.now_ns, "right") - 1 for beat in team.beats]
@@ -255,22 +272,22 @@ def asking(targets: Mapping[Side, load_plan.Target], payloads: Mapping[Side, Pay
 
 
 @contextlib.contextmanager
-def asking_one(job: Assignment, firsts: Mapping[Side, int], count: int, load_seconds: float, env: Mapping[str, str] | None = None,
+def asking_one(job: Assignment, firsts: Mapping[Side, int], count: int, limits: Limits, env: Mapping[str, str] | None = None,
                concurrency: int = 1) -> Iterator[Asker]:
     """Start one process that has both models.
 
-    Args: job: assignment.Assignment. firsts: {NATIVE: index of its first request, CANDIDATE: …}. count: requests of each. load_seconds:
-      the time for loading the models. env: variables to set in it.
+    Args: job: assignment.Assignment. firsts: {NATIVE: index of its first request, CANDIDATE: …}. count: requests of each. limits:
+      Limits of the process. env: variables to set in it.
     Yields: Asker. Raises: TftrtError where a model cannot be loaded.
     """
     with workers.started([job], env) as team:
-        team.connected("the models in process", load_seconds)
+        team.connected("the models in process", limits.load_seconds, limits.first_seconds)
         shares = {name: Share(team, first, count) for name, first in firsts.items()}
-        yield Asker(shares, "the models in process", concurrency, served=False)
+        yield Asker(shares, "the models in process", concurrency, call_seconds=limits.call_seconds)
 
 
 @contextlib.contextmanager
-def asking_each(jobs: Mapping[Side, Assignment], count: int, load_seconds: float, env: Mapping[str, str] | None = None,
+def asking_each(jobs: Mapping[Side, Assignment], count: int, limits: Limits, env: Mapping[str, str] | None = None,
                 concurrency: int = 1) -> Iterator[Asker]:
     """Start a process for each model. Args: jobs: {NATIVE: Assignment, CANDIDATE: …}; the others as for asking_one.
 
@@ -279,5 +296,6 @@ def asking_each(jobs: Mapping[Side, Assignment], count: int, load_seconds: float
     with contextlib.ExitStack() as stack:
         teams = {name: stack.enter_context(workers.started([job], env)) for name, job in jobs.items()}
         for name, team in teams.items():
-            team.connected(f"the {name} model", load_seconds)
-        yield Asker({name: Share(team, 0, count) for name, team in teams.items()}, "the models", concurrency, served=False)
+            team.connected(f"the {name} model", limits.load_seconds, limits.first_seconds)
+        yield Asker({name: Share(team, 0, count) for name, team in teams.items()}, "the models", concurrency,
+                    call_seconds=limits.call_seconds)

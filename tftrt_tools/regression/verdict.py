@@ -155,6 +155,12 @@ def judge(native_rounds: Rounds, candidate_rounds: Rounds, metrics: Sequence[str
                    looks)
 
 
+def without_verdict(found: Verdict, reason: str) -> Verdict:
+    """The same figures, from which nothing follows. Args: reason: why."""
+    return dataclasses.replace(found, judgements=tuple(dataclasses.replace(one, verdict=UNSURE, direction="", reason=reason)
+                                                       for one in found.judgements))
+
+
 def rounds_needed(metrics: Sequence[str], looks: int, alpha: float = ALPHA) -> int:
     """The fewest independent rounds that can show anything at that level."""
     return 1 + math.ceil(math.log2(len(metrics) * looks / alpha))
@@ -315,4 +321,5 @@ def _why(one: Judgement, min_effect: float, level: float, found: bool) -> str:
     _, low, high, *_ = _numbers(one)
     # Half the interval's width, on the scale of ratios: a smaller difference cannot be outside of it.
     least = math.sqrt(high / low) - 1
-    return f"too noisy: the interval is wider than the {min_effect:.0%} that count, and no difference below {least:.1%} would show{worth}"
+    return (f"too noisy: the interval is wider than the {min_effect:.0%} that count; only a difference of {least:.1%} or more would show"
+            f"{worth}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tftrt_tools import whole_file
 from tftrt_tools.accuracy import thresholds
-from tftrt_tools.regression import comparison
+from tftrt_tools.regression import comparison, sentences
 from tftrt_tools.report import answers, html, pictures, regress_plot
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def write_page(done: Regression, path: str) -> None:
 def page(done: Regression) -> str:
     """The report's text; it opens on the verdict."""
     return html.template("regress.html").render(
-        done=done, plot=regress_plot.rounds(done) if len(done.rounds.native_p50) > 1 else "", shown=shown, speed=comparison.speed_text,
+        done=done, plot=regress_plot.rounds(done) if len(done.rounds.native_p50) > 1 else "", shown=shown, speed=sentences.sentence,
         bounds=thresholds.text, answers=answers, missed=done.answers.missed if done.answers else (),
         classes={comparison.PASS: "passed", comparison.FAIL: "failed", comparison.UNSURE: "unsure", comparison.ENDED: "unsure"})
 

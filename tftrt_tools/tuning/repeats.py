@@ -34,6 +34,8 @@ from tftrt_tools.tuning.trial import ENV
 # Rounds that choose, and rounds that judge.
 ROUNDS = 10
 _JOB = "tftrt_tools.tuning.repeats_job:job"
+# A model that takes longer hangs: to load it and to make its first calls, which may build engines; and for one block.
+_LOADED_WITHIN, _TIMED_WITHIN = child.Silence(1800, 1800), child.Silence(600, 600)
 
 # {number of a build: for each round the median milliseconds of each call}.
 Rounds = Mapping[int, Sequence[Sequence[float]]]
@@ -123,11 +125,11 @@ class Timed:
     def __init__(self, worker: child.Worker, side: Side) -> None:
         self._worker = worker
         request = {"do": "load", "model": side.model, "calls": run.named(side.saved), "tags": list(side.tags), "from_host": side.from_host}
-        self.counts: list[int] = worker.call(request).result
+        self.counts: list[int] = worker.call(request, silence=_LOADED_WITHIN).result
 
     def medians(self, counts: Sequence[int]) -> list[float]:
         """Median milliseconds of each call, in a block of so many calls each."""
-        blocks = self._worker.call({"do": "time", "counts": list(counts)}).result
+        blocks = self._worker.call({"do": "time", "counts": list(counts)}, silence=_TIMED_WITHIN).result
         return [1e3 * statistics.median(block) for block in blocks]
 
 

@@ -31,6 +31,8 @@ from tftrt_tools.tuning.tried import Measured
 _OF_SEGMENTS = ("signature_keys", "tags", "minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "calibrator",
                 "calibration_method", "calibration_percentile", "allow_quantization_changes")
 TARGET = "tftrt_tools.tuning.measure_job:job"
+# The last comparison says when it loads a model, and nothing during its rounds.
+_TURNS_WITHIN = child.Silence(3600, 3600)
 _TOO_LONG = "took longer than --max_trial_minutes="
 # As an engine that was not ready in time is told of.
 _LATE = re.compile(r"--max_build_minutes=([0-9.e+]+)")
@@ -110,14 +112,15 @@ class Trials:
         for path in self._journal.folder.glob(".trial-*"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def ask(self, request: Mapping[str, Any], seconds: float | None = None) -> Any:
-        """Call measure_job.job in the worker for `seconds` at most; start a worker if there is none. Raises: as child.Worker.call."""
+    def ask(self, request: Mapping[str, Any], seconds: float | None = None, silence: child.Silence | None = None) -> Any:
+        """Call measure_job.job in the worker for `seconds` at most, and without progress as long as `silence` says; start a worker if there
+        is none. Raises: as child.Worker.call."""
         if self._worker is None or not self._worker.alive:
             self._end_worker()
             self._started += 1
             log_file = self._log_file and self._log_file + (f".{self._started}" if self._started > 1 else "")
             self._worker = self._stack.enter_context(child.worker(self._target, ENV, log_file))
-        return self._worker.call(request, seconds).result
+        return self._worker.call(request, seconds, silence).result
 
     def __call__(self, settings: Settings) -> Measured:
         """Measure one conversion, or take what the journal has. Returns: Measured; a conversion that fails is a Measured too."""
@@ -211,7 +214,7 @@ class Trials:
     def _alone(self, request: Mapping[str, Any]) -> Any:
         self._end_worker()
         try:
-            return self.ask(request)
+            return self.ask(request, silence=_TURNS_WITHIN)
         except child.ChildBug as bug:
             raise errors.TftrtError(_told(bug)) from bug
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 
 from tftrt_tools import errors, progress, whole_file
 from tftrt_tools.client import Client, ServingError, VersionStatus
-from tftrt_tools.client.model_service import AVAILABLE
+from tftrt_tools.client.model_service import AVAILABLE, LOADING
 from tftrt_tools.serving.configuration import model_config
 from tftrt_tools.serving.configuration.model_config import Model
 from tftrt_tools.serving.management import managed_server
@@ -31,6 +31,8 @@ _SLOW_POLL_SECONDS = 1.0
 # A version that failed before stays listed as END until the server polls its folders again, every second by default.
 _STALE_SECONDS = 10
 _RESTORE_SECONDS = 60
+# A load that takes longer may be one that fails again and again: the server names no error while it tries.
+_LONG_SECONDS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +123,7 @@ class Transition:
                                             "mend that version, publish it under the next number, and promote that")
             if passed > self._waiting.seconds:
                 raise self._too_late(name, waiting[0], states.get(waiting[0]))
-            progress.say(f"waiting for version {waiting[0]} of {name}")
+            progress.say(_waiting_for(name, waiting[0], states.get(waiting[0]), passed))
             time.sleep(min(pause, max(self._waiting.seconds - passed, 0.01)))
             pause = min(pause * 1.2, _SLOW_POLL_SECONDS)
 
@@ -143,6 +145,12 @@ class Transition:
         last = f" ({state.error_text()})" if state and state.error_text() else ""
         base = self._file.model(name).base_path
         seconds = f"{self._waiting.seconds:g} s"
+        if state and state.state == LOADING:
+            return errors.TftrtError(
+                f"version {version} of {name!r} is not available after {seconds}: its state is {LOADING}{last}. A version that cannot load "
+                "is in that state too while the server tries again: by default six attempts, a minute apart, without a word of the error",
+                "the server's log has the error (`tftrt log FILE` explains it); --wait_seconds waits longer; a server with "
+                "--max_num_load_retries=0 tells it after the first attempt")
         return errors.TftrtError(f"version {version} of {name!r} is not available after {seconds}: {seen}{last}",
                                  "--wait_seconds waits longer; the server's log says what it does" if state else
                                  f"is there a folder {base}/{version} where the server runs?")
@@ -199,6 +207,14 @@ def recover(client: Client, path: str | pathlib.Path) -> str | None:
         raise errors.TftrtError(f"an earlier promotion was cut off, and it cannot be undone: {problem}",
                                 "mend that, and run the command again")
     return f"an earlier promotion was cut off: {file.path} and the server have their configuration from before it again"
+
+
+def _waiting_for(name: str, version: int, state: VersionStatus | None, seconds: float) -> str:
+    """What is waited for, and after a while what may be wrong."""
+    if seconds < _LONG_SECONDS or state is None or state.state != LOADING:
+        return f"waiting for version {version} of {name}"
+    return (f"waiting for version {version} of {name}, {LOADING} for {seconds:.0f} s: a large model, or one that cannot load and that the "
+            "server tries again (its log says so)")
 
 
 def _together(old: Model, new: Model, available: set[int]) -> tuple[int, ...]:
