@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from tftrt_tools import child, errors, scratch
+from tftrt_tools import errors, scratch
 from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import harm, measurement
 from tftrt_tools.calibration import file as calibration_file
-from tftrt_tools.conversion import pass_log
+from tftrt_tools.conversion import pass_apart, pass_log
 from tftrt_tools.execution import run
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.options import DataOptions
@@ -80,7 +80,7 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
         int8 = {"options": options.calibration.to_dict() if options.calibration else None, "given": given.to_dict() if given else None,
                 "twins": walked.twins}
         request = {"model": model, "settings": settings.to_dict(), "int8": int8, "calls": saved, "nodes": options.nodes}
-        answer = child.run("tftrt_tools.accuracy.simulation_job:job", request, env=pass_log.ENV, log_file=options.log_file).result
+        answer = pass_apart.run("tftrt_tools.accuracy.simulation_job:job", request, env=pass_log.ENV, log_file=options.log_file).result
         found = [harm.SignatureHarm.from_dict({**one, "twins": walked.twins[one["name"]]}) for one in answer["signatures"]]
         problem = _why_not_measured(answer["gpu"], options)
         if not problem:

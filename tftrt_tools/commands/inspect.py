@@ -32,7 +32,7 @@ from tftrt_tools import child, errors, progress
 from tftrt_tools.calibration.file import Calibration
 from tftrt_tools.commands import _flags, _next, _output, _overview, _source_flags
 from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.conversion import pass_log
+from tftrt_tools.conversion import pass_apart, pass_log
 from tftrt_tools.conversion.plan import Plan, grouped
 from tftrt_tools.conversion.settings import MAX_WORKSPACE_BYTES
 from tftrt_tools.models import opening, table
@@ -116,7 +116,7 @@ def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) ->
 
 def _ask(request: Mapping[str, Any], log_file: str | None) -> dict[str, Any]:
     try:
-        return child.run("tftrt_tools.conversion.inspect_job:job", request, env=pass_log.ENV, log_file=log_file).result
+        return pass_apart.run("tftrt_tools.conversion.inspect_job:job", request, env=pass_log.ENV, log_file=log_file).result
     except (child.ChildDied, child.ChildBug):
         from tftrt_tools import stack
 

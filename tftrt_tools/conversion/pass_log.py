@@ -13,6 +13,8 @@ from tftrt_tools.logs import heads, segment_lines
 VMODULE = "segment=2,trt_engine_op=1"
 # The environment of a child whose log is read here.
 ENV = {"TF_CPP_VMODULE": VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
+# The reason of a node on which a converter fails; what it says follows.
+FAILS = "TF-TRT's converter fails on this node"
 _TAKEN = re.compile(r"Accepted as a TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)?\s*$", re.DOTALL)
 _SEGMENT = re.compile(r"Nodes in segment (\d+) with parent=.*?:\n(.*)", re.DOTALL)
 _NODE = re.compile(r"^\[Op type: (.*?)\] (.*)$", re.MULTILINE)
@@ -65,6 +67,12 @@ def parse(text: str) -> PassLog:
     for ghost in ("_SOURCE", "_SINK"):
         left_out.pop(ghost, None)
     return PassLog(left_out, taken, tuple(clusters))
+
+
+def last_words(text: str) -> str:
+    """The last message of a log that ended the process (a failed check), "" for none."""
+    fatal = [head.text for head in map(heads.read, text.splitlines()) if head and head.level == "F"]
+    return fatal[-1] if fatal else ""
 
 
 def _entries(text: str) -> Iterator[str]:
