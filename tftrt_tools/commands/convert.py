@@ -40,6 +40,7 @@ from tftrt_tools.commands import (
     _source_flags,
     _worth,
 )
+from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -267,6 +268,9 @@ def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None
         if one.left_out:
             top = ", ".join(f"{count} {op}" for op, count in sorted(one.native_ops.items(), key=lambda item: -item[1])[:6])
             console.print(f"  {one.name}: stays in TensorFlow: {top}", markup=False)
+        for failing in pass_log.failing(one.left_out):
+            console.print(f"  {one.name}: TF-TRT's converter fails on {failing.node} ({failing.op}), and it stays in TensorFlow", markup=False,
+                          soft_wrap=True)
         for reason in _output.prepared(one.preparation):
             console.print(f"  {one.name}: {reason}", markup=False, soft_wrap=True)
     _print_worth(console, done)

@@ -63,7 +63,7 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     tables_from = dataclasses.replace(tables_from, twins=walked.twins)
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}
     calls = walked.merged(calls)
-    frozen_inputs.check(settings.freeze, {name: specs[name] for name in chosen}, walked.twins)
+    frozen_inputs.check(settings.freeze, {name: loading.freezable(model.root.signatures[name]) for name in chosen}, walked.twins)
     prefix = finishing.prefix(source, settings)
     results: list[SignatureResult] = []
     functions: dict[str, Any] = {}

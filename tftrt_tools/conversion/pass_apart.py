@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator
 
 from tftrt_tools import child, progress
-from tftrt_tools.conversion import pass_log
 
 # Whether the passes of a process are tried in another one first.
 _VARIABLE = "TFTRT_PASS_APART"

@@ -5,7 +5,7 @@ The pass reports only text: with TF_CPP_VMODULE=segment=2 it names every node it
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tftrt_tools import records
 from tftrt_tools.logs import heads, segment_lines
@@ -28,6 +28,11 @@ class LeftOut(records.Record):
     node: str
     op: str
     reason: str
+
+
+def failing(left_out: Iterable[LeftOut]) -> list[LeftOut]:
+    """Those on which a converter fails."""
+    return [one for one in left_out if one.reason.startswith(FAILS)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     outputs = [name for name in sorted(function.structured_outputs) if not request["outputs"] or name in request["outputs"]]
     _check_distinct([one.name for one in specs], outputs)
     _check_no_writes(graph_protos.variable_writers(function.graph.as_graph_def()))
-    values = frozen_inputs.of_signature(request["freeze"], request["signature"], specs)
+    values = frozen_inputs.of_signature(request["freeze"], request["signature"], loading.freezable(function))
+    unread = {spec.name: values[spec.name] for spec in specs if spec.name in values}
     made = conversion.convert(model.root, function, conversion.Asked(
         opset=request["opset"], outside=bool(request["weights"]), frozen=values, outputs=tuple(request["outputs"]),
         rewrites=tuple(request["rewrites"])))
@@ -54,7 +55,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     return {"exporter": conversion.EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
             "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions,
             "renamed": dict(made.renamed), "nodes": [one.to_dict() for one in model_file.nodes(graph)],
-            "notes": [*made.notes, *freezing.notes(values)], "rewritten": dict(made.rewritten),
+            "notes": [*made.notes, *freezing.notes(unread)], "rewritten": dict(made.rewritten),
             "opset": request["opset"]}
 
 

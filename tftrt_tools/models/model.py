@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -40,6 +40,8 @@ class Contents(records.Record):
     signatures: dict[str, Signature]
     # {signature: the one that stands for it}, only for signatures that are one function under several names.
     same: dict[str, str] = dataclasses.field(default_factory=dict)
+    # {signature: what --freeze may name besides its inputs}: placeholders with a default that no signature names.
+    unnamed: dict[str, tuple[InputSpec, ...]] = dataclasses.field(default_factory=dict)
     # () for a model without TensorRT.
     engines: tuple[Engine, ...] = ()
     # Further facts for people, {"producer": "tf2onnx 1.17.0"}.
@@ -201,6 +203,10 @@ class Model:
     def inputs(self) -> dict[str, tuple[InputSpec, ...]]:
         """As Contents.inputs."""
         return self.contents.inputs
+
+    def freezable(self, names: Iterable[str]) -> dict[str, list[InputSpec]]:
+        """{signature: what --freeze may name}. Args: names: of signatures."""
+        return {name: [*self.inputs[name], *self.contents.unnamed.get(name, ())] for name in names}
 
     @property
     def outputs(self) -> dict[str, tuple[InputSpec, ...]]:

@@ -40,7 +40,7 @@ def plan(path: str | os.PathLike[str], settings: Settings) -> Plan:
     specs = {name: loading.input_specs(model.root.signatures[name]) for name in names}
     walked = signatures.Once.of(names, model.same)
     calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)) if settings.shapes else {}
-    frozen_inputs.check(settings.freeze, specs, walked.twins)
+    frozen_inputs.check(settings.freeze, {name: loading.freezable(model.root.signatures[name]) for name in names}, walked.twins)
     gathered = patterns.Patterns()
     planned = tuple(dataclasses.replace(_signature(name, model.root.signatures[name], settings, calls.get(name, ()), gathered), twins=twins)
                     for name, twins in walked.twins.items())

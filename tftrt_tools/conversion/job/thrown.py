@@ -19,6 +19,8 @@ from tftrt_tools.savedmodel.job import loading
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
 
+# Runs a pass in another process.
+JOB = "tftrt_tools.conversion.pass_job:job"
 # Runs the pass with these nodes kept in TensorFlow; raises where it fails.
 Trial = Callable[[AbstractSet[str]], Any]
 # If so many nodes of one type fail, all of the type stay in TensorFlow: each takes several passes to find.
@@ -55,11 +57,12 @@ def run(one: Pass, thrown: Thrown) -> tuple[graph_pb2.GraphDef, str]:
         if pass_apart.wanted():
             with _apart(one) as trial:
                 _find(trial, one.graph_def, thrown[mode])
-    while True:
-        with contextlib.suppress(Exception), pass_apart.marked(), native_log.captured() as text:
-            converted = one(thrown[mode].keys())
-            break
-        _find(one, one.graph_def, thrown[mode])
+    with pass_apart.marked():
+        while True:
+            with contextlib.suppress(Exception), native_log.captured() as text:
+                converted = one(thrown[mode].keys())
+                break
+            _find(one, one.graph_def, thrown[mode])
     return converted, text[0]
 
 
@@ -118,7 +121,7 @@ def _apart(one: Pass) -> Iterator[Trial]:
 
         def trial(kept: AbstractSet[str]) -> None:
             if not workers or not workers[-1].alive:
-                workers.append(stack.enter_context(child.worker("tftrt_tools.conversion.pass_job:job")))
+                workers.append(stack.enter_context(child.worker(JOB)))
             workers[-1].call({"graph": path, "preserved": one.preserved, "kept": sorted(kept), "parameters": one.parameters,
                               "variables": one.variables})
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tftrt_tools import errors, op_libraries, tf_private
 from tftrt_tools.savedmodel import engine_assets, files
-from tftrt_tools.savedmodel.job import declarations, protos, twins
+from tftrt_tools.savedmodel.job import declarations, protos, twins, unnamed
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -104,6 +104,12 @@ def input_specs(function: Any) -> list[InputSpec]:
     names = tf_private.argument_names(function)
     return [InputSpec(name, tensor.dtype.name, None if tensor.shape.rank is None else tuple(tensor.shape.as_list()))
             for name, tensor in zip(names, function.inputs[:len(names)], strict=True)]
+
+
+def freezable(function: Any) -> list[InputSpec]:
+    """[InputSpec] of what --freeze may name: a signature's inputs, and placeholders with a default that it does not name."""
+    named = [tensor.name for tensor in function.inputs]
+    return [*input_specs(function), *unnamed.specs(function.graph.as_graph_def(), named)]
 
 
 def copy_extras(source: str | os.PathLike[str], output: str | os.PathLike[str]) -> None:
