@@ -57,6 +57,22 @@ def test_a_select_inside_a_loop(tmp_path):
     assert [one.node for one in passed.left_out if one.reason.startswith(pass_log.FAILS)] and passed.engines
 
 
+def test_a_node_that_gives_a_type_without_engines_stays_in_tensorflow(tmp_path, tftrt):
+    @tf.function(input_signature=[tf.TensorSpec((None, 8), name="x")])
+    def serve(x):
+        x = tf.nn.relu(x) * 2 + 1
+        return {"y": tf.raw_ops.Cumsum(x=tf.shape(x, out_type=tf.int64), axis=0) - 3, "z": x}
+
+    save(serve, tmp_path / "m")
+    frozen = prepared(tmp_path / "m", use_dynamic_shape=True)
+    passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
+    assert {one.op: one.reason for one in passed.left_out}["Shape"] == "TensorRT has no int64, which this node gives to TensorFlow"
+    assert passed.engines and all(one.dtype != "int64" for engine in passed.engines for one in engine.outputs)
+    done = tftrt("convert", f"--input_saved_model_dir={tmp_path / 'm'}", f"--output_saved_model_dir={tmp_path / 'out'}", "--use_dynamic_shape")
+    assert done.returncode == 0, done.stderr
+    assert tftrt("verify", tmp_path / "m", tmp_path / "out").returncode == 0
+
+
 def test_convert_names_it(tmp_path, tftrt):
     done = tftrt("convert", f"--input_saved_model_dir={selecting(tmp_path / 'm')}", f"--output_saved_model_dir={tmp_path / 'out'}",
                  "--use_dynamic_shape")
@@ -89,7 +105,7 @@ def failing(*names):
 def test_many_of_one_type_are_given_up_together():
     known = {}
     thrown.run(failing("good", *(f"bad{number}" for number in range(30)), "fine"), known)
-    assert len(known[True]) == 32 and known[True]["bad3"] == "bad3 will not do"
+    assert len(known[True]) == 32 and known[True]["bad3"] == f"{pass_log.FAILS}: bad3 will not do"
     few = {}
     thrown.run(failing("good", "bad1", "fine", "bad2"), few)
     assert set(few[True]) == {"bad1", "bad2"}
@@ -110,7 +126,7 @@ def test_a_node_that_ends_the_process_is_found_in_another_one(monkeypatch):
     known = {}
     with thrown._apart(one_pass("a", "bad1", "b", "c")) as trial:
         thrown._find(trial, one_pass("a", "bad1", "b", "c").graph_def, known)
-    assert known == {"bad1": "Check failed: rank >= 0"}
+    assert known == {"bad1": f"{pass_log.FAILS}: Check failed: rank >= 0"}
 
 
 def test_a_job_that_dies_in_a_pass_runs_again_with_care():

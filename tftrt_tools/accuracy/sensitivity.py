@@ -19,7 +19,7 @@ from tftrt_tools.conversion import pass_apart, pass_log
 from tftrt_tools.execution import run
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.savedmodel import describe, files, signatures
+from tftrt_tools.savedmodel import describe, files, signatures, tensor_kinds
 from tftrt_tools.sources.opened import check, opened
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
         if seen.engines:
             raise errors.UsageError(f"{source} is a converted model", "give the original model that it was made from")
         walked = signatures.Once.of(signatures.chosen(list(seen.inputs), settings.signature_keys), seen.same)
+        for name in walked.names:
+            tensor_kinds.check(name, seen.inputs[name], seen.outputs[name])
         calls = calls_of(inputs.Takes.walking(walked, seen.inputs), options, folder)
         saved = {name: [path for _, path in run.save_calls(made, f"{folder}/in/{number}")] for number, (name, made) in
                  enumerate(calls.items())}

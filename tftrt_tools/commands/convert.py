@@ -269,8 +269,8 @@ def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None
             top = ", ".join(f"{count} {op}" for op, count in sorted(one.native_ops.items(), key=lambda item: -item[1])[:6])
             console.print(f"  {one.name}: stays in TensorFlow: {top}", markup=False)
         for failing in pass_log.failing(one.left_out):
-            console.print(f"  {one.name}: TF-TRT's converter fails on {failing.node} ({failing.op}), and it stays in TensorFlow", markup=False,
-                          soft_wrap=True)
+            text = f"TF-TRT's converter fails on {failing.node} ({failing.op}), and it stays in TensorFlow"
+            console.print(f"  {one.name}: {text}", markup=False, soft_wrap=True)
         for reason in _output.prepared(one.preparation):
             console.print(f"  {one.name}: {reason}", markup=False, soft_wrap=True)
     _print_worth(console, done)

@@ -141,7 +141,7 @@ def _ready(model: Model, names: Sequence[str], index: int, ahead: tuple[Frozen, 
     specs = loading.input_specs(function)
     frozen, passed = ahead or prepare.passed(name, function, settings, patterns.Patterns())
     flops = loop_flops.count(frozen, passed.graph_def, specs, calls)
-    result = SignatureResult.of(name, specs, passed, flops)
+    result = dataclasses.replace(SignatureResult.of(name, specs, passed, flops), findings=loading.findings(model, name))
     if result.coverage < least:
         result = dataclasses.replace(result, other_mode=planner.other_mode(frozen, settings))
     _check_quantization(name, passed.quantization, settings)
@@ -149,7 +149,7 @@ def _ready(model: Model, names: Sequence[str], index: int, ahead: tuple[Frozen, 
         return _Ready(result), int8.NOTHING
     graph_def = passed.graph_def
     finishing.unique_names(graph_def, prefix)
-    result = dataclasses.replace(result, findings=graph_pass.never_built(frozen, graph_def, calls))
+    result = dataclasses.replace(result, findings=(*result.findings, *graph_pass.never_built(frozen, graph_def, calls)))
     measured = int8.measured(name, frozen, graph_def, specs, settings, tables_from, folder)
     return _Ready(result, _Converted(frozen, graph_def, specs, calls)), measured
 

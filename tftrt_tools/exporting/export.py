@@ -88,6 +88,7 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
             raise errors.UsageError(f"{source} is a converted model: its engine ops mean nothing outside TF-TRT",
                                     f"export the model that it was made from{_original(described.path)}")
         walked = signatures.Once.of(signatures.chosen(list(described.inputs), options.signature_keys), described.contents.same)
+        described.check_dense(walked.names)
         chosen = {name: described.inputs[name] for name in walked.names}
         frozen_inputs.check(options.freeze, described.freezable(walked.with_twins(chosen)), walked.twins)
         outputs = comparing.outputs(options.outputs, {name: described.outputs[name] for name in walked.names})

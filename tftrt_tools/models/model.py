@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from tftrt_tools import records
 from tftrt_tools.choices import Precision
 from tftrt_tools.execution.run import Runtime
+from tftrt_tools.savedmodel import tensor_kinds
 from tftrt_tools.savedmodel.inspection import bytes_text
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.sources.source import Source
@@ -203,6 +204,11 @@ class Model:
     def inputs(self) -> dict[str, tuple[InputSpec, ...]]:
         """As Contents.inputs."""
         return self.contents.inputs
+
+    def check_dense(self, names: Iterable[str]) -> None:
+        """Refuse signatures with an input or output that is no dense tensor. Args: names: of signatures. Raises: TftrtError."""
+        for name in names:
+            tensor_kinds.check(name, self.inputs[name], self.outputs[name])
 
     def freezable(self, names: Iterable[str]) -> dict[str, list[InputSpec]]:
         """{signature: what --freeze may name}. Args: names: of signatures."""

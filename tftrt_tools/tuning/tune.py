@@ -314,6 +314,7 @@ def _specs(model: Model, settings: Settings) -> tuple[dict[str, Sequence[InputSp
         raise errors.UsageError(f"{model.title} is a converted model itself",
                                 "tune the original; its manifest in assets.extra/tftrt names it")
     walked = signatures.Once.of(signatures.chosen(list(model.inputs), settings.signature_keys), model.contents.same)
+    model.check_dense(walked.names)
     return {name: model.inputs[name] for name in walked.names}, walked
 
 

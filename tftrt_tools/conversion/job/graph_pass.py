@@ -50,7 +50,7 @@ class Frozen:
     original: Any
     # The changes to the graph since.
     preparation: Preparation = Preparation()
-    # Nodes on which a converter of TF-TRT fails, as far as passes have found them.
+    # Nodes that passes could not leave to TF-TRT.
     thrown: thrown.Thrown = dataclasses.field(default_factory=dict)
 
     @property
@@ -253,7 +253,7 @@ def _reason(node: node_def_pb2.NodeDef, log: PassLog, native: AbstractSet[str], 
     if node.name in native:
         return pass_log.LeftOut(node.name, node.op, "kept native by --keep_native_nodes")
     if node.name in frozen.thrown[settings.dynamic]:
-        return pass_log.LeftOut(node.name, node.op, f"{pass_log.FAILS}: {frozen.thrown[settings.dynamic][node.name]}")
+        return pass_log.LeftOut(node.name, node.op, frozen.thrown[settings.dynamic][node.name])
     if node.op in NEVER_BUILT and node.op not in settings.keep_native_ops:
         return pass_log.LeftOut(node.name, node.op, NEVER_BUILT[node.op])
     if node.name in log.left_out:

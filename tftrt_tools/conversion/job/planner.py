@@ -42,10 +42,11 @@ def plan(path: str | os.PathLike[str], settings: Settings) -> Plan:
     calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)) if settings.shapes else {}
     frozen_inputs.check(settings.freeze, {name: loading.freezable(model.root.signatures[name]) for name in names}, walked.twins)
     gathered = patterns.Patterns()
-    planned = tuple(dataclasses.replace(_signature(name, model.root.signatures[name], settings, calls.get(name, ()), gathered), twins=twins)
-                    for name, twins in walked.twins.items())
+    planned = [_signature(name, model.root.signatures[name], settings, calls.get(name, ()), gathered) for name in walked.names]
     gathered.check()
-    return Plan(model=str(pathlib.Path(path).absolute()), tags=model.tags, settings=settings, tensorflow=tf.__version__, signatures=planned)
+    return Plan(model=str(pathlib.Path(path).absolute()), tags=model.tags, settings=settings, tensorflow=tf.__version__,
+                signatures=tuple(dataclasses.replace(one, twins=walked.twins[one.name], findings=(*loading.findings(model, one.name),
+                                                                                                  *one.findings)) for one in planned))
 
 
 def _signature(name: str, function: Any, settings: Settings, calls: Sequence[Call], gathered: Patterns | None) -> SignaturePlan:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import child, environment, errors, native_log, progress, scratch, tf_private
 from tftrt_tools.conversion import pass_apart, pass_log
-from tftrt_tools.savedmodel.job import loading
+from tftrt_tools.savedmodel.job import graph, loading
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 JOB = "tftrt_tools.conversion.pass_job:job"
 # Runs the pass with these nodes kept in TensorFlow; raises where it fails.
 Trial = Callable[[AbstractSet[str]], Any]
+# Types that an engine can give (of the op TRTEngineOp, TF 2.14).
+_TYPES = frozenset({"float32", "float16", "int32", "bool", "int8"})
 # If so many nodes of one type fail, all of the type stay in TensorFlow: each takes several passes to find.
 MANY = 8
-# For a Frozen: {explicit batch mode: {node: what the pass said of it}}.
+# For a Frozen: {explicit batch mode: {node that stays in TensorFlow: why}}.
 Thrown = dict[bool, dict[str, str]]
 
 
@@ -63,11 +65,26 @@ def run(one: Pass, thrown: Thrown) -> tuple[graph_pb2.GraphDef, str]:
                 converted = one(thrown[mode].keys())
                 break
             _find(one, one.graph_def, thrown[mode])
-    return converted, text[0]
+    untyped = _untyped(converted)
+    if untyped.keys() <= thrown[mode].keys():
+        return converted, text[0]
+    thrown[mode].update(untyped)
+    return run(one, thrown)
+
+
+def _untyped(converted: graph_pb2.GraphDef) -> dict[str, str]:
+    """{node: why it stays in TensorFlow}: nodes of engines that give TensorFlow a type that no engine gives. TF-TRT asks only for the types
+    that a node reads, and makes an engine op that TensorFlow cannot load."""
+    found = {}
+    for segment in graph.native_segments(converted).values():
+        for result, given in zip(segment.function.signature.output_arg, segment.engine.outputs, strict=True):
+            if given.dtype not in _TYPES:
+                found[segment.function.ret[result.name].split(":")[0]] = f"TensorRT has no {given.dtype}, which this node gives to TensorFlow"
+    return found
 
 
 def _find(trial: Trial, graph_def: graph_pb2.GraphDef, known: dict[str, str]) -> None:
-    """Add the nodes on which the pass fails to `known`, {node: what the pass says}, until it succeeds. Raises: TftrtError."""
+    """Add the nodes on which the pass fails to `known`, {node: why}, until it succeeds. Raises: TftrtError."""
     converters = tf_private.registered_converters()
     while error := _error(trial, known.keys()):
         progress.say("a converter of TF-TRT fails: looking for the node")
@@ -75,8 +92,8 @@ def _find(trial: Trial, graph_def: graph_pb2.GraphDef, known: dict[str, str]) ->
         if not order or _error(trial, {*known, *order}):
             raise errors.TftrtError(f"TF-TRT's graph pass fails, whatever it is offered: {error}",
                                     "check that TensorFlow's own TrtGraphConverterV2 takes the model")
-        name, known_text = _first(trial, order, known.keys(), error)
-        known[name] = known_text
+        name, text = _first(trial, order, known.keys(), error)
+        known[name] = f"{pass_log.FAILS}: {text}"
         _spread(name, graph_def, known)
 
 

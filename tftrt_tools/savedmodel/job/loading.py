@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tftrt_tools import errors, op_libraries, tf_private
-from tftrt_tools.savedmodel import engine_assets, files
-from tftrt_tools.savedmodel.job import declarations, protos, twins, unnamed
+from tftrt_tools.savedmodel import engine_assets, files, tensor_kinds
+from tftrt_tools.savedmodel.job import declarations, graph, protos, twins, unnamed
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from tensorflow.core.protobuf import meta_graph_pb2
+
+    from tftrt_tools.savedmodel.inspection import Finding
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,9 +64,24 @@ def _register_optimizers(meta: meta_graph_pb2.MetaGraphDef) -> None:
         importlib.import_module("keras.optimizers")
 
 
+def findings(model: Model, signature: str) -> tuple[Finding, ...]:
+    """Findings on inputs and outputs that are no dense tensors."""
+    declared = model.declared.signature_def[signature]
+    return tuple(tensor_kinds.findings(signature, graph.specs(declared.inputs), graph.specs(declared.outputs)))
+
+
 def answers(function: Any, feed: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """Call a signature. Args: function: of a loaded model; feed: {input: tensor}. Returns: {output: np.ndarray}, on the host."""
-    return {name: tensor.numpy() for name, tensor in tf_private.call(function, feed).items()}
+    return {name: array(name, tensor) for name, tensor in tf_private.call(function, feed).items()}
+
+
+def array(name: str, tensor: Any) -> npt.NDArray[Any]:
+    """An output as an array. Raises: TftrtError for one that is no dense tensor."""
+    if isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.variant, tf.resource):
+        found: npt.NDArray[Any] = tensor.numpy()
+        return found
+    kind = tensor.dtype.name if isinstance(tensor, tf.Tensor) else tensor_kinds.of_class(type(tf.type_spec_from_value(tensor)).__name__)
+    raise tensor_kinds.no_array(name, kind)
 
 
 GPU_MEMORY_MEND = "free the GPU's memory (`nvidia-smi` names who holds it), or use another GPU (CUDA_VISIBLE_DEVICES)"
