@@ -128,6 +128,9 @@ def _print_plan(plan: Plan, console: Console, everything: bool) -> None:
     settings = plan.settings
     mode = f"dynamic shapes ({settings.strategy})" if settings.dynamic else "implicit batch"
     _label(console, plan.model, ": not converted yet")
+    if all(one.problem for one in plan.signatures):
+        _print_nothing(plan, console)
+        return
     _say(console, f"With {settings.precision_mode}, {mode} and --minimum_segment_size={settings.minimum_segment_size} TF-TRT would take:")
     rows = [(one.label, _specs(one.inputs), f"{one.ops_in_tensorrt} of {one.ops}", f"{one.coverage:.0%}",
              _output.flops_cell(one.flops), len(one.segments)) for one in plan.signatures if not one.problem]
@@ -151,6 +154,15 @@ def _print_plan(plan: Plan, console: Console, everything: bool) -> None:
             _label(console, label, f"it cannot be converted: {one.problem['cause']}; {one.problem['mend']}")
         else:
             _label(console, label, " ".join(one.advice.reasons) if one.advice else "")
+
+
+def _print_nothing(plan: Plan, console: Console) -> None:
+    """Print why no signature can be converted."""
+    _say(console, "Nothing of it can be converted:", "bold")
+    for one in plan.signatures:
+        if one.problem:
+            _label(console, f"  {one.label}: ", f"{one.problem['cause']}; {one.problem['mend']}")
+        _each_finding(one.findings, console)
 
 
 def _print_segments(plan: Plan, console: Console, everything: bool) -> None:

@@ -15,6 +15,8 @@ VMODULE = "segment=2,trt_engine_op=1"
 ENV = {"TF_CPP_VMODULE": VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
 # The reason of a node on which a converter fails; what it says follows.
 FAILS = "TF-TRT's converter fails on this node"
+# The reason of a node that TensorRT refused when an engine was built.
+REFUSED = "TensorRT refuses this node"
 _TAKEN = re.compile(r"Accepted as a TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)?\s*$", re.DOTALL)
 _SEGMENT = re.compile(r"Nodes in segment (\d+) with parent=.*?:\n(.*)", re.DOTALL)
 _NODE = re.compile(r"^\[Op type: (.*?)\] (.*)$", re.MULTILINE)
@@ -31,8 +33,8 @@ class LeftOut(records.Record):
 
 
 def failing(left_out: Iterable[LeftOut]) -> list[LeftOut]:
-    """Those on which a converter fails."""
-    return [one for one in left_out if one.reason.startswith(FAILS)]
+    """Those on which a converter or TensorRT fails."""
+    return [one for one in left_out if one.reason.startswith((FAILS, REFUSED))]
 
 
 @dataclasses.dataclass(frozen=True)

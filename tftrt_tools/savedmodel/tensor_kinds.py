@@ -3,7 +3,7 @@ No TensorFlow here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tftrt_tools import errors
 from tftrt_tools.savedmodel.inspection import Finding
@@ -41,6 +41,14 @@ def no_array(output: str, kind: str) -> errors.TftrtError:
     what, mend = _OUTPUTS.get(kind, _OUTPUTS[OTHER])
     return errors.TftrtError(f"output {output!r} is {what}: no server answers with it, and no array holds it",
                              f"{mend} in the model, and export it again")
+
+
+def lost(variables: Sequence[str]) -> Finding:
+    """The Finding on variables of session_load.lost."""
+    more = f" (and of {len(variables) - 1} more)" if len(variables) > 1 else ""
+    return Finding(variables[0], f"a session does not find the value of this variable{more}, as TensorFlow Serving loads it; only "
+                   "tf.saved_model.load does", "let the exported object hold the tf.Variables themselves (of Keras 3: [one.value for one in "
+                   "model.variables]), or export it with model.export")
 
 
 def check(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[InputSpec]) -> None:

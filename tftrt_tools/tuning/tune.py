@@ -338,7 +338,7 @@ def _of_walked(options: Options, walked: signatures.Once) -> Options:
 
 def _check_output(said: str, outputs: Mapping[str, Sequence[str]]) -> None:
     """Refuse an --accuracy_output that the model does not have. Args: outputs: {signature: names}. Raises: UsageError."""
-    signature, _, name = said.partition("/")
+    signature, name = signatures.split(said, outputs)
     mine = outputs.get(signature, ())
     # The outputs of a detector together are named by all of them.
     if said and name not in mine and not set(name.split("+")) <= set(mine):

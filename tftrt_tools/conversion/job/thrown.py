@@ -79,7 +79,8 @@ def _untyped(converted: graph_pb2.GraphDef) -> dict[str, str]:
     for segment in graph.native_segments(converted).values():
         for result, given in zip(segment.function.signature.output_arg, segment.engine.outputs, strict=True):
             if given.dtype not in _TYPES:
-                found[segment.function.ret[result.name].split(":")[0]] = f"TensorRT has no {given.dtype}, which this node gives to TensorFlow"
+                node = segment.function.ret[result.name].split(":")[0]
+                found[node] = f"TensorRT has no {given.dtype}, which this node gives to TensorFlow"
     return found
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tftrt_tools import errors, op_libraries, tf_private
 from tftrt_tools.savedmodel import engine_assets, files, tensor_kinds
-from tftrt_tools.savedmodel.job import declarations, graph, protos, twins, unnamed
+from tftrt_tools.savedmodel.job import declarations, graph, protos, session_load, twins, unnamed
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class Model:
     same: dict[str, str]
     # Of further MetaGraphs that the SavedModel has, "serve,gpu" for one with both.
     other_tags: tuple[str, ...]
+    # Variables of session_load.lost.
+    lost: tuple[str, ...] = ()
 
 
 def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
@@ -51,7 +53,8 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
     _register_optimizers(meta)
     try:
         root = tf.saved_model.load(str(path), tags=list(chosen))
-        return Model(root=root, tags=chosen, declared=declarations.of(meta), same=twins.find(meta), other_tags=others)
+        return Model(root=root, tags=chosen, declared=declarations.of(meta), same=twins.find(meta), other_tags=others,
+                     lost=session_load.lost(meta))
     except Exception as error:  # a damaged model can make TensorFlow raise nearly anything, such as an IndexError for a short file
         if is_out_of_gpu_memory(error):
             raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None

@@ -63,10 +63,11 @@ def find(graph_def: graph_pb2.GraphDef) -> tuple[Finding, ...]:
     return tuple(finding for name, one in graph.native_segments(graph_def).items() for finding in _of_segment(name, one))
 
 
-def standing(findings: Iterable[Finding], built: Container[str]) -> tuple[Finding, ...]:
+def standing(findings: Iterable[Finding], built: Container[str], fixed: Container[str] = ()) -> tuple[Finding, ...]:
     """The Findings that no engine disproves: a profile of one shape gives the sizes that the graph leaves open. Args: built: names
-    of the engine ops that have one."""
-    return tuple(one for one in findings if one.about not in built or one.text.startswith(_WRONG))
+    of the engine ops that have one. fixed: those whose slices count from the beginning."""
+    return tuple(one for one in findings if one.about not in built
+                 or one.text.startswith(_WRONG) and not (one.about in fixed and one.text.startswith(_WRONG_IF_OPEN)))
 
 
 def open_slices(graph_def: graph_pb2.GraphDef) -> frozenset[str]:

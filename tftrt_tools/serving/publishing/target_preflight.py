@@ -63,6 +63,9 @@ def _of_tensors(facts: Facts) -> Iterator[Obstacle]:
     for one in facts.seen.signatures:
         for found in tensor_kinds.findings(one.name, one.inputs, one.outputs):
             yield Obstacle(f"signature {found.about!r}: {found.text}", found.mend)
+    if facts.lost:
+        found = tensor_kinds.lost(facts.lost)
+        yield Obstacle(f"{found.about}: {found.text}", found.mend)
 
 
 def _of_ops(facts: Facts, target: Target, options: Options) -> Iterator[Obstacle]:
