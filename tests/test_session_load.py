@@ -15,9 +15,13 @@ v1 = tf.compat.v1
 class Variable(tf.__internal__.tracking.AutoTrackable):
     """A variable around tf.Variable, saved as Keras 3 saves its own: as a copy."""
 
+    _should_act_as_resource_variable = True
+
     def __init__(self, value):
-        self._no_dependency = True
         self.__dict__["value"] = value
+
+    def __getattr__(self, name):
+        return getattr(self.__dict__["value"], name)
 
     def _export_to_saved_model_graph(self, object_map, tensor_map, options, **kwargs):
         resources = self.value._export_to_saved_model_graph(object_map, tensor_map, options, **kwargs)
@@ -25,10 +29,10 @@ class Variable(tf.__internal__.tracking.AutoTrackable):
         return resources
 
     def _serialize_to_tensors(self):
-        return self.value._serialize_to_tensors()
+        return {"VARIABLE_VALUE": self.value}
 
     def _restore_from_tensors(self, restored):
-        return self.value._restore_from_tensors(restored)
+        return self.value.assign(restored["VARIABLE_VALUE"])
 
     def _write_object_proto(self, proto, options):
         self.value._write_object_proto(proto, options)
@@ -68,7 +72,7 @@ def test_the_check_agrees_with_a_session(tmp_path):
 def test_publish_and_inspect_name_the_variable(tmp_path, tftrt):
     bad = saved(tmp_path / "bad", Variable)
     done = tftrt("publish", bad, "--model_name=m", f"--base_path={tmp_path / 'models'}")
-    assert done.returncode == 3 and "kernel: a session does not find the value of this variable" in done.stderr, done.stderr
+    assert done.returncode == 3 and "kernel: TensorFlow Serving does not find the value of this variable" in done.stderr, done.stderr
     assert "one.value for one in model.variables" in done.stderr and not (tmp_path / "models/m").exists()
     assert planner.plan(str(bad), Settings()).signatures[0].findings[0].about == "kernel"
 

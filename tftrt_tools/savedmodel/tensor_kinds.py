@@ -46,9 +46,9 @@ def no_array(output: str, kind: str) -> errors.TftrtError:
 def lost(variables: Sequence[str]) -> Finding:
     """The Finding on variables of session_load.lost."""
     more = f" (and of {len(variables) - 1} more)" if len(variables) > 1 else ""
-    return Finding(variables[0], f"a session does not find the value of this variable{more}, as TensorFlow Serving loads it; only "
-                   "tf.saved_model.load does", "let the exported object hold the tf.Variables themselves (of Keras 3: [one.value for one in "
-                   "model.variables]), or export it with model.export")
+    return Finding(variables[0], f"TensorFlow Serving does not find the value of this variable{more}, only tf.saved_model.load does",
+                   "let the exported object hold the tf.Variables themselves (of Keras 3: [one.value for one in model.variables]), or "
+                   "export it with model.export")
 
 
 def check(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[InputSpec]) -> None:

@@ -46,9 +46,10 @@ def plan(path: str | os.PathLike[str], settings: Settings) -> Plan:
     gathered = patterns.Patterns()
     planned = [_signature(name, model.root.signatures[name], settings, calls.get(name, ()), gathered) for name in walked.names]
     gathered.check()
+    planned = [dataclasses.replace(one, twins=walked.twins[one.name], findings=(*_of_model(model, one.name), *one.findings))
+               for one in planned]
     return Plan(model=str(pathlib.Path(path).absolute()), tags=model.tags, settings=settings, tensorflow=tf.__version__,
-                signatures=tuple(dataclasses.replace(one, twins=walked.twins[one.name], findings=(*_of_model(model, one.name), *one.findings))
-                                 for one in planned))
+                signatures=tuple(planned))
 
 
 def _of_model(model: Model, signature: str) -> tuple[Finding, ...]:
