@@ -3,15 +3,19 @@ segment runs in its place, and a file in an engine file's form is written."""
 
 import dataclasses
 import itertools
+import os
 import threading
 
 import pytest
 import tensorflow as tf
 
+from tests import prepared_models
 from tests.engine_files import engine_file
 from tests.engine_models import Branches, Steps, saved
 from tftrt_tools import errors, progress, tf_private
-from tftrt_tools.conversion.job import engines, finishing, graph_pass, watched
+from tftrt_tools.calibration import methods
+from tftrt_tools.conversion import convert_job, pass_log
+from tftrt_tools.conversion.job import engines, finishing, graph_pass, int8, watched
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.engine_cache.store import Store
@@ -136,3 +140,94 @@ def _ticked(work, tick, builds):
 def test_in_implicit_batch_mode_the_smaller_batch_is_built_first(steps, builds, tmp_path):
     build(steps, [{"x": (8, 8)}, {"x": (2, 8)}], tmp_path / "files", dynamic=False)
     assert [shapes for _, shapes in builds.compiled] == 3 * [[([2, 8],), ([8, 8],)]]
+
+
+LAYER = "4: [graphShapeAnalyzer.cpp] Error Code 4: Internal Error ({engine}/{node}-slice:SLICE: ISliceLayer has out of bounds access on axis 1)"
+LOGGED = "2026-11-26 09:43:10.100000: E tensorflow/compiler/tf2tensorrt/utils/trt_logger.cc:86] DefaultLogger {said}\n" + (
+    "2026-11-26 09:43:10.200000: W tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:1120] TF-TRT Warning: Engine creation for "
+    "{engine} failed. The native segment will be used instead. Reason: INTERNAL: Failed to build TensorRT engine\n")
+
+
+class Refusals(Builds):
+    """Builds that TensorRT refuses where the segment holds a node of such a type."""
+
+    def __init__(self, op, words=LAYER):
+        super().__init__([], set(), threading.Event())
+        self.op, self.words = op, words
+
+    def compile(self, lone, feeds, dynamic):
+        super().compile(lone, feeds, dynamic)
+        (one,) = graph.native_segments(lone.graph_def).values()
+        self.refused = next((node.name for node in one.function.node_def if node.op == self.op), None)
+        if self.refused:
+            os.write(2, LOGGED.format(said=self.words.format(engine=lone.node, node=self.refused), engine=lone.node).encode())
+
+    def serialize(self, name, path):
+        return not self.refused and super().serialize(name, path)
+
+
+def converted(model, calls, tmp_path, **settings):
+    """Returns: the finishing.Made of the model's only signature, as convert_job makes it."""
+    loaded = loading.load(model)
+    work = finishing.Work(settings=Settings(use_dynamic_shape=True, **settings), gpu=GPU, versions=VERSIONS, store=None, origin="model")
+    ready, measured = convert_job._ready(loaded, ["serving_default"], 0, None, work, int8.Source(None, None), f"TRTEngineOp_r{next(_NUMBERS)}", calls,
+                                         str(tmp_path), 0)
+    return convert_job._signature(ready, measured, work, int8.Decision(methods.Method("max"), ""), str(tmp_path))
+
+
+def cropping(path):
+    @tf.function(input_signature=[tf.TensorSpec((None, None, 8), name="x")])
+    def serve(x):
+        y = tf.nn.relu(x * 2 + 1)[:, 2:-2]
+        return {"y": tf.nn.softmax(tf.nn.relu(y * 3 - 1) + 1)}
+
+    return prepared_models.save(serve, path)
+
+
+def stand_in(monkeypatch, builds):
+    monkeypatch.setattr(engines, "compile_engines", builds.compile)
+    monkeypatch.setattr(tf_private, "serialize_engines", builds.serialize)
+    return builds
+
+
+def test_a_node_that_tensorrt_refuses_by_name_stays_in_tensorflow_and_the_rest_is_built(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("StridedSlice"))
+    made = converted(cropping(tmp_path / "model"), [{"x": (1, 24, 8)}, {"x": (4, 24, 8)}], tmp_path)
+    (left,) = [one for one in made.result.left_out if one.op == "StridedSlice"]
+    assert left.reason.startswith(pass_log.REFUSED) and "ISliceLayer has out of bounds access" in left.reason
+    assert len(made.result.built) == 2 and not made.result.unbuilt and set(made.resources) == {one.name for one in made.result.built}
+    x = tf.random.normal((2, 24, 8))
+    original = loading.load(tmp_path / "model").root.signatures["serving_default"](x=x)["y"]
+    assert made.function is not None and original.shape == (2, 20, 8)
+
+
+def test_a_refusal_that_names_no_node_is_left_as_it_is(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("StridedSlice", "10: [optimizer.cpp] Error Code 10: no implementation for a node"))
+    made = converted(cropping(tmp_path / "model"), [{"x": (1, 24, 8)}, {"x": (4, 24, 8)}], tmp_path)
+    assert [one.node for one in made.result.unbuilt] == [""] and not made.result.built
+
+
+def test_nothing_is_left_where_each_node_is_refused(monkeypatch, tmp_path):
+    class All(Refusals):
+        def compile(self, lone, feeds, dynamic):
+            (one,) = graph.native_segments(lone.graph_def).values()
+            self.op = next(node.op for node in one.function.node_def if node.op not in graph.PASSIVE_OPS)
+            super().compile(lone, feeds, dynamic)
+
+    builds = stand_in(monkeypatch, All(""))
+    made = converted(cropping(tmp_path / "model"), [{"x": (1, 24, 8)}], tmp_path)
+    assert len(builds.compiled) < 20 and not made.result.built
+
+
+def test_slices_that_all_calls_decide_are_fixed_in_the_engine_alone(monkeypatch, tmp_path):
+    builds = stand_in(monkeypatch, Builds([], set(), threading.Event()))
+    seen = []
+    monkeypatch.setattr(engines, "compile_engines", lambda lone, feeds, dynamic: (builds.compile(lone, feeds, dynamic), seen.append(lone)))
+    made = converted(cropping(tmp_path / "model"), [{"x": (1, 24, 8)}, {"x": (4, 24, 8)}], tmp_path)
+    (built,) = made.result.built
+    assert len(built.slices) == 1 and not made.result.findings
+    (inside,) = graph.native_segments(seen[0].graph_def).values()
+    (kept,) = graph.native_segments(made.function.graph.as_graph_def()).values()
+    assert [any("counted" in node.name for node in one.function.node_def) for one in (inside, kept)] == [True, False]
+    (open_,) = converted(cropping(tmp_path / "other"), [{"x": (1, 24, 8)}, {"x": (4, 48, 8)}], tmp_path).result.built
+    assert open_.slices == ()

@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
 
 from tests.prepared_models import answers, open_sizes, prepared, save
-from tftrt_tools.savedmodel.job import inferred, slices
+from tftrt_tools.conversion.job import graph_pass
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.savedmodel import engine_op
+from tftrt_tools.savedmodel.job import graph, inferred, segment, slices
 
 # {what: a slice of a tensor of 2 x 7 x 5 elements, whose last two sizes TensorFlow knows and the engine does not}.
 SLICES = {
@@ -55,3 +59,44 @@ def test_bounds_that_are_computed_are_left_as_they_are(tmp_path):
 
     graph_def = prepared(save(serve, tmp_path / "model"), use_dynamic_shape=True, minimum_segment_size=10**6).graph_def
     assert slices.rewrite(graph_def, {node.name for node in graph_def.node}) == ()
+
+
+# Slices that TF-TRT's segmenter takes, whatever the size: those that begin from the end it leaves out.
+TAKEN = {"end": SLICES["end"], "ellipsis": SLICES["ellipsis"], "crop": lambda x: x[:, 2:-2], "steps": lambda x: x[:, 1:-1:2],
+         "plane": lambda x: x[:, 1:-2, 1:-1]}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_an_engine_whose_calls_have_one_size_counts_from_the_beginning(name, tmp_path):
+    @tf.function(input_signature=[tf.TensorSpec((None, None, None), name="x")])
+    def serve(x):
+        return {"y": tf.nn.relu(TAKEN[name](tf.nn.relu(x) + 1) * 3 - 1) + 1}
+
+    frozen = prepared(save(serve, tmp_path / "model"), use_dynamic_shape=True)
+    passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
+    (engine,) = passed.engines
+
+    def function():
+        return graph.native_segments(graph_pb2.GraphDef.FromString(passed.graph_def.SerializeToString()))[engine.name].function
+
+    fixed = function()
+    declared = [one.shape for one in engine.inputs]
+    assert len(slices.fix(fixed, declared, [[(1, 9, 5)], [(4, 9, 5)]])) == 1
+    x = tf.constant(np.random.default_rng(0).normal(size=(2, 9, 5)).astype("f4"))
+    plain, counted = (running(one)(x) for one in (function(), fixed))
+    assert np.array_equal(plain, counted)
+    # Of another size the engine is not asked; here it shows that something was fixed.
+    other = tf.constant(np.random.default_rng(0).normal(size=(2, 12, 8)).astype("f4"))
+    assert running(function())(other).shape != running(fixed)(other).shape or not np.array_equal(running(function())(other), running(fixed)(other))
+    assert slices.fix(function(), declared, [[(1, 9, 5)], [(4, 12, 8)]]) == ()
+
+
+def running(function):
+    """The segment of one input and one output as a function of arrays."""
+    body, _ = segment.to_graph(function)
+    graph_def = segment.importable(body, [None])
+
+    def run(x):
+        return tf.import_graph_def(graph_def, input_map={f"{engine_op.INPUT}0:0": x}, return_elements=[f"{engine_op.OUTPUT}0:0"])[0]
+
+    return lambda x: tf.compat.v1.wrap_function(run, [tf.TensorSpec(x.shape, x.dtype)])(x).numpy()

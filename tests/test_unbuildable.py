@@ -84,8 +84,6 @@ def upsample(x, size):
 # {name: (function, shapes of its inputs, their type, what is said)}.
 REFUSED = {
     "k": (lambda x: tf.math.top_k(x, 3841)[0], [(None, 5000)], tf.float32, "TopK gives at most 3840, and {}TopKV2 (TopKV2) asks for more"),
-    "int64": (lambda x: tf.raw_ops.Cumsum(x=tf.shape(x, out_type=tf.int64), axis=0), [(None, 8)], tf.float32,
-              "TensorRT has no int64, which is what {}Shape (Shape) gives to TensorFlow"),
     "power": (lambda x: tf.pow(x, 3) + 1, [(None, 8)], tf.int32, "no power of integers, and {}Pow (Pow) is one"),
     "square": (lambda x: tf.square(x) + 1, [(None, 8)], tf.int32, "no power of integers, and {}Square (Square) is one"),
     "nine": (lambda x: tf.raw_ops.Cumsum(x=tf.expand_dims(x, 0), axis=0), [(None, 1, 2, 1, 2, 1, 2, 1)], tf.float32,

@@ -16,7 +16,7 @@ EXIT_CHECK = 3
 EXIT_UNSURE = 4
 
 # Lines that TensorFlow puts before its error message: they name the node that failed.
-_PREAMBLE = ("Graph execution error:", "Detected at node", "<stack traces unavailable>", "File \"", "Node: ")
+_PREAMBLE = ("Graph execution error:", "in user code:", "Detected at node", "<stack traces unavailable>", "File \"", "Node: ")
 _SEVERAL = re.compile(r"\d+ root error\(s\) found\.")  # the errors follow, numbered
 _NUMBER = re.compile(r"^\(\d+\) ")
 _NODES = "[[{{"  # names of nodes follow

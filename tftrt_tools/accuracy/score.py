@@ -15,6 +15,7 @@ from tftrt_tools.accuracy import metrics, truth
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.accuracy.labels import Labels
 from tftrt_tools.execution import user_function
+from tftrt_tools.savedmodel.signatures import split
 
 # {output: array} of one call.
 Answer = Mapping[str, npt.NDArray[Any]]
@@ -111,7 +112,7 @@ def own(reference_text: str, calls: Sequence[str], reference: Sequence[Answer], 
     """The value of the user's function for a model's answers, NaN if it is not finite. Args: reference_text: module:function; the
     others as of `score`. Raises: UsageError."""
     signatures = list(dict.fromkeys(calls))
-    signature = output.partition("/")[0] or signatures[0]
+    signature = split(output, signatures)[0] or signatures[0]
     if len(signatures) > 1 and not output:
         raise errors.UsageError("the data fills several signatures, and the metric judges one",
                                 "name it with --accuracy_output=SIGNATURE/OUTPUT" if said == "--accuracy" else

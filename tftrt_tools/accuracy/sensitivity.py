@@ -11,15 +11,15 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from tftrt_tools import child, errors, scratch
+from tftrt_tools import errors, scratch
 from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import harm, measurement
 from tftrt_tools.calibration import file as calibration_file
-from tftrt_tools.conversion import pass_log
+from tftrt_tools.conversion import pass_apart, pass_log
 from tftrt_tools.execution import run
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.savedmodel import describe, files, signatures
+from tftrt_tools.savedmodel import describe, files, signatures, tensor_kinds
 from tftrt_tools.sources.opened import check, opened
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
         if seen.engines:
             raise errors.UsageError(f"{source} is a converted model", "give the original model that it was made from")
         walked = signatures.Once.of(signatures.chosen(list(seen.inputs), settings.signature_keys), seen.same)
+        for name in walked.names:
+            tensor_kinds.check(name, seen.inputs[name], seen.outputs[name])
         calls = calls_of(inputs.Takes.walking(walked, seen.inputs), options, folder)
         saved = {name: [path for _, path in run.save_calls(made, f"{folder}/in/{number}")] for number, (name, made) in
                  enumerate(calls.items())}
@@ -80,7 +82,7 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
         int8 = {"options": options.calibration.to_dict() if options.calibration else None, "given": given.to_dict() if given else None,
                 "twins": walked.twins}
         request = {"model": model, "settings": settings.to_dict(), "int8": int8, "calls": saved, "nodes": options.nodes}
-        answer = child.run("tftrt_tools.accuracy.simulation_job:job", request, env=pass_log.ENV, log_file=options.log_file).result
+        answer = pass_apart.run("tftrt_tools.accuracy.simulation_job:job", request, env=pass_log.ENV, log_file=options.log_file).result
         found = [harm.SignatureHarm.from_dict({**one, "twins": walked.twins[one["name"]]}) for one in answer["signatures"]]
         problem = _why_not_measured(answer["gpu"], options)
         if not problem:

@@ -220,6 +220,7 @@ def check_labels(original: str | os.PathLike[str] | Source, options: Options, si
     rules = judgement.Rules.of(options)
     with opening.opened(opening.check(original)) as (model,), scratch.folder("labels") as folder:
         walked = signatures.Once.of(signatures.chosen(list(model.inputs), options.signature_keys), model.contents.same)
+        model.check_dense(walked.names)
         options = dataclasses.replace(options, label_output=walked.path(options.label_output))
         rules = dataclasses.replace(rules, kinds=walked.renamed(rules.kinds))
         maker = inputs.CallMaker(inputs.Takes.walking(walked, model.inputs).with_frozen(options.freeze), options.asked)
@@ -331,6 +332,7 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
     if not names:
         raise errors.CheckFailed(f"no signature takes the same inputs in both models: {structure[0]}",
                                  "check that CONVERTED was made from ORIGINAL")
+    first.check_dense(names)
     manifest = second.document(passport.MANIFEST) or {}
     unbuilt = _unbuilt(manifest)
     walked = signatures.Once.of(names, first.contents.same, second.contents.same)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tftrt_tools import errors
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.accuracy import metrics, thresholds, truth
+from tftrt_tools.savedmodel import signatures
 from tftrt_tools.wrapping import added as names
 from tftrt_tools.wrapping import client_side
 
@@ -85,10 +86,10 @@ def _added(exchange: Exchange, one: Labelled) -> Added:
 
 def _output(added: Added, asked: str) -> str | None:
     """The wrapped output that --label_output names, "" for any; None where it is of another signature."""
-    signature, _, output = asked.partition("/")
     if not asked:
         return ""
-    if signature not in (added.name, added.of):
+    signature, output = signatures.split(asked, (added.name, added.of))
+    if not signature:
         return None
     return added.answers.scores if added.answers.scores and output in (names.SCORES, names.CLASSES, names.LABELS) else output
 

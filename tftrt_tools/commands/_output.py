@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tftrt_tools import whole_file
+from tftrt_tools.savedmodel import preparation as preparation_module
 from tftrt_tools.savedmodel.flops import Flops
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def prepared(preparation: Preparation) -> list[str]:
         said.append(f"{counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT does not look into them")
     for name, value in preparation.frozen:
         said.append(f"input {name} is {str(value).lower()} for good (--freeze): requests still send it, and the model no longer reads it")
+    said += [preparation_module.constant(*one) for one in preparation.defaults]
     for name in preparation.offered:
         said.append(f"input {name} only decides conditionals: --freeze={name}:false (or true) takes them away, and engines grow together")
     if preparation.folded:

@@ -40,6 +40,7 @@ from tftrt_tools.commands import (
     _source_flags,
     _worth,
 )
+from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -267,17 +268,22 @@ def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None
         if one.left_out:
             top = ", ".join(f"{count} {op}" for op, count in sorted(one.native_ops.items(), key=lambda item: -item[1])[:6])
             console.print(f"  {one.name}: stays in TensorFlow: {top}", markup=False)
+        for failing in pass_log.failing(one.left_out):
+            text = f"{failing.node} ({failing.op}) stays in TensorFlow: {failing.reason}"
+            console.print(f"  {one.name}: {text}", markup=False, soft_wrap=True)
+        if fixed := sorted({name for engine in one.built for name in engine.slices}):
+            text = "counted from the beginning in the engines: all their shapes have one size there"
+            console.print(f"  {one.name}: {_output.counted(len(fixed), 'slice')} {text}", markup=False, soft_wrap=True)
         for reason in _output.prepared(one.preparation):
             console.print(f"  {one.name}: {reason}", markup=False, soft_wrap=True)
     _print_worth(console, done)
     for finding in (finding for one in done.signatures for finding in one.findings):
         console.print(f"  warning: {finding.about}: {finding.text}\n    {finding.mend}", markup=False, soft_wrap=True)
     where = f"on {done.gpu['name']}" if done.gpu else "without a GPU"
-    saved = any(one.built for one in done.signatures) and done.settings.save_engines
-    engines = "engines built and saved" if saved else "no engines saved: the target builds them on its first requests"
+    precisions = sorted({engine.precision for engine in done.engines}) or [done.settings.precision_mode]
     count = _output.counted(len(done.engines), "engine op")
-    console.print(f"{done.settings.precision_mode}, {count}, {done.coverage:.1%} of the computing ops; converted "
-                  f"{where}, TensorRT {done.versions['tensorrt']}; {engines}", markup=False)
+    console.print(f"{' and '.join(precisions)}, {count}, {done.coverage:.1%} of the computing ops; converted "
+                  f"{where}, TensorRT {done.versions['tensorrt']}; {_saved(done)}", markup=False)
     print_calibration(console, done.calibration)
     reused = sum(engine.cached for one in done.signatures for engine in one.built)
     if reused:
@@ -293,6 +299,17 @@ def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None
         console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
     else:
         console.print("dry run: nothing was written", markup=False)
+
+
+def _saved(done: Conversion) -> str:
+    """What became of the engines."""
+    if not done.engines:
+        return "nothing runs in TensorRT"
+    if any(one.built for one in done.signatures) and done.settings.save_engines:
+        return "engines built and saved"
+    if not done.settings.allow_build_at_runtime:
+        return "no engines saved, and none is built at run time (--noallow_build_at_runtime): all runs in TensorFlow"
+    return "no engines saved: the target builds them on its first requests"
 
 
 def _print_worth(console: Console, done: Conversion) -> None:

@@ -32,7 +32,7 @@ from tftrt_tools import child, errors, progress
 from tftrt_tools.calibration.file import Calibration
 from tftrt_tools.commands import _flags, _next, _output, _overview, _source_flags
 from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.conversion import pass_log
+from tftrt_tools.conversion import pass_apart, pass_log
 from tftrt_tools.conversion.plan import Plan, grouped
 from tftrt_tools.conversion.settings import MAX_WORKSPACE_BYTES
 from tftrt_tools.models import opening, table
@@ -122,7 +122,7 @@ def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) ->
 
 def _ask(request: Mapping[str, Any], log_file: str | None) -> dict[str, Any]:
     try:
-        return child.run("tftrt_tools.conversion.inspect_job:job", request, env=pass_log.ENV, log_file=log_file).result
+        return pass_apart.run("tftrt_tools.conversion.inspect_job:job", request, env=pass_log.ENV, log_file=log_file).result
     except (child.ChildDied, child.ChildBug):
         from tftrt_tools import stack
 
@@ -134,6 +134,9 @@ def _print_plan(plan: Plan, console: Console, everything: bool) -> None:
     settings = plan.settings
     mode = f"dynamic shapes ({settings.strategy})" if settings.dynamic else "implicit batch"
     _label(console, plan.model, ": not converted yet")
+    if all(one.problem for one in plan.signatures):
+        _print_nothing(plan, console)
+        return
     _say(console, f"With {settings.precision_mode}, {mode} and --minimum_segment_size={settings.minimum_segment_size} TF-TRT would take:")
     rows = [(one.label, _specs(one.inputs), f"{one.ops_in_tensorrt} of {one.ops}", f"{one.coverage:.0%}",
              _output.flops_cell(one.flops), len(one.segments)) for one in plan.signatures if not one.problem]
@@ -157,6 +160,15 @@ def _print_plan(plan: Plan, console: Console, everything: bool) -> None:
             _label(console, label, f"it cannot be converted: {one.problem['cause']}; {one.problem['mend']}")
         else:
             _label(console, label, " ".join(one.advice.reasons) if one.advice else "")
+
+
+def _print_nothing(plan: Plan, console: Console) -> None:
+    """Print why no signature can be converted."""
+    _say(console, "Nothing of it can be converted:", "bold")
+    for one in plan.signatures:
+        if one.problem:
+            _label(console, f"  {one.label}: ", f"{one.problem['cause']}; {one.problem['mend']}")
+        _each_finding(one.findings, console)
 
 
 def _print_segments(plan: Plan, console: Console, everything: bool) -> None:

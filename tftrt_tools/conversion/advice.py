@@ -84,6 +84,8 @@ def _about_size(sizes: Sequence[SizeResult], best: SizeResult, current: int) -> 
     if row is not best:
         return f"--minimum_segment_size={size} covers {best.coverage:.0%} in {_engines(best.engines)}; {current} covers {row.coverage:.0%}."
     following = sizes[sizes.index(best) + 1] if best is not sizes[-1] else None
+    if following and following.engines and f"{best.coverage - following.coverage:.0%}" == "0%":
+        return f"--minimum_segment_size={current} is right."
     if following is None or not following.engines:
         upper = f": every size up to {best.high} gives the same" if best.high and best.high > current else ""
         return f"--minimum_segment_size={current} is right{upper}."

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors, progress, scratch
+from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion.job import finishing, graph_pass, int8, loop_flops, patterns, planner, prepare, saving, watched
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from tftrt_tools.conversion.quantization import Quantization
     from tftrt_tools.savedmodel.job.loading import Model
     from tftrt_tools.savedmodel.shapes import Call
+
+# So often a signature is converted again, without the nodes that TensorRT refused.
+_MOST_REPEATS = 8
 
 
 def job(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +67,7 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     tables_from = tables_from.of_model(walked, specs)
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}
     calls = walked.merged(calls)
-    frozen_inputs.check(settings.freeze, {name: specs[name] for name in chosen}, walked.twins)
+    frozen_inputs.check(settings.freeze, {name: loading.freezable(model.root.signatures[name]) for name in chosen}, walked.twins)
     prefix = finishing.prefix(source, settings)
     results: list[SignatureResult] = []
     functions: dict[str, Any] = {}
@@ -106,10 +110,11 @@ class _Ready:
 
 @dataclasses.dataclass(frozen=True)
 class _Converted:
-    """graph_def: `frozen` after the pass; calls: those that get engines."""
+    """graph_def: `frozen` after the pass; prefix: of its engines' names; calls: those that get engines."""
 
     frozen: Frozen
     graph_def: graph_pb2.GraphDef
+    prefix: str
     specs: Sequence[InputSpec]
     calls: Sequence[Call]
 
@@ -141,7 +146,7 @@ def _ready(model: Model, names: Sequence[str], index: int, ahead: tuple[Frozen, 
     specs = model.specs(name)
     frozen, passed = ahead or prepare.passed(name, function, settings, patterns.Patterns())
     flops = loop_flops.count(frozen, passed.graph_def, specs, calls)
-    result = SignatureResult.of(name, specs, passed, flops)
+    result = dataclasses.replace(SignatureResult.of(name, specs, passed, flops), findings=loading.findings(model, name))
     if result.coverage < least:
         result = dataclasses.replace(result, other_mode=planner.other_mode(frozen, settings))
     _check_quantization(name, passed.quantization, settings)
@@ -149,9 +154,9 @@ def _ready(model: Model, names: Sequence[str], index: int, ahead: tuple[Frozen, 
         return _Ready(result), int8.NOTHING
     graph_def = passed.graph_def
     finishing.unique_names(graph_def, prefix)
-    result = dataclasses.replace(result, findings=graph_pass.never_built(frozen, graph_def, calls))
+    result = dataclasses.replace(result, findings=(*result.findings, *graph_pass.never_built(frozen, graph_def, calls)))
     measured = int8.measured(name, frozen, graph_def, specs, settings, tables_from, folder)
-    return _Ready(result, _Converted(frozen, graph_def, specs, calls)), measured
+    return _Ready(result, _Converted(frozen, graph_def, prefix, specs, calls)), measured
 
 
 def _signature(ready: _Ready, measured: Measured, work: Work, decision: Decision, folder: str) -> Made:
@@ -162,7 +167,30 @@ def _signature(ready: _Ready, measured: Measured, work: Work, decision: Decision
     tables = measured.tables(decision.method)
     tables = int8.for_build(one.frozen, one.graph_def, one.specs, work.settings, one.calls, tables, decision.method.name)
     int8.write(one.graph_def, tables)
-    return finishing.finished(one.frozen, one.graph_def, ready.result, work, one.calls, folder, tables, measured.record)
+    made = finishing.finished(one.frozen, one.graph_def, ready.result, work, one.calls, folder, tables, measured.record)
+    # With other segments the tables would be others, too.
+    return made if tables else _without_refused(one, made, work, folder)
+
+
+def _without_refused(one: _Converted, made: Made, work: Work, folder: str) -> Made:
+    """Convert a signature again, as long as TensorRT refuses nodes by name: these stay in TensorFlow, and the rest is built."""
+    kept, name = one.frozen.thrown[work.settings.dynamic], made.result.name
+    for number in range(1, _MOST_REPEATS + 1):
+        refused = {left.node: f"{pass_log.REFUSED} ({left.reason})" for left in made.result.unbuilt if left.node and left.node not in kept}
+        if not refused or work.budget.over:
+            break
+        progress.say(f"converting signature {name} without the nodes that TensorRT refuses")
+        kept.update(refused)
+        passed = graph_pass.run(one.frozen, work.settings, patterns.Patterns())
+        finishing.unique_names(passed.graph_def, f"{one.prefix}_{number}")
+        result = SignatureResult.of(name, one.specs, passed, loop_flops.count(one.frozen, passed.graph_def, one.specs, one.calls))
+        own = [finding for finding in made.result.findings if finding.about == name]
+        result = dataclasses.replace(result, other_mode=made.result.other_mode, findings=(
+            *own, *graph_pass.never_built(one.frozen, passed.graph_def, one.calls)))
+        if not passed.engines:
+            return finishing.Made(result=result)
+        made = finishing.finished(one.frozen, passed.graph_def, result, work, one.calls, folder)
+    return made
 
 
 def _check_quantization(name: str, quantization: Quantization, settings: Settings) -> None:

@@ -5,7 +5,7 @@ The pass reports only text: with TF_CPP_VMODULE=segment=2 it names every node it
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tftrt_tools import records
 from tftrt_tools.logs import heads, segment_lines
@@ -13,6 +13,10 @@ from tftrt_tools.logs import heads, segment_lines
 VMODULE = "segment=2,trt_engine_op=1"
 # The environment of a child whose log is read here.
 ENV = {"TF_CPP_VMODULE": VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
+# The reason of a node on which a converter fails; what it says follows.
+FAILS = "TF-TRT's converter fails on this node"
+# The reason of a node that TensorRT refused when an engine was built.
+REFUSED = "TensorRT refuses this node"
 _TAKEN = re.compile(r"Accepted as a TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)?\s*$", re.DOTALL)
 _SEGMENT = re.compile(r"Nodes in segment (\d+) with parent=.*?:\n(.*)", re.DOTALL)
 _NODE = re.compile(r"^\[Op type: (.*?)\] (.*)$", re.MULTILINE)
@@ -26,6 +30,11 @@ class LeftOut(records.Record):
     node: str
     op: str
     reason: str
+
+
+def failing(left_out: Iterable[LeftOut]) -> list[LeftOut]:
+    """Those on which a converter or TensorRT fails."""
+    return [one for one in left_out if one.reason.startswith((FAILS, REFUSED))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +74,12 @@ def parse(text: str) -> PassLog:
     for ghost in ("_SOURCE", "_SINK"):
         left_out.pop(ghost, None)
     return PassLog(left_out, taken, tuple(clusters))
+
+
+def last_words(text: str) -> str:
+    """The last message of a log that ended the process (a failed check), "" for none."""
+    fatal = [head.text for head in map(heads.read, text.splitlines()) if head and head.level == "F"]
+    return fatal[-1] if fatal else ""
 
 
 def _entries(text: str) -> Iterator[str]:

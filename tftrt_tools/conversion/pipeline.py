@@ -11,14 +11,14 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from tftrt_tools import background, child, errors, op_libraries, records
+from tftrt_tools import background, errors, op_libraries, records
 from tftrt_tools import stack as stack_room
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import merge
 from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.choices import Strategy
-from tftrt_tools.conversion import layer_log, layer_table, pass_log
+from tftrt_tools.conversion import layer_log, layer_table, pass_apart, pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.signature_result import SignatureResult, Unbuilt, coverage
 from tftrt_tools.execution import run
@@ -166,7 +166,7 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
                    "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache,
                    "build_minutes": build_minutes, "compare_modes": LITTLE}
         env = layer_log.env(layers, bool(log_file))
-        outcome = child.run("tftrt_tools.conversion.convert_job:job", request, env=env, log_file=log_file)
+        outcome = pass_apart.run("tftrt_tools.conversion.convert_job:job", request, env=env, log_file=log_file)
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
         done = Conversion(source=_absolute(source), output=str(target) if target else None, source_digest=digest.result(),
@@ -275,7 +275,7 @@ def _absolute(source: Source) -> str:
 
 
 def _ask(job: str, request: dict[str, Any], log_file: str | os.PathLike[str] | None) -> Any:
-    return child.run(job, request, env=pass_log.ENV, log_file=log_file).result
+    return pass_apart.run(job, request, env=pass_log.ENV, log_file=log_file).result
 
 
 def _check_engines(done: Conversion) -> None:

@@ -37,17 +37,20 @@ class BuiltEngine(records.Record):
     peak_memory_bytes: int | None = None
     # Whether it was taken from the engine cache.
     cached: bool = False
+    # Names of slices that count from the beginning in it and from the end in the model: all its shapes have one size there.
+    slices: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Unbuilt(records.Record):
     """An engine op that was left without an engine, and runs natively. name: of its engine; reason: in words; refused: whether TF-TRT or
-    TensorRT refused to build it; mend: what the user can do then."""
+    TensorRT refused to build it; mend: what the user can do then; node: the one that was refused, "" for none that is named."""
 
     name: str
     reason: str
     refused: bool = False
     mend: str = ""
+    node: str = ""
 
     @classmethod
     def late(cls, name: str, minutes: float) -> Unbuilt:
@@ -101,9 +104,11 @@ class SignatureResult(records.Record):
     def of(cls, name: str, inputs: Iterable[InputSpec], passed: PassResult, flops: Flops | None = None) -> SignatureResult:
         """From the result of the pass."""
         quantization = passed.quantization if passed.quantization.aware else None
-        return cls(name=name, inputs=tuple(inputs), converted=bool(passed.engines), coverage=passed.coverage, engines=passed.engines,
-                   left_out=passed.left_out, native_ops=passed.native_ops, quantization=quantization, preparation=passed.preparation,
-                   flops=flops)
+        written = bool(passed.engines)
+        # Without an engine the signature is written as it was, and nothing of this has happened to it.
+        return cls(name=name, inputs=tuple(inputs), converted=written, coverage=passed.coverage, engines=passed.engines,
+                   left_out=passed.left_out, native_ops=passed.native_ops, quantization=quantization if written else None,
+                   preparation=passed.preparation if written else Preparation(), flops=flops)
 
     @classmethod
     def of_graph(cls, seen: SignatureGraph, engines: Iterable[EngineOp], before: SignatureResult | None) -> SignatureResult:

@@ -88,9 +88,9 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
             raise errors.UsageError(f"{source} is a converted model: its engine ops mean nothing outside TF-TRT",
                                     f"export the model that it was made from{_original(described.path)}")
         walked = signatures.Once.of(signatures.chosen(list(described.inputs), options.signature_keys), described.contents.same)
+        described.check_dense(walked.names)
         chosen = {name: described.inputs[name] for name in walked.names}
-        frozen_inputs.check(options.freeze, {**chosen, **{twin: described.inputs[twin] for name in chosen for twin in walked.twins[name]}},
-                            walked.twins)
+        frozen_inputs.check(options.freeze, described.freezable(walked.with_twins(chosen)), walked.twins)
         outputs = comparing.outputs(options.outputs, {name: described.outputs[name] for name in walked.names})
         places = _places(pathlib.Path(output), walked.names, options.precision.output_table)
         calls = comparing.declared(inputs.Takes.walking(walked, described.inputs).with_frozen(options.freeze), options.comparison.asked)
@@ -365,7 +365,7 @@ def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path,
         answer: dict[str, Any] = work.run(work.exporter.job, {
             "calls": calls,
             "model": work.saved, "signature": name, "output": str(path), "opset": work.opset, "properties": properties,
-            "weights": weights, "frozen": str(frozen), "freeze": freeze, "fixed": work.fixed, "outputs": work.outputs[name],
+            "weights": weights, "frozen": str(frozen), "freeze": work.options.freeze, "fixed": work.fixed, "outputs": work.outputs[name],
             "rewrites": rewrites, "precision": work.options.precision.precision, "newest": 0 if work.options.opset else work.target.newest,
             "least": precise.least_opset(work.options.precision)})
     return answer

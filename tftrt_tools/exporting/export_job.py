@@ -37,10 +37,11 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     _check_distinct([one.name for one in specs], outputs)
     others = [name for name in model.root.signatures if name != request["signature"]]
     _check_no_writes(graph_protos.variable_writers(function.graph.as_graph_def()), others)
-    values = frozen_inputs.of_signature(request["freeze"], request["signature"], specs)
+    values = frozen_inputs.of_signature(request["freeze"], request["signature"], loading.freezable(function))
+    unread = {spec.name: values[spec.name] for spec in specs if spec.name in values}
     calls = ranks.read(request["calls"])
-    found = ranks.of_inputs([one.name for one in specs if one.shape is None], calls, [one.name for one in specs
-                                                                                      if one.shape is None and one.name in values])
+    unranked = [one.name for one in specs if one.shape is None]
+    found = ranks.of_inputs(unranked, calls, [name for name in unranked if name in values])
     made = conversion.convert(model.root, function, conversion.Asked(
         opset=request["opset"], outside=bool(request["weights"]), frozen=values, outputs=tuple(request["outputs"]),
         rewrites=tuple(request["rewrites"]), ranks=found))
@@ -60,7 +61,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     return {"exporter": conversion.EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
             "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions,
             "renamed": dict(made.renamed), "nodes": [one.to_dict() for one in model_file.nodes(graph)],
-            "notes": [*made.notes, *ranks.notes(found, values), *freezing.notes(values)], "rewritten": dict(made.rewritten),
+            "notes": [*made.notes, *ranks.notes(found, values), *freezing.notes(unread)], "rewritten": dict(made.rewritten),
             "opset": request["opset"]}
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from tftrt_tools import records
 from tftrt_tools.choices import Precision
 from tftrt_tools.execution.run import Runtime
+from tftrt_tools.savedmodel import tensor_kinds
 from tftrt_tools.savedmodel.inspection import bytes_text
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.sources.source import Source
@@ -40,6 +41,8 @@ class Contents(records.Record):
     signatures: dict[str, Signature]
     # {signature: the one that stands for it}, only for signatures that are one function under several names.
     same: dict[str, str] = dataclasses.field(default_factory=dict)
+    # {signature: what --freeze may name besides its inputs}: placeholders with a default that no signature names.
+    unnamed: dict[str, tuple[InputSpec, ...]] = dataclasses.field(default_factory=dict)
     # () for a model without TensorRT.
     engines: tuple[Engine, ...] = ()
     # Further facts for people, {"producer": "tf2onnx 1.17.0"}.
@@ -201,6 +204,15 @@ class Model:
     def inputs(self) -> dict[str, tuple[InputSpec, ...]]:
         """As Contents.inputs."""
         return self.contents.inputs
+
+    def check_dense(self, names: Iterable[str]) -> None:
+        """Refuse signatures with an input or output that is no dense tensor. Args: names: of signatures. Raises: TftrtError."""
+        for name in names:
+            tensor_kinds.check(name, self.inputs[name], self.outputs[name])
+
+    def freezable(self, names: Iterable[str]) -> dict[str, list[InputSpec]]:
+        """{signature: what --freeze may name}. Args: names: of signatures."""
+        return {name: [*self.inputs[name], *self.contents.unnamed.get(name, ())] for name in names}
 
     @property
     def outputs(self) -> dict[str, tuple[InputSpec, ...]]:

@@ -179,6 +179,7 @@ def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, 
     """The recorder's facts. Raises: UsageError, TftrtError where it did not get as far as a call of the model."""
     model = models[0]
     takes = inputs.Takes.of(model.inputs, model.contents.same, keys=options.signature_keys, manifest=manifest)
+    model.check_dense(takes.specs)
     takes = takes.with_pictures(added.pictures(model.source.path))
     if options.asked.shapes:
         # Then the shapes that engines were built for do not apply to other signatures, which are not called.

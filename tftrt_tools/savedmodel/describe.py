@@ -22,6 +22,8 @@ class Description(records.Record):
     tags: tuple[str, ...]
     # {signature: the one that stands for it} of twins.find.
     same: dict[str, str] = dataclasses.field(default_factory=dict)
+    # {signature: placeholders with a default that it does not name}.
+    unnamed: dict[str, tuple[InputSpec, ...]] = dataclasses.field(default_factory=dict)
 
 
 def describe(*models: str | os.PathLike[str]) -> list[Description]:

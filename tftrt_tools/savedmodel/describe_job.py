@@ -4,7 +4,7 @@ from typing import Any
 
 from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.describe import Description
-from tftrt_tools.savedmodel.job import graph, input_facts, protos, twins
+from tftrt_tools.savedmodel.job import graph, input_facts, protos, twins, unnamed
 
 
 def job(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -17,4 +17,5 @@ def _description(model: str) -> Description:
     known = signatures.definitions(meta)
     return Description(inputs=input_facts.specs(meta),
                        outputs={name: graph.specs(one.outputs) for name, one in known.items()},
-                       engines=tuple(graph.engine_ops(meta.graph_def)), tags=tuple(meta.meta_info_def.tags), same=twins.find(meta))
+                       engines=tuple(graph.engine_ops(meta.graph_def)), tags=tuple(meta.meta_info_def.tags), same=twins.find(meta),
+                       unnamed={name: unnamed.of_signature(meta.graph_def, one) for name, one in known.items()})

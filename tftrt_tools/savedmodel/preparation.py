@@ -34,6 +34,11 @@ class Dilated(records.Record):
     added_bytes: int = 0
 
 
+def constant(name: str, value: str) -> str:
+    """A sentence on a placeholder that no signature names. Args: as of Preparation.defaults."""
+    return f"{name} has {'the value ' + value if value else 'its default'} for good: no signature names it, so nobody can feed it"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preparation(records.Record):
     """The changes to a signature's graph. Its answers stay the same, except for `unquantized` and `frozen`, which the user asks for."""
@@ -54,6 +59,8 @@ class Preparation(records.Record):
     unquantized: tuple[str, ...] = ()
     # (input, value) of inputs that have one value for good and are not read.
     frozen: tuple[tuple[str, bool | int | float], ...] = ()
+    # (name, value as text, "" where it is no single constant) of placeholders with a default that no signature names.
+    defaults: tuple[tuple[str, str], ...] = ()
     # Inputs that only conditionals read.
     offered: tuple[str, ...] = ()
 

@@ -42,6 +42,12 @@ def label(name: str, twins: Iterable[str] = ()) -> str:
     return f"{', '.join(sorted((name, *twins)))} (the same)" if twins else name
 
 
+def split(text: str, names: Iterable[str]) -> tuple[str, str]:
+    """"SIGNATURE/NAME" as (signature, name); ("", text) where it begins with none of the signatures `names`. Both may have slashes."""
+    found = max((name for name in names if text.startswith(f"{name}/")), key=len, default="")
+    return found, text.removeprefix(f"{found}/") if found else text
+
+
 @dataclasses.dataclass(frozen=True)
 class Once:
     """Signatures to walk, each function once. twins: {signature that is walked: the other names of its function}."""
@@ -79,8 +85,8 @@ class Once:
 
     def path(self, text: str) -> str:
         """"SIGNATURE/NAME" of the signature that is walked; other texts as they are."""
-        signature, slash, name = text.partition("/")
-        return self.leader(signature) + slash + name if slash else text
+        signature, name = split(text, [one for first, others in self.twins.items() for one in (first, *others)])
+        return f"{self.leader(signature)}/{name}" if signature else text
 
     def renamed(self, by_path: Mapping[str, T]) -> dict[str, T]:
         """A dict with its keys as `path` gives them; an entry of the signature that is walked wins over one of its twin."""

@@ -141,6 +141,7 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
         specs, walked = _specs(original, settings)
         options = _of_walked(options, walked)
         _check_output(options.output, {name: [spec.name for spec in original.outputs[name]] for name in walked.names})
+        frozen_inputs.check(settings.freeze, original.freezable(walked.names), walked.twins)
         maker = _maker(settings, options, original.inputs, walked)
         _objective(options.objective_shape, specs, _timed(maker.declared(), settings, specs))
         given = maker.given(folder)
@@ -313,14 +314,19 @@ def _specs(model: Model, settings: Settings) -> tuple[dict[str, Sequence[InputSp
         raise errors.UsageError(f"{model.title} is a converted model itself",
                                 "tune the original; its manifest in assets.extra/tftrt names it")
     walked = signatures.Once.of(signatures.chosen(list(model.inputs), settings.signature_keys), model.contents.same)
+    model.check_dense(walked.names)
     return {name: model.inputs[name] for name in walked.names}, walked
 
 
 def _maker(settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once) -> inputs.CallMaker:
     takes = inputs.Takes.walking(walked, specs)
-    frozen_inputs.check(settings.freeze, takes.specs, walked.twins)
     asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=settings.shapes)
-    return inputs.CallMaker(dataclasses.replace(takes, frozen=frozen_inputs.values(settings.freeze, takes.specs)), asked)
+    return inputs.CallMaker(dataclasses.replace(takes, frozen=_frozen(settings, takes.specs)), asked)
+
+
+def _frozen(settings: Settings, specs: Mapping[str, Sequence[InputSpec]]) -> dict[str, dict[str, Any]]:
+    """{signature: {input: its value for good}}."""
+    return {name: frozen_inputs.of_signature(settings.freeze, name, listed) for name, listed in specs.items()}
 
 
 def _of_walked(options: Options, walked: signatures.Once) -> Options:
@@ -332,7 +338,7 @@ def _of_walked(options: Options, walked: signatures.Once) -> Options:
 
 def _check_output(said: str, outputs: Mapping[str, Sequence[str]]) -> None:
     """Refuse an --accuracy_output that the model does not have. Args: outputs: {signature: names}. Raises: UsageError."""
-    signature, _, name = said.partition("/")
+    signature, name = signatures.split(said, outputs)
     mine = outputs.get(signature, ())
     # The outputs of a detector together are named by all of them.
     if said and name not in mine and not set(name.split("+")) <= set(mine):
@@ -361,7 +367,7 @@ def _prepare(model: Model, settings: Settings, options: Options, specs: Mapping[
 
 def _timed(calls: space_module.Calls, settings: Settings, specs: Mapping[str, Sequence[InputSpec]]) -> tuple[Mapping[str, Any], ...]:
     """The calls that are timed, as measure_job.job takes them, each once. Args: calls: of --shapes."""
-    frozen = frozen_inputs.values(settings.freeze, specs)
+    frozen = _frozen(settings, specs)
     timed = tuple({"call": f"{name}({shape_grammar.call_text(dict(call))})", "signature": name,
                    "shapes": {key: list(shape) for key, shape in call.items()}, "specs": [spec.to_dict() for spec in specs[name]],
                    "frozen": {key: value.item() for key, value in frozen.get(name, {}).items()}}

@@ -25,7 +25,7 @@ from tftrt_tools.execution.job import gpu as gpu_module
 from tftrt_tools.execution.job.gpu_memory import PeakMemory
 from tftrt_tools.savedmodel import engine_assets
 from tftrt_tools.savedmodel import shapes as shape_grammar
-from tftrt_tools.savedmodel.job import graph, loading, lone_engine, segments, unbuildable
+from tftrt_tools.savedmodel.job import graph, loading, lone_engine, segments, slices, unbuildable
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
@@ -104,7 +104,8 @@ def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult
         resources[engine.name] = tf_private.engine_resource(engine.name, path, cached)
     seconds = round(time.monotonic() - start, 2)
     result = dataclasses.replace(result, calls=tuple(calls), built=tuple(built), unbuilt=tuple(unbuilt), build_seconds=seconds,
-                                 findings=unbuildable.standing(result.findings, {one.name for one in built}))
+                                 findings=unbuildable.standing(result.findings, {one.name for one in built},
+                                                               {one.name for one in built if one.slices}))
     return result, resources if settings.save_engines else {}
 
 
@@ -129,10 +130,19 @@ class _Builder:
                  inputs: engine_inputs.Inputs, site: Site) -> None:
         self._graph_def, self._result, self._settings = graph_def, result, settings
         self._feeds, self._by_values, self._site = inputs.feeds, inputs.by_values, site
+        self._lone = {one.name: self._alone(one) for one in result.engines if self._feeds.get(one.name)}
         self._keys = self._cache_keys() if site.store else {}
         self._gpu = gpu_module.identity()
         self._timings = TimingCache.of(site, self._gpu)
         self._shown = build_progress.Shown()
+
+    def _alone(self, engine: EngineOp) -> tuple[LoneEngine, tuple[str, ...]]:
+        """(the engine op alone, names of its slices that are fixed for these calls)."""
+        lone, feeds = lone_engine.alone(self._graph_def, engine.name), self._feeds[engine.name]
+        segment = graph.native_segments(lone.graph_def).get(engine.name)
+        if segment is None or not self._settings.dynamic or len(feeds) == 1:
+            return lone, ()
+        return lone, slices.fix(segment.function, segment.shapes, [[one.shape for one in feed] for feed in feeds])
 
     def engine(self, engine: EngineOp, path: pathlib.Path, position: str) -> Unbuilt | list[BuiltEngine]:
         """The BuiltEngines of one engine op (several in implicit batch mode), with their file at `path`; or Unbuilt."""
@@ -147,7 +157,8 @@ class _Builder:
             return (self._cached(self._site.store, key, path, position) if key and self._site.store else None) or late
         self._shown.begin(f"building engine {position} of {self._result.name}", self._what(engine))
         try:
-            return watched.run(lambda: self._made(engine, key, path, position), self._shown.tick, until)
+            made = watched.run(lambda: self._made(engine, key, path, position), self._shown.tick, until)
+            return [dataclasses.replace(one, slices=self._lone[engine.name][1]) for one in made]
         except watched.NotReady:
             return late
         except _Refused as error:
@@ -180,7 +191,7 @@ class _Builder:
         return _described(path, found.record.build_seconds, None, cached=True)
 
     def _build(self, engine: EngineOp, path: pathlib.Path, position: str) -> list[BuiltEngine]:
-        lone = lone_engine.alone(self._graph_def, engine.name)
+        lone, _ = self._lone[engine.name]
         dtypes = [one.dtype for one in engine.inputs]
         feeds = [[_tensor(fed, dtype) for fed, dtype in zip(feed, dtypes, strict=True)] for feed in self._feeds[engine.name]]
         with turns.turn(self._gpu, self._shown.waits), self._timings.shared():
@@ -215,15 +226,19 @@ class _Builder:
             reason, mend = reason or known.text, known.mend
         elif not reason:
             reason, mend = "its log does not say why", f"run again with --log_file=FILE and read it; {mend}"
-        elif node := build_log.node(reason, [one.name for one in segment.function.node_def] if segment else ()):
+        node = build_log.node(reason, [one.name for one in segment.function.node_def] if segment else ())
+        if node and not known:
             mend = f"--keep_native_nodes='{re.escape(node)}' leaves this node to TensorFlow; the rest may be built then"
-        return Unbuilt(engine.name, f"it did not build: {reason}", refused=True, mend=mend)
+        return Unbuilt(engine.name, f"it did not build: {reason}", refused=True, mend=mend, node=node)
 
     def _cache_keys(self) -> dict[str, EngineKey]:
         """{engine name: EngineKey}, without engine ops inside functions and those that no call reaches."""
         plain = segments.engine_digests(self._graph_def, names=False)
         named = segments.engine_digests(self._graph_def, names=True)
         tables = {graph.engine_name(node.name): node.attr["calibration_data"].s for node in graph.engine_nodes(self._graph_def)}
+        for name, (lone, fixed) in self._lone.items():
+            if fixed:
+                plain[name] = segments.engine_digests(lone.graph_def, names=False)[name]
         return {engine.name: self._key(engine, self._feeds[engine.name], plain[engine.name], named[engine.name], tables[engine.name])
                 for engine in self._result.engines if self._feeds.get(engine.name) and engine.name in plain}
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
-from tftrt_tools import environment, errors, native_log, tf_private
+from tftrt_tools import errors, tf_private
 from tftrt_tools.conversion import pass_log
-from tftrt_tools.conversion.job import patterns, quantization_aware
+from tftrt_tools.conversion.job import patterns, quantization_aware, thrown
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.job import engine_order, graph, unbuildable
 from tftrt_tools.savedmodel.preparation import Preparation
@@ -50,6 +50,8 @@ class Frozen:
     original: Any
     # The changes to the graph since.
     preparation: Preparation = Preparation()
+    # Nodes that passes could not leave to TF-TRT.
+    thrown: thrown.Thrown = dataclasses.field(default_factory=dict)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -179,7 +181,7 @@ def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) ->
         result, log = _once(frozen, result, settings, "FP32", native)
     requested = {engine.name: requested.get(engine.name, "FP32") for engine in graph.engine_ops(result)}
     patterns.in_int8_engines(result, settings.high_precision_nodes, gathered)
-    left_out = _left_out(result, log, native, settings, frozen.preparation)
+    left_out = _left_out(result, log, native, settings, frozen)
     said = quantization_aware.statements(frozen.graph_def, result, requested, dynamic=settings.dynamic, left_out=left_out)
     return PassResult(graph_def=result, engines=tuple(graph.engine_ops(result)), left_out=left_out,
                       native_ops=graph.compute_counts(result.node), quantization=said, preparation=frozen.preparation)
@@ -221,35 +223,37 @@ def _once(frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings, pre
     # becomes inf. The engine op's precision attribute decides what TensorRT builds. Only as INT8 does it take quantization nodes;
     # INT8 leaves casts alone.
     parameters = quantization_aware.pass_parameters(graph_def, precision)
-    converter = tf_private.GraphPass(
-        **parameters, minimum_segment_size=settings.minimum_segment_size,
-        max_workspace_size_bytes=settings.max_workspace_size_bytes, maximum_cached_engines=settings.maximum_cached_engines,
-        use_dynamic_shape=settings.dynamic, dynamic_shape_profile_strategy=settings.strategy)
-    meta = tf_private.meta_graph(graph_def, [*frozen.inputs, *frozen.captures, *frozen.outputs, *sorted(preserved)])
     denied = ",".join([*settings.keep_native_ops, *NEVER_BUILT])
-    variables = {"TF_TRT_OP_DENYLIST": denied, "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)}
-    with environment.variables(variables), native_log.captured() as text:
-        converted = converter.run(meta)
+    one = thrown.Pass(
+        graph_def=graph_def, preserved=(*frozen.inputs, *frozen.captures, *frozen.outputs, *sorted(preserved)),
+        parameters={**parameters, "minimum_segment_size": settings.minimum_segment_size,
+                    "max_workspace_size_bytes": settings.max_workspace_size_bytes,
+                    "maximum_cached_engines": settings.maximum_cached_engines, "use_dynamic_shape": settings.dynamic,
+                    "dynamic_shape_profile_strategy": settings.strategy},
+        variables={"TF_TRT_OP_DENYLIST": denied, "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)})
+    converted, text = thrown.run(one, frozen.thrown)
     engine_order.sort_borders(converted)
     for node in graph.engine_nodes(converted):
         # If quantization nodes decide, TF-TRT's precision stays: an engine with explicit quantization can only be built as INT8, and one
         # that TF-TRT made FP16, because it found no such node, has no scales.
         if node.name not in before and parameters["precision_mode"] == "FP32" and not node.attr["use_explicit_precision"].b:
             graph.set_attributes(node, precision_mode=precision, use_calibration=precision == "INT8")
-    return converted, pass_log.parse(text[0])
+    return converted, pass_log.parse(text)
 
 
 def _left_out(graph_def: graph_pb2.GraphDef, log: PassLog, native: AbstractSet[str], settings: Settings,
-              done: Preparation) -> tuple[pass_log.LeftOut, ...]:
+              frozen: Frozen) -> tuple[pass_log.LeftOut, ...]:
     remaining = [node for node in graph_def.node if node.op not in graph.PASSIVE_OPS and node.op != graph.ENGINE_OP]
-    return tuple(_reason(node, log, native, settings, done) for node in remaining)
+    return tuple(_reason(node, log, native, settings, frozen) for node in remaining)
 
 
-def _reason(node: node_def_pb2.NodeDef, log: PassLog, native: AbstractSet[str], settings: Settings, done: Preparation) -> LeftOut:
-    if node.name in done.left:
+def _reason(node: node_def_pb2.NodeDef, log: PassLog, native: AbstractSet[str], settings: Settings, frozen: Frozen) -> LeftOut:
+    if node.name in frozen.preparation.left:
         return pass_log.LeftOut(node.name, node.op, "a convolution of several groups; TF-TRT knows of one only")
     if node.name in native:
         return pass_log.LeftOut(node.name, node.op, "kept native by --keep_native_nodes")
+    if node.name in frozen.thrown[settings.dynamic]:
+        return pass_log.LeftOut(node.name, node.op, frozen.thrown[settings.dynamic][node.name])
     if node.op in NEVER_BUILT and node.op not in settings.keep_native_ops:
         return pass_log.LeftOut(node.name, node.op, NEVER_BUILT[node.op])
     if node.name in log.left_out:

@@ -14,9 +14,9 @@ from tftrt_tools import errors, progress
 from tftrt_tools.conversion import advice
 from tftrt_tools.conversion.job import graph_pass, loop_flops, patterns, prepare
 from tftrt_tools.conversion.plan import Outcome, Plan, Segment, SignaturePlan, SizeResult
-from tftrt_tools.savedmodel import frozen_inputs, signatures
+from tftrt_tools.savedmodel import frozen_inputs, signatures, tensor_kinds
 from tftrt_tools.savedmodel import shapes as shape_grammar
-from tftrt_tools.savedmodel.job import graph, loading
+from tftrt_tools.savedmodel.job import graph, inferred, loading
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tftrt_tools.conversion.pass_log import PassLog
     from tftrt_tools.conversion.settings import Settings
     from tftrt_tools.savedmodel.engine_op import EngineOp
+    from tftrt_tools.savedmodel.inspection import Finding
     from tftrt_tools.savedmodel.job.loading import Model
     from tftrt_tools.savedmodel.shapes import Call
 
@@ -41,12 +42,20 @@ def plan(path: str | os.PathLike[str], settings: Settings) -> Plan:
     specs = {name: model.specs(name) for name in names}
     walked = signatures.Once.of(names, model.same)
     calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)) if settings.shapes else {}
-    frozen_inputs.check(settings.freeze, specs, walked.twins)
+    frozen_inputs.check(settings.freeze, {name: loading.freezable(model.root.signatures[name]) for name in names}, walked.twins)
     gathered = patterns.Patterns()
-    planned = tuple(dataclasses.replace(_signature(name, model, settings, calls.get(name, ()), gathered), twins=twins)
-                    for name, twins in walked.twins.items())
+    planned = [_signature(name, model, settings, calls.get(name, ()), gathered) for name in walked.names]
     gathered.check()
-    return Plan(model=str(pathlib.Path(path).absolute()), tags=model.tags, settings=settings, tensorflow=tf.__version__, signatures=planned)
+    planned = [dataclasses.replace(one, twins=walked.twins[one.name], findings=(*_of_model(model, one.name), *one.findings))
+               for one in planned]
+    return Plan(model=str(pathlib.Path(path).absolute()), tags=model.tags, settings=settings, tensorflow=tf.__version__,
+                signatures=tuple(planned))
+
+
+def _of_model(model: Model, signature: str) -> tuple[Finding, ...]:
+    """Findings on the model as it is: a conversion makes constants of its variables."""
+    lost = (tensor_kinds.lost(model.lost),) if model.lost else ()
+    return (*loading.findings(model, signature), *lost)
 
 
 def _signature(name: str, model: Model, settings: Settings, calls: Sequence[Call], gathered: Patterns | None) -> SignaturePlan:
@@ -59,6 +68,7 @@ def _signature(name: str, model: Model, settings: Settings, calls: Sequence[Call
     except errors.TftrtError as error:
         # One signature that cannot be converted says nothing about the others.
         return SignaturePlan(name=name, inputs=specs, problem=error.to_dict())
+    _check_calls(name, frozen, calls)
     segments = _segments(passed.graph_def, passed.engines)
     numbers = {one.engine.name: one.number for one in segments}
     never = graph_pass.never_built(frozen, passed.graph_def, calls)
@@ -70,6 +80,16 @@ def _signature(name: str, model: Model, settings: Settings, calls: Sequence[Call
     return SignaturePlan(name=name, inputs=specs, segments=segments, left_out=passed.left_out, sizes=sizes, other=other, advice=told,
                          quantization=quantization, findings=findings, preparation=frozen.preparation,
                          flops=loop_flops.count(frozen, passed.graph_def, specs, calls))
+
+
+def _check_calls(name: str, frozen: Frozen, calls: Sequence[Call]) -> None:
+    """Refuse --shapes that the graph refuses, such as two batch sizes in one call. Raises: UsageError."""
+    for call in calls:
+        try:
+            inferred.shapes(frozen.graph_def, frozen.fed(call))
+        except ValueError as error:
+            raise errors.UsageError(f"--shapes: {name!r} refuses {shape_grammar.call_text(call)}: {errors.first_line(str(error))}",
+                                    "give shapes of one call that go together") from None
 
 
 def _segments(graph_def: graph_pb2.GraphDef, engines: Sequence[EngineOp]) -> tuple[Segment, ...]:

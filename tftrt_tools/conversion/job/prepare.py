@@ -12,7 +12,7 @@ import tensorflow as tf
 from tftrt_tools import errors
 from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.savedmodel import frozen_inputs
-from tftrt_tools.savedmodel.job import compiled, conditionals, dilated, fake_quant, graph, grouped, loading, slices, unbuildable
+from tftrt_tools.savedmodel.job import compiled, conditionals, defaulted, dilated, fake_quant, graph, grouped, loading, slices, unbuildable
 from tftrt_tools.savedmodel.preparation import Preparation
 
 if TYPE_CHECKING:
@@ -38,19 +38,22 @@ def passed(name: str, function: Any, settings: Settings, gathered: Patterns | No
     wanted = [call for call in compiled.calls(before) if not _kept(call, settings)]
     # Calls with such an op can be frozen only when they are opened.
     for_good = compiled.holding(before, graph_pass.ROWS)
-    values = frozen_inputs.of_signature(settings.freeze, name, loading.input_specs(function))
+    values = frozen_inputs.of_signature(settings.freeze, name, loading.freezable(function))
     while True:
         frozen = graph_pass.freeze(name, function, compiled.opened(before, wanted) if wanted else None)
         _refuse_converted(frozen.graph_def)
         kept = frozenset(node.name for node in frozen.graph_def.node if _kept(node.name, settings))
-        offered = _freeze_inputs(frozen, values)
+        own = {one: value for one, value in values.items() if one in frozen.input_names}
+        defaults = defaulted.fold(frozen.graph_def, frozen.inputs, {one: value for one, value in values.items() if one not in own})
+        offered = _freeze_inputs(frozen, own)
         folded = fake_quant.fold(frozen.graph_def, kept)
         left_out = fake_quant.leave_out(frozen.graph_def, kept) if _drops_quantization(settings) else ()
         written = dilated.rewrite(frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept, settings.dynamic)
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         done = Preparation(opened=tuple(wanted), convolutions=convolutions, dilated=written, paddings=paddings, folded=folded,
-                           unquantized=left_out, frozen=tuple((one, value.item()) for one, value in values.items()), offered=offered)
+                           unquantized=left_out, frozen=tuple((one, value.item()) for one, value in own.items()),
+                           defaults=defaults, offered=offered)
         frozen = dataclasses.replace(frozen, preparation=done)
         closed = set(_unwritten(frozen.preparation))
         if not closed:

@@ -36,8 +36,10 @@ def save(model: Model, functions: Mapping[str, Any], resources: Mapping[str, Any
             tf.saved_model.save(root, str(output), signatures=functions)
         made = declarations.restore(output, model.declared, renamed)
         loading.copy_extras(source, output)
-    except (tf.errors.OpError, OSError) as error:
-        raise _save_error(error, output) from None
+    except errors.TftrtError:
+        raise
+    except Exception as error:  # TensorFlow traces signatures anew, and raises whatever that raises
+        raise _save_error(error, output) from error
     fidelity.check(source, protos.meta_graph(protos.read(source), model.tags), output, made)
 
 

@@ -29,6 +29,8 @@ def reason(text: str) -> str:
 
 
 def node(reason: str, names: Iterable[str]) -> str:
-    """The node that a reason names. Args: names: of the nodes that may be meant. Returns: the longest one in it, or ""."""
-    words = {word.strip(".,;:()") for word in reason.split()}
-    return max((name for name in names if name in words), key=len, default="")
+    """The node that a reason names; TensorRT calls a layer "ENGINE/NODE-part:TYPE".
+
+    Args: names: of the nodes that may be meant. Returns: the longest one in it, or "".
+    """
+    return max((name for name in names if re.search(rf"(?:^|[\s/(\[]){re.escape(name)}(?=[-\s:.,;)\]]|$)", reason)), key=len, default="")

@@ -22,7 +22,8 @@ from tftrt_tools import errors, tf_private
 from tftrt_tools.exporting.job import fourier
 from tftrt_tools.exporting.job.rewrites.converting import CONVERTING
 from tftrt_tools.exporting.job.rewrites.replaced import BOOL, Replaced
-from tftrt_tools.savedmodel.job import compiled, conditionals, loading
+from tftrt_tools.savedmodel import preparation
+from tftrt_tools.savedmodel.job import compiled, conditionals, defaulted, loading, unnamed
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def convert(root: Any, function: Any, asked: Asked) -> Converted:
     tf2onnx_utils.INTERNAL_NAME = 1
     try:
         with tf.device("/cpu:0"):
-            frozen, tables = _graph(root, function, inputs, [tensor for _, tensor in outputs], asked)
+            frozen, tables = _graph(root, function, inputs, [tensor for _, tensor in outputs], asked, mends.notes)
             _rank(frozen, {tensor: asked.ranks[name] for tensor, name in inputs.items() if name in asked.ranks})
             fetched = _own_tensors(frozen, outputs, inputs)
             kept = None if outside else frozen
@@ -115,21 +116,30 @@ def _where(error: BaseException) -> str:
     return "it"
 
 
-def _graph(root: Any, function: Any, inputs: Mapping[str, str], outputs: list[str], asked: Asked) -> tuple[graph_pb2.GraphDef, Any]:
-    """(the graph with constants in place of variables, tables as tf2onnx has them). Args: inputs: {tensor: input}."""
+def _graph(root: Any, function: Any, inputs: Mapping[str, str], outputs: list[str], asked: Asked,
+           notes: list[str]) -> tuple[graph_pb2.GraphDef, Any]:
+    """(the graph with constants in place of variables, tables as tf2onnx has them). Args: inputs: {tensor: input}; notes: gets what to
+    know, a line each."""
     # A call that XLA compiles, such as Keras' grouped convolution, stays a call otherwise, and ONNX has none.
     whole = function.graph.as_graph_def()
     calls = compiled.calls(whole)
     opened = compiled.opened(whole, calls) if calls else None
-    if not asked.frozen:
+    if not asked.frozen and not unnamed.specs(whole, inputs):
         with tf_private.graph_in_place(function.graph, opened):
             frozen, tables = tf_loader.from_trackable(root, function, list(inputs), outputs, asked.outside)
         return frozen, tables
     graph, _, _, captures = tf_private.freeze(function, opened)
-    if captures:
+    if captures and asked.frozen:
         raise errors.TftrtError("--freeze cannot be combined with the lookup tables that it reads", "leave --freeze out")
+    if captures:
+        opened = opened or whole
+        notes += [preparation.constant(*one) for one in defaulted.fold(opened, inputs)]
+        with tf_private.graph_in_place(function.graph, opened):
+            return tf_loader.from_trackable(root, function, list(inputs), outputs, asked.outside)
     placeholders = {name: tensor.removesuffix(":0") for tensor, name in inputs.items()}
-    conditionals.freeze(graph, {placeholders[name]: value for name, value in asked.frozen.items()})
+    others = {name: value for name, value in asked.frozen.items() if name not in placeholders}
+    notes += [preparation.constant(*one) for one in defaulted.fold(graph, inputs, others)]
+    conditionals.freeze(graph, {placeholders[name]: value for name, value in asked.frozen.items() if name in placeholders})
     with tf.Graph().as_default():
         return tf_loader.tf_optimize(list(inputs), outputs, graph), {}
 

@@ -62,7 +62,8 @@ class SavedModel(directory.Directory):
 
 def _contents(found: describe.Description) -> Contents:
     return Contents(signatures={name: Signature(tuple(inputs), tuple(found.outputs[name])) for name, inputs in found.inputs.items()},
-                    same=found.same, engines=tuple(Engine(one.name, one.precision) for one in found.engines))
+                    same=found.same, unnamed=found.unnamed,
+                    engines=tuple(Engine(one.name, one.precision) for one in found.engines))
 
 
 SAVED_MODEL = SavedModel()

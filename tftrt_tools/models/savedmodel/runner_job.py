@@ -86,7 +86,7 @@ class Loaded:
             return tf_private.call(function, feed)
 
         def read(answer: Any) -> Arrays:
-            return {name: tensor.numpy() for name, tensor in answer.items()}
+            return {name: loading.array(name, tensor) for name, tensor in answer.items()}
 
         return (lambda: self._told(signature, inputs, make), lambda feed: self._told(signature, inputs, lambda: call(feed)),
                 lambda answer: self._told(signature, inputs, lambda: read(answer)))

@@ -25,11 +25,14 @@ _CONDITION = frozenset({"Identity", "LogicalNot", "LogicalAnd", "LogicalOr", "Ca
 _CONTROL = frozenset({"Switch", "Merge", "If", "StatelessIf"})
 
 
-def freeze(graph_def: graph_pb2.GraphDef, values: dict[str, npt.NDArray[Any]]) -> None:
-    """Replace placeholders by constants, in place, and remove the conditionals that these decide.
+def freeze(graph_def: graph_pb2.GraphDef, values: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Replace placeholders by constants, in place, and remove the conditionals that these decide. Args: as of `replace`."""
+    replace(graph_def, values)
+    decide(graph_def)
 
-    Args: graph_def: frozen. values: {placeholder: array}; the placeholders stay, and nothing reads them.
-    """
+
+def replace(graph_def: graph_pb2.GraphDef, values: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Replace placeholders by constants, in place. Args: values: {placeholder: array}; the placeholders stay, and nothing reads them."""
     nodes = {node.name: node for node in graph_def.node}
     for name, value in values.items():
         constant = graph_def.node.add(name=added_nodes.free(f"{name}/frozen", nodes), op="Const")
@@ -38,7 +41,6 @@ def freeze(graph_def: graph_pb2.GraphDef, values: dict[str, npt.NDArray[Any]]) -
         nodes[constant.name] = constant
         for node in graph_def.node:
             node.input[:] = [constant.name if source in (name, f"{name}:0") else source for source in node.input]
-    decide(graph_def)
 
 
 def decide(graph_def: graph_pb2.GraphDef) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
+from tftrt_tools.savedmodel import tensor_kinds
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP as ENGINE_OP
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS as PASSIVE_OPS
 from tftrt_tools.savedmodel.engine_op import EngineOp, Tensor
@@ -121,7 +122,15 @@ def shape_of(proto: tensor_shape_pb2.TensorShapeProto) -> Shape:
 
 def specs(tensors: Mapping[str, meta_graph_pb2.TensorInfo]) -> tuple[InputSpec, ...]:
     """The InputSpecs of a SignatureDef's inputs or outputs ({name: TensorInfo}), by name."""
-    return tuple(InputSpec(name, dtype_name(info.dtype), shape_of(info.tensor_shape)) for name, info in sorted(tensors.items()))
+    return tuple(InputSpec(name, _kind(info), shape_of(info.tensor_shape)) for name, info in sorted(tensors.items()))
+
+
+def _kind(info: meta_graph_pb2.TensorInfo) -> str:
+    """Its dtype; the kind of a tensor that is not dense, as tensor_kinds has it."""
+    encoding = info.WhichOneof("encoding")
+    if encoding == "composite_tensor":
+        return tensor_kinds.of_class(info.composite_tensor.type_spec.type_spec_class_name)
+    return tensor_kinds.SPARSE if encoding == "coo_sparse" else dtype_name(info.dtype)
 
 
 def compute_counts(nodes: Iterable[node_def_pb2.NodeDef]) -> dict[str, int]:

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tftrt_tools import errors, op_libraries, tf_private
-from tftrt_tools.savedmodel import engine_assets, files
-from tftrt_tools.savedmodel.job import declarations, input_facts, protos, twins
+from tftrt_tools.savedmodel import engine_assets, files, tensor_kinds
+from tftrt_tools.savedmodel.job import declarations, graph, input_facts, protos, session_load, twins, unnamed
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from tensorflow.core.protobuf import meta_graph_pb2
+
+    from tftrt_tools.savedmodel.inspection import Finding
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,8 @@ class Model:
     other_tags: tuple[str, ...]
     # {signature: the InputSpecs of input_facts.specs}.
     inputs: dict[str, tuple[InputSpec, ...]] = dataclasses.field(default_factory=dict)
+    # Variables of session_load.lost.
+    lost: tuple[str, ...] = ()
 
     def specs(self, name: str) -> list[InputSpec]:
         """As `input_specs` of a signature; with the limits of their values, and their places."""
@@ -59,7 +63,7 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
     try:
         root = tf.saved_model.load(str(path), tags=list(chosen))
         return Model(root=root, tags=chosen, declared=declarations.of(meta), same=twins.find(meta), other_tags=others,
-                     inputs=input_facts.specs(meta))
+                     inputs=input_facts.specs(meta), lost=session_load.lost(meta))
     except Exception as error:  # a damaged model can make TensorFlow raise nearly anything, such as an IndexError for a short file
         if is_out_of_gpu_memory(error):
             raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None
@@ -83,9 +87,24 @@ def _register_optimizers(meta: meta_graph_pb2.MetaGraphDef) -> None:
         importlib.import_module("keras.optimizers")
 
 
+def findings(model: Model, signature: str) -> tuple[Finding, ...]:
+    """Findings on inputs and outputs that are no dense tensors."""
+    declared = model.declared.signature_def[signature]
+    return tuple(tensor_kinds.findings(signature, graph.specs(declared.inputs), graph.specs(declared.outputs)))
+
+
 def answers(function: Any, feed: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """Call a signature. Args: function: of a loaded model; feed: {input: tensor}. Returns: {output: np.ndarray}, on the host."""
-    return {name: tensor.numpy() for name, tensor in tf_private.call(function, feed).items()}
+    return {name: array(name, tensor) for name, tensor in tf_private.call(function, feed).items()}
+
+
+def array(name: str, tensor: Any) -> npt.NDArray[Any]:
+    """An output as an array. Raises: TftrtError for one that is no dense tensor."""
+    if isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.variant, tf.resource):
+        found: npt.NDArray[Any] = tensor.numpy()
+        return found
+    kind = tensor.dtype.name if isinstance(tensor, tf.Tensor) else tensor_kinds.of_class(type(tf.type_spec_from_value(tensor)).__name__)
+    raise tensor_kinds.no_array(name, kind)
 
 
 GPU_MEMORY_MEND = "free the GPU's memory (`nvidia-smi` names who holds it), or use another GPU (CUDA_VISIBLE_DEVICES)"
@@ -125,6 +144,12 @@ def input_specs(function: Any) -> list[InputSpec]:
     names = tf_private.argument_names(function)
     return [InputSpec(name, tensor.dtype.name, None if tensor.shape.rank is None else tuple(tensor.shape.as_list()))
             for name, tensor in zip(names, function.inputs[:len(names)], strict=True)]
+
+
+def freezable(function: Any) -> list[InputSpec]:
+    """[InputSpec] of what --freeze may name: a signature's inputs, and placeholders with a default that it does not name."""
+    named = [tensor.name for tensor in function.inputs]
+    return [*input_specs(function), *unnamed.specs(function.graph.as_graph_def(), named)]
 
 
 def copy_extras(source: str | os.PathLike[str], output: str | os.PathLike[str]) -> None:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tftrt_tools.savedmodel.job import added_nodes, inferred
+from tftrt_tools.savedmodel.job import added_nodes, inferred, segment
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    from tensorflow.core.framework import graph_pb2
+    from tensorflow.core.framework import function_pb2, graph_pb2
+
+    from tftrt_tools.savedmodel.engine_op import Shape
 
 OP = "StridedSlice"
 
@@ -62,6 +64,37 @@ def rewrite(graph_def: graph_pb2.GraphDef, names: Container[str]) -> tuple[str, 
             node.input[2] = added_nodes.constant(f"{node.name}/end_counted", end, graph_def, nodes)
             changed.append(node.name)
     return tuple(changed)
+
+
+def fix(function: function_pb2.FunctionDef, declared: Sequence[Shape], calls: Sequence[Sequence[Shape]]) -> tuple[str, ...]:
+    """Count slices of a native segment from the beginning, in place, where all calls have one size, and the segment leaves it open.
+
+    Only for building an engine, which runs for these sizes alone: the segment that stays in the model has to take all others.
+
+    Args: declared: the shapes of the segment's inputs. calls: those of each call. Returns: names of the slices that were changed.
+    """
+    body, _ = segment.to_graph(function)
+    opened, *known = (inferred.shapes(segment.importable(body, shapes)) for shapes in (declared, *calls))
+    changed = []
+    for node in [one for one in function.node_def if one.op == OP]:
+        op = opened.get_operation_by_name(node.name)
+        if not (begins_from_open_end(op) or ends_from_open_end(op)):
+            continue
+        bounds = {tuple(map(tuple, _all_counted(graph.get_operation_by_name(node.name)) or ())) for graph in known}
+        if len(bounds) == 1 and (one := bounds.pop()):
+            for place, name, values in zip((1, 2), ("begin", "end"), one, strict=True):
+                constant = function.node_def.add(name=f"{node.name}/{name}_counted", op="Const")
+                constant.attr["dtype"].CopyFrom(node.attr["Index"])
+                constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(values, op.inputs[place].dtype))
+                node.input[place] = f"{constant.name}:output:0"
+            changed.append(node.name)
+    return tuple(changed)
+
+
+def _all_counted(op: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
+    """As `_counted`, on all axes; None where a size is open."""
+    axes = list(_axes(op))
+    return None if any(one.size is None for one in axes) else _counted(op, axes)
 
 
 def _counted(op: Any, axes: Sequence[_Axis]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

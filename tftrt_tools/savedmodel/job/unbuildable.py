@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 # Of NvInfer.h: Dims::MAX_DIMS, "Currently only values up to 3840 are supported" for ITopKLayer's k, and "The volume of the tensor must be
 # less than 2^31 elements" for ITensor.
 MOST_DIMENSIONS, MOST_K, MOST_ELEMENTS = 8, 3840, 2**31 - 1
-# The types that TF-TRT can give to TensorRT; int64 is not among them.
-_TYPES = frozenset({tf.float32, tf.float16, tf.int32, tf.bool})
 # Ops with channels, and which of their inputs has them.
 _CONVOLUTIONS = {"Conv2D": 0, "DepthwiseConv2dNative": 0, "Conv2DBackpropInput": 2, "Conv3D": 0, "Conv3DBackpropInputV2": 2}
 _NORMALIZATIONS = dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), 0)
@@ -65,10 +63,11 @@ def find(graph_def: graph_pb2.GraphDef) -> tuple[Finding, ...]:
     return tuple(finding for name, one in graph.native_segments(graph_def).items() for finding in _of_segment(name, one))
 
 
-def standing(findings: Iterable[Finding], built: Container[str]) -> tuple[Finding, ...]:
+def standing(findings: Iterable[Finding], built: Container[str], fixed: Container[str] = ()) -> tuple[Finding, ...]:
     """The Findings that no engine disproves: a profile of one shape gives the sizes that the graph leaves open. Args: built: names
-    of the engine ops that have one."""
-    return tuple(one for one in findings if one.about not in built or one.text.startswith(_WRONG))
+    of the engine ops that have one. fixed: those whose slices count from the beginning."""
+    return tuple(one for one in findings if one.about not in built
+                 or one.text.startswith(_WRONG) and not (one.about in fixed and one.text.startswith(_WRONG_IF_OPEN)))
 
 
 def open_slices(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
@@ -94,17 +93,6 @@ def _of_segment(name: str, one: Segment) -> Iterator[Finding]:
         found = [op for op in operations if (rule.ops is None or op.type in rule.ops) and rule.holds(op)]
         if found:
             yield _finding(name, one.engine, rule.outcome, rule.text, [(op.name, op.type) for op in found])
-    yield from _of_results(name, one, {op.name: op for op in operations})
-
-
-def _of_results(name: str, one: Segment, operations: Mapping[str, Any]) -> Iterator[Finding]:
-    """A segment whose result has a type that TensorRT does not have; converters check only the inputs of a node."""
-    sources = {source.split(":")[0] for source in one.function.ret.values()}
-    found = [operations[source] for source in sorted(sources & operations.keys())
-             if any(tensor.dtype not in _TYPES for tensor in operations[source].outputs)]
-    if found:
-        text = f"TensorRT has no {found[0].outputs[0].dtype.name}, which is what {{nodes}} gives to TensorFlow"
-        yield _finding(name, one.engine, _RULES[0].outcome, text, [(op.name, op.type) for op in found])
 
 
 def too_large(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, calls: Mapping[str, Mapping[str, Shape]]) -> tuple[Finding, ...]:

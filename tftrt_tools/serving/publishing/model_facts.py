@@ -23,6 +23,8 @@ class Facts(records.Record):
     tables: dict[str, str]
     # How many ops of the graph are TF-TRT's.
     engine_ops: int
+    # Variables that signatures read and that a session does not find.
+    lost: tuple[str, ...] = ()
 
     @property
     def assets(self) -> list[EngineAsset]:

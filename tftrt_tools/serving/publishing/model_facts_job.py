@@ -11,7 +11,7 @@ from typing import Any
 from tftrt_tools import errors, tf_private
 from tftrt_tools.calibration import table
 from tftrt_tools.savedmodel import signatures
-from tftrt_tools.savedmodel.job import findings, graph, inspector, protos
+from tftrt_tools.savedmodel.job import findings, graph, inspector, protos, session_load
 from tftrt_tools.serving.publishing.model_facts import Facts
 
 # Ops that only a TensorFlow with TF-TRT has.
@@ -28,7 +28,7 @@ def read(model: str | pathlib.Path) -> Facts:
     ops = _ops(meta_graph.graph_def)
     return Facts(seen=dataclasses.replace(seen, findings=tuple(found)), converted=inspector.is_converted(model, meta_graph),
                  methods=methods, unknown_ops=_unknown(ops, meta_graph.graph_def), tables=_tables(meta_graph.graph_def),
-                 engine_ops=sum(ops[name] for name in _TFTRT_OPS))
+                 engine_ops=sum(ops[name] for name in _TFTRT_OPS), lost=session_load.lost(meta_graph))
 
 
 def _ops(graph_def: Any) -> collections.Counter[str]:

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Iterator
 
 from tftrt_tools import records
-from tftrt_tools.savedmodel import engine_assets
+from tftrt_tools.savedmodel import engine_assets, tensor_kinds
 from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.serving.publishing.model_facts import Facts
 from tftrt_tools.serving.publishing.server_target import Target
@@ -46,7 +46,7 @@ def check(facts: Facts, target: Target, model: str | pathlib.Path, options: Opti
     Returns: Preflight.
     """
     options = options or Options()
-    obstacles = [*_of_files(facts, model), *_of_ops(facts, target, options), *_of_tftrt(facts, target)]
+    obstacles = [*_of_files(facts, model), *_of_tensors(facts), *_of_ops(facts, target, options), *_of_tftrt(facts, target)]
     if target.tftrt:
         obstacles += [*engine_obstacles(facts, target, model, options), *_of_tables(facts, target)]
     return Preflight(tuple(dict.fromkeys(obstacles)), tuple(dict.fromkeys(_notes(facts, target))))
@@ -57,6 +57,15 @@ def _of_files(facts: Facts, model: str | pathlib.Path) -> Iterator[Obstacle]:
         if file.problem:
             yield Obstacle(f"the engine file of {file.engine} is {file.problem}; loading it can hang or end the server",
                            _build_or_strip(model))
+
+
+def _of_tensors(facts: Facts) -> Iterator[Obstacle]:
+    for one in facts.seen.signatures:
+        for found in tensor_kinds.findings(one.name, one.inputs, one.outputs):
+            yield Obstacle(f"signature {found.about!r}: {found.text}", found.mend)
+    if facts.lost:
+        found = tensor_kinds.lost(facts.lost)
+        yield Obstacle(f"{found.about}: {found.text}", found.mend)
 
 
 def _of_ops(facts: Facts, target: Target, options: Options) -> Iterator[Obstacle]:

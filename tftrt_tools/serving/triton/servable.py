@@ -9,7 +9,7 @@ from tftrt_tools import errors, records
 from tftrt_tools.models.onnx import file as onnx_file
 from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.models.plan import document
-from tftrt_tools.savedmodel import describe, engine_assets, files, passport
+from tftrt_tools.savedmodel import describe, engine_assets, files, passport, tensor_kinds
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import DEFAULT
 
@@ -94,6 +94,7 @@ def _saved_model(path: str, signature: str) -> Servable:
     if wanted not in names:
         raise errors.UsageError(f"the model has no signature {wanted!r}" if wanted else "which signature? Triton serves one of a model",
                                 f"--signature_keys names one of: {', '.join(names)}")
+    tensor_kinds.check(wanted, described.inputs[wanted], described.outputs[wanted])
     origins = [engine_assets.origin(one, passport.read(path, passport.MANIFEST)) for one in engine_assets.read(path)]
     tensorrt, capability = origins[0] if origins else ("", "")
     return Servable(kind="savedmodel", path=path, digest=files.digest(path), signature=wanted, inputs=described.inputs[wanted],
