@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tftrt_tools import errors, signals
+from tftrt_tools import errors, signals, starting
 
 COMMANDS = {
     "doctor": "what this machine can do (convert, build, run), and what to mend",
@@ -72,6 +72,7 @@ def _told(argv: list[str]) -> int:
         print(f"tftrt-tools {__version__}")
         return errors.EXIT_DONE
     signals.install()
+    starting.leave_out_the_current_folder()
     return _run(argv[0], argv[1:])
 
 

@@ -1,12 +1,10 @@
 """Exporting a Keras file to a SavedModel, in a child process (`job`)."""
 
-import importlib
 import pathlib
-import sys
 import zipfile
 from typing import Any
 
-from tftrt_tools import errors, op_libraries, progress
+from tftrt_tools import errors, interpreter, op_libraries, progress
 from tftrt_tools.sources.job import keras_code, keras_file
 from tftrt_tools.stack import installed
 
@@ -97,9 +95,8 @@ def _custom_objects(reference: str) -> dict[str, object] | None:
     module_name, colon, attribute = reference.partition(":")
     if not colon:
         raise errors.UsageError(f"--custom_objects={reference} is not of the form module:dict", "e.g. --custom_objects=my_layers:CUSTOM")
-    sys.path.insert(0, "")
     try:
-        objects = getattr(importlib.import_module(module_name), attribute)
+        objects = getattr(interpreter.own_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
         raise errors.UsageError(f"--custom_objects={reference}: {error}", "the module must be importable from here") from None
     if not isinstance(objects, dict):
