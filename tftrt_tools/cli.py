@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tftrt_tools import errors, signals, starting
+from tftrt_tools import errors, signals, starting, terminal
 
 COMMANDS = {
     "doctor": "what this machine can do (convert, build, run), and what to mend",
@@ -45,7 +45,11 @@ _HELP = ("-h", "-help", "--help", "help", "--helpfull", "--helpshort")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Args: argv: without the program's name. Returns: the exit code."""
     _open_streams()
-    argv = list(sys.argv[1:] if argv is None else argv)
+    with terminal.guarded():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(argv: list[str]) -> int:
     try:
         with errors.translated():
             code = _told(argv)
