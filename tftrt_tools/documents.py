@@ -51,6 +51,46 @@ def parse_object(text: str | bytes, levels: int = MOST_LEVELS) -> dict[str, Any]
     return found
 
 
+def check(values: Any, shape: Any, place: str = "") -> None:
+    """Refuse values of other types than those that are read without a look. null stands for a missing value, but for a list.
+
+    Args: shape: a type (float takes whole numbers, too), [shape of each value], {str: shape of each value}, or {key: shape}, where a key
+      with a "!" has to be there; keys that it does not name are not looked at. Raises: ValueError, with the place.
+    """
+    if values is None:
+        return
+    if isinstance(shape, type):
+        numbers = (int, float) if shape is float else (shape,)
+        if not isinstance(values, numbers) or isinstance(values, bool) and shape is not bool:
+            raise ValueError(f"{place or 'it'} is no {_WORDS[shape]}")
+    elif isinstance(shape, list):
+        check(values, list, place)
+        for number, one in enumerate(values):
+            _check_entry(one, shape[0], f"{place}[{number}]")
+    else:
+        check(values, dict, place)
+        every = shape.get(str)
+        for key, one in values.items() if every is not None else ():
+            _check_entry(one, every, f"{place}.{key}".lstrip("."))
+        for key, one in shape.items() if every is None else ():
+            name = key.removesuffix("!")
+            where = f"{place}.{name}".lstrip(".")
+            if name != key and values.get(name) is None:
+                raise ValueError(f"it has no {where}")
+            if isinstance(one, list) and name in values and values[name] is None:
+                raise ValueError(f"{where} is null")
+            check(values.get(name), one, where)
+
+
+def _check_entry(value: Any, shape: Any, place: str) -> None:
+    if value is None:
+        raise ValueError(f"{place} is null")
+    check(value, shape, place)
+
+
+_WORDS = {str: "text", int: "whole number", float: "number", bool: "truth value", list: "list", dict: "object"}
+
+
 def read_text(path: str | os.PathLike[str]) -> str:
     """The text of a file. Raises: OSError; ValueError for one that is too large or no UTF-8."""
     with open(path, "rb") as file:
@@ -65,23 +105,36 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     return parse_object(read_text(path))
 
 
-def parse_message(text: str, into: Message, unknown: bool = False) -> Message:
-    """A protocol message from its text. Args: unknown: pass over fields that this version does not know. Raises: ValueError."""
-    from google.protobuf import text_format
+class NoMessage(ValueError):
+    """A text that is no protocol message. line: where, 0 if it is not known."""
 
+    def __init__(self, text: str, line: int = 0) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+def check_levels(text: str) -> None:
+    """Refuse the text of a message that is too large, or nested too deeply for what reads it. Raises: NoMessage."""
     if len(text) > MOST_BYTES:
-        raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB")
+        raise NoMessage(f"it is larger than {MOST_BYTES >> 20} MiB")
     level = 0
     for part in _TEXT_PARTS.finditer(text):
         level += {"{": 1, "<": 1, "}": -1, ">": -1}.get(part[0], 0)
         if level > MOST_LEVELS:
-            raise ValueError(f"it is nested deeper than {MOST_LEVELS} levels")
+            raise NoMessage(f"it is nested deeper than {MOST_LEVELS} levels", text.count("\n", 0, part.start()) + 1)
+
+
+def parse_message(text: str, into: Message, unknown: bool = False) -> Message:
+    """A protocol message from its text. Args: unknown: pass over fields that this version does not know. Raises: NoMessage."""
+    from google.protobuf import text_format
+
+    check_levels(text)
     try:
         text_format.Parse(text, into, allow_unknown_field=unknown)
     except text_format.ParseError as error:
-        raise ValueError(str(error)) from None
-    except (TypeError, AttributeError, RecursionError, OverflowError, LookupError) as error:  # of text_format, for some damaged texts
-        raise ValueError(f"it is no text of a message ({reason(error)})") from None
+        raise NoMessage(str(error), error.GetLine() or 0) from None
+    except MISREAD as error:  # of text_format itself, for some damaged texts
+        raise NoMessage(f"it is no text of a message ({reason(error)})") from None
     return into
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tftrt_tools import child, choices, errors, op_libraries, progress, scratch, whole_file
+from tftrt_tools import child, choices, documents, errors, op_libraries, progress, scratch, whole_file
 from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import constancy, judgement, kinds, verify
 from tftrt_tools.accuracy import labels as label_reader
@@ -391,7 +391,9 @@ def _reference(model: Model, digest: str, scored: Sequence[Call], data_digest: s
     place = folder / f"data-{key}"
     done = place / "calls.json"
     if done.is_file():
-        calls = json.loads(done.read_text())
+        with documents.reading(done, f"remove {place}: its answers are then computed again"):
+            calls = documents.parse(documents.read_text(done))
+            documents.check(calls, [{"signature!": str, "rows!": int, "inputs!": str, "reference!": str}])
     else:
         shutil.rmtree(place, ignore_errors=True)
         saved = run.save_calls(scored, place / "in")
