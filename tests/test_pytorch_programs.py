@@ -241,7 +241,7 @@ def test_a_missing_package_is_a_line_that_says_what_to_install(tmp_path, capsys,
         for source in (path, "some.module:function"):
             assert cli.main(["export", source, f"--output={tmp_path / 'm.onnx'}"]) == 1
             cause, mend = capsys.readouterr().err.splitlines()
-            assert f"{title}, which an export needs, is not installed" in cause and "tftrt-tools[export-torch]" in mend
+            assert f"{title}, which an export needs, is not installed" in cause and "'.[export-torch]'" in mend
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in ("torch", "tensorflow") else real(name))
     assert cli.main(["verify", path, path]) == 1
     assert "PyTorch, which runs" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def check(values: Any, shape: Any, place: str = "") -> None:
             name = key.removesuffix("!")
             where = f"{place}.{name}".lstrip(".")
             if name != key and values.get(name) is None:
-                raise ValueError(f"it has no {where}")
+                raise ValueError(f"it has no {name!r}")
             if isinstance(one, list) and name in values and values[name] is None:
                 raise ValueError(f"{where} is null")
             check(values.get(name), one, where)

@@ -399,7 +399,7 @@ def _table(console: Console, title: str | None, columns: Sequence[str], rows: It
 
 def _more(console: Console, count: int, what: str) -> None:
     if count:
-        _say(console, f"  and {count} more {what}: --all lists them\n", "dim")
+        _say(console, f"  and {count} more {what}: --all lists them", "dim")
 
 
 def _label(console: Console, label: str, text: str) -> None:
