@@ -470,7 +470,7 @@ def test_the_working_commands_say_what_is_missing(fake, bare, looks_like_a_model
     assert "TensorFlow is not installed" in working_command(python, *convert)
     for command in (("inspect", looks_like_a_model), ("verify", looks_like_a_model, looks_like_a_model)):
         said = working_command(python, *command)
-        assert "TensorFlow 2.14 is not installed for this Python" in said and "pip install 'tftrt-tools[tftrt]'" in said
+        assert "TensorFlow 2.14 is not installed for this Python" in said and "pip install -c constraints.txt '.[tftrt]'" in said
     assert "2.17 was the last release with it" in working_command(fake("tensorflow", "2.18.0"), *convert)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -127,3 +128,17 @@ def test_commands_say_which_file_may_not_become_so_large(command, named, zoo_mod
     done = subprocess.run(limited, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=240)
     cause, mend = done.stderr.splitlines()
     assert done.returncode == 1 and named in cause and "`ulimit -f`" in mend and not list(tmp_path.iterdir()), done.stderr
+
+
+def test_nothing_advises_to_install_this_package_from_an_index():
+    """No index has its name, so whoever takes it there would own who follows the advice: it is installed from a checkout."""
+    advice = re.compile(r"(pip3?|uv|pipx|poetry|conda)\b[^\n|;&]*\s['\"]?tftrt[-_]tools\b|(?<![\w/])tftrt[-_]tools\s*(\[[\w,-]+\]|==|>=|~=|@)", re.IGNORECASE)
+    folders = "tftrt_tools", "docs", "serving", "benchmarks", "saved_models"
+    texts = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    texts += [path for path in ROOT.glob("*") if path.is_file()]
+    found = {}
+    for path in texts:
+        with contextlib.suppress(UnicodeDecodeError):
+            found |= {f"{path.relative_to(ROOT)}: {line.strip()}": 1 for line in path.read_text().splitlines() if advice.search(line)}
+    assert list(found) == []
+    assert advice.search("pip install 'tftrt-tools[tftrt]'") and advice.search("pip install tftrt-tools") and not advice.search(errors.install("tftrt"))

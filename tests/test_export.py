@@ -363,7 +363,7 @@ def test_sources_that_cannot_be_exported_are_told_in_a_line(small, converted, tf
         monkeypatch.setattr("importlib.util.find_spec", lambda name, missing=package: None if name == missing else real(name))
         assert cli.main(["export", small, target]) == 1
         cause, mend = capsys.readouterr().err.splitlines()
-        assert f"{title}, which an export needs, is not installed" in cause and "tftrt-tools[export]" in mend
+        assert f"{title}, which an export needs, is not installed" in cause and "'.[export]'" in mend
     assert not (tmp_path / "m.onnx").exists()
 
 

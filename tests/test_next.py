@@ -26,10 +26,19 @@ def test_a_line_is_quoted_for_the_shell_and_never_wrapped(capsys):
     assert next_lines(capsys.readouterr().out) == [[["verify", model, "b"], ["publish", "b"]]]
 
 
-def test_no_line_where_a_program_reads_the_result(capsys):
-    for where in ("-", "result.json"):
-        _next.show(values_of(f"--json={where}"), ["verify", "a", "b"])
+def test_no_line_where_a_program_reads_what_is_printed(capsys):
+    _next.show(values_of("--json=-"), ["verify", "a", "b"])
     assert capsys.readouterr() == ("", "")
+    _next.show(values_of("--json=result.json"), ["verify", "a", "b"])
+    assert next_lines(capsys.readouterr().out) == [[["verify", "a", "b"]]]
+
+
+@pytest.mark.parametrize(("model", "beside"), [("m.h5", "m_fp16"), (".", "../here_fp16"), ("..", "../../HERE_fp16"), ("/", "/_fp16"), ("sub/..", "../here_fp16")])
+def test_a_folder_beside_a_model_has_a_name(model, beside, tmp_path, monkeypatch):
+    (tmp_path / "here/sub").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    found = _next.sibling(model, "fp16")
+    assert found == beside.replace("HERE", tmp_path.name) or model == "/" and found.endswith("_fp16")
 
 
 def test_given_flags_are_repeated_and_defaults_are_not():

@@ -11,7 +11,7 @@ import zipfile
 
 import pytest
 
-from tftrt_tools import cli, errors
+from tftrt_tools import archives, cli, errors
 from tftrt_tools.models import table
 from tftrt_tools.models.pytorch import program
 from tftrt_tools.sources import kinds
@@ -78,8 +78,34 @@ def sized(text):
     return changed(lambda one: one["graph"]["tensor_values"]["linear"]["sizes"].append({"as_expr": {"expr_str": text}}))
 
 
-def config(use_pickle):
-    return json.dumps({"config": {"w": {"path_name": "weight_0", "use_pickle": use_pickle}}})
+def config(use_pickle, place="weight_0"):
+    return json.dumps({"config": {"w": {"path_name": place, "use_pickle": use_pickle}}})
+
+
+def guarded(text):
+    return {**MODEL, "guards_code": [text]}
+
+
+def called(target):
+    return changed(lambda one: one["graph"]["nodes"].append({"target": target, "inputs": []}))
+
+
+def treed(context):
+    """An argument that PyTorch makes out of `context`."""
+    spec = json.dumps([1, tree("tuple", [tree("tuple", [{"type": "x", "context": json.dumps(context), "children_spec": [LEAF]}]), tree("dict", [], [])])])
+    return changed(lambda one: one["module_call_graph"][0]["signature"].update(in_spec=spec))
+
+
+def twice(path):
+    write(path, **{"data/weights/model_weights_config.json": config(False)})
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("m/data/WEIGHTS/model_weights_config.json", config(True))
+
+
+def packed(path):
+    with zipfile.ZipFile(write(path), "a", zipfile.ZIP_DEFLATED) as file, file.open("m/data/weights/weight_0", "w") as member:
+        for _ in range(40):
+            member.write(bytes(1 << 20))
 
 
 def test_what_a_program_says_of_itself(tmp_path, capsys):
@@ -127,6 +153,26 @@ BAD = {
     "compiled": (lambda path: write(path, **{"data/aotinductor/model/a.so": ""}), errors.UsageError, "a.so is compiled code"),
     "a size that calls": (lambda path: write(path, sized("exec('import os')")), errors.UsageError, "is no plain expression"),
     "a size that reaches": (lambda path: write(path, sized("Symbol('s').func")), errors.UsageError, "is no plain expression"),
+    "a size with a text": (lambda path: write(path, sized("S('ev'+'al'+'(1)')")), errors.UsageError, "is no plain expression"),
+    "a size of two lines": (lambda path: write(path, sized("Symbol('s7')\\nimport os")), errors.UsageError, "is no plain expression"),
+    "a condition that calls": (lambda path: write(path, guarded("open('x', 'w')")), errors.UsageError, "is no plain one of shapes"),
+    "a condition of two lines": (lambda path: write(path, guarded("True)\n  import os\n  (True")), errors.UsageError, "is no plain one of shapes"),
+    "a condition that reaches": (lambda path: write(path, guarded("L['x'].size.__globals__")), errors.UsageError, "is no plain one of shapes"),
+    "an opaque object": (lambda path: write(path, **{"data/constants/model_constants_config.json": config(False, "opaque_obj_0")}), errors.UsageError,
+                         "w is a pickle"),
+    "an object of TorchScript": (lambda path: write(path, **{"data/constants/model_constants_config.json": config(False, "custom_obj_0")}),
+                                 errors.UsageError, "w is a pickle"),
+    "old constants": (lambda path: write(path, **{"data/constants/model.pt": saved(pickle.dumps(Harmful(), 2))}), errors.UsageError, "names __builtin__ print"),
+    "old weights": (lambda path: write(path, **{"data/Weights/model.PT": saved(pickle.dumps(Harmful(), 2))}), errors.UsageError, "names __builtin__ print"),
+    "an op of Python": (lambda path: write(path, called("torch.hub.load")), errors.UsageError, "is none of tensors"),
+    "an op of files": (lambda path: write(path, called("torch.ops.aten.from_file.default")), errors.UsageError, "is none of tensors"),
+    "an enum": (lambda path: write(path, treed({"__enum__": True, "fqn": "evil:Kind", "name": "A"})), errors.UsageError, "an argument is of evil:Kind"),
+    "a defaultdict": (lambda path: write(path, treed({"default_factory_module": "evil", "default_factory_name": "make", "dict_context": []})),
+                      errors.UsageError, "an argument is of evil"),
+    "a context in a text": (lambda path: write(path, treed(json.dumps({"__enum__": True, "fqn": "evil:Kind"}))), errors.UsageError, "is of evil:Kind"),
+    "two entries of one name": (twice, errors.TftrtError, "two entries of one name"),
+    "deep JSON": (lambda path: write(path, None, **{"models/model.json": "[" * 100_000}), errors.TftrtError, "nested too deeply"),
+    "a bomb": (packed, errors.TftrtError, "would unpack to"),
     "an int input": (lambda path: write(path, changed(lambda one: one["signature"]["input_specs"][1]["user_input"].update(arg={"as_int": 1}))),
                      errors.TftrtError, "input 'rows' of the program is no tensor (as_int)"),
     "bfloat16": (lambda path: write(path, changed(lambda one: one["graph"]["tensor_values"].update(rows=tensor(OPEN, 4, dtype=13)))),
@@ -136,7 +182,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_files_that_cannot_be_loaded_are_told_in_a_line(name, tmp_path, capsys):
+def test_files_that_cannot_be_loaded_are_told_in_a_line(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(archives, "_UNPACKED_BYTES", 1 << 24)
     make, kind, cause = BAD[name]
     path = tmp_path / "m.pt2"
     make(path)
@@ -144,6 +191,24 @@ def test_files_that_cannot_be_loaded_are_told_in_a_line(name, tmp_path, capsys):
         program.read(str(path))
     assert type(refused.value) is kind and cause in refused.value.cause and refused.value.mend
     assert "this code ran" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["L['x'].size()[0] >= 2", "2 <= L['a.b'][0].size()[1]", "Ne(L['x'].size()[0], 1)", "L['x'].size()[1] % 2 == 0",
+                                  "not (L['x'].storage_offset() == 0)", "max(1, L['x'].shape[0]) * 2.5 < 7", "Eq(Mod(L['x'].size()[0], 8), 0)"])
+def test_conditions_of_shapes_are_plain(text):
+    assert program._is_guard(text)
+
+
+@pytest.mark.parametrize("text", ["Symbol('s7', positive=True, integer=True)", "Mul(Integer(2), Symbol(\"s0\", integer=True))", "Max(1, Symbol('s1'))",
+                                  "FloorDiv(Symbol('s0'), 2) + 1", "2*s0 - 1", "Eq(Mod(s0, 8), 0)", "floor(s0/2)", "Pow(Symbol('u0'), -1)"])
+def test_sizes_are_plain_expressions(text):
+    assert program._is_expression(text)
+
+
+@pytest.mark.parametrize("target", ["torch.ops.aten.linear.default", "_operator.getitem", "torch.ops.higher_order.cond", "torch.sym_max", "math.trunc",
+                                    "torch._sym_sqrt", "torch.fx.experimental.symbolic_shapes.cast_symbool_to_symint_guardless"])
+def test_ops_of_tensors_and_sizes_are_taken(target, tmp_path):
+    assert program.read(str(write(tmp_path / "m.pt2", called(target)))).fed == (True,)
 
 
 def test_who_trusts_a_file_may_load_it(tmp_path):
@@ -176,7 +241,7 @@ def test_a_missing_package_is_a_line_that_says_what_to_install(tmp_path, capsys,
         for source in (path, "some.module:function"):
             assert cli.main(["export", source, f"--output={tmp_path / 'm.onnx'}"]) == 1
             cause, mend = capsys.readouterr().err.splitlines()
-            assert f"{title}, which an export needs, is not installed" in cause and "tftrt-tools[export-torch]" in mend
+            assert f"{title}, which an export needs, is not installed" in cause and "'.[export-torch]'" in mend
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in ("torch", "tensorflow") else real(name))
     assert cli.main(["verify", path, path]) == 1
     assert "PyTorch, which runs" in capsys.readouterr().err

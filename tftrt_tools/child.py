@@ -26,7 +26,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, BinaryIO
 
-from tftrt_tools import background, collection, errors, interpreter, lean_import, progress, scratch
+from tftrt_tools import background, collection, errors, interpreter, lean_import, progress, scratch, starting
 
 _PR_SET_PDEATHSIG = 1
 _TAIL_LINES = 12
@@ -184,8 +184,7 @@ def _environment(changes: Mapping[str, Any], python: str | None = None) -> dict[
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
     # Load each kernel when it is first called. All kernels of TensorRT's libraries together take hundreds of megabytes.
     env.setdefault("CUDA_MODULE_LOADING", "LAZY")
-    root = str(pathlib.Path(__file__).resolve().parents[1])
-    path = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), root]))
+    path = starting.search_path(last=str(pathlib.Path(__file__).resolve().parents[1]))
     for name, value in {**interpreter.path_variables(python, path), **changes}.items():
         if value is None:
             env.pop(name, None)
@@ -203,9 +202,10 @@ def _started(target: str, env: Mapping[str, Any], python: str | None,
     try:
         with open(log_path, "wb") as log:
             command = interpreter.command(python, "tftrt_tools.child", str(writer), target)
+            folder, place = starting.start()
             # The child has its own session: Ctrl-C reaches only this process, which then ends the child.
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[writer],
-                                       env=_environment(env, python), start_new_session=True)
+                                       env=_environment(env, python) | place, cwd=folder, start_new_session=True)
         # Remove it from the list first: after an interrupt between these lines it must not be closed again, because its number may be
         # another file's.
         open_ends.remove(writer)
@@ -372,6 +372,7 @@ def _answer(target: str, request: Any, send: Callable[[dict[str, Any]], None]) -
 
 
 if __name__ == "__main__":
+    starting.settle()
     _serve(int(sys.argv[1]), sys.argv[2])
     sys.stdout.flush()
     # The answer is sent. TensorFlow's and CUDA's exit handlers could still abort, so they do not run.

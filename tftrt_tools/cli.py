@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from tftrt_tools import errors, signals
+from tftrt_tools import errors, signals, starting, terminal
 
 COMMANDS = {
     "doctor": "what this machine can do (convert, build, run), and what to mend",
@@ -48,7 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         _use_utf8()
     _open_streams()
-    argv = list(sys.argv[1:] if argv is None else argv)
+    with terminal.guarded():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(argv: list[str]) -> int:
     try:
         with errors.translated(), _threads_heard():
             code = _told(argv)
@@ -84,6 +88,7 @@ def _told(argv: list[str]) -> int:
         print(f"tftrt-tools {__version__}")
         return errors.EXIT_DONE
     signals.install()
+    starting.leave_out_the_current_folder()
     return _run(argv[0], argv[1:])
 
 

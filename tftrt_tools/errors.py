@@ -106,13 +106,19 @@ def from_dict(data: Mapping[str, str]) -> TftrtError:
     return _KINDS.get(data["kind"], TftrtError)(data["cause"], data["mend"])
 
 
+def install(extra: str) -> str:
+    """How this package's packages of an extra are installed: from a checkout. No index has this package, so its name there is anybody's."""
+    pins = "-c constraints.txt " if extra == "tftrt" else ""
+    return f"in a checkout of tftrt-tools: pip install {pins}'.[{extra}]'"
+
+
 def needs_extra(package: str) -> NeedsExtra:
     """NeedsExtra for one of EXTRA, which says what to install."""
     import sys
 
     here = ".".join(map(str, sys.version_info[:2]))
     return NeedsExtra(f"{EXTRA[package]} is not installed for this Python {here}",
-                      "with Python 3.10: pip install 'tftrt-tools[tftrt]' (in a checkout: pip install '.[tftrt]')")
+                      f"with Python 3.10, {install('tftrt')}")
 
 
 def from_import_error(error: ImportError) -> TftrtError | None:

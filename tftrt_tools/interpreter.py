@@ -1,18 +1,25 @@
-"""Python interpreters of other environments. They run this package out of its own files, so it need not be installed there."""
+"""Python interpreters of other environments, which run this package out of its own files, so it need not be installed there; and modules
+of the user's own, which lie in the current folder."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import pathlib
 import shutil
 import sys
+import types
+from typing import Any
 
-from tftrt_tools import errors
+from tftrt_tools import errors, starting
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
 # As `python -m MODULE ARGUMENTS`, with this package and nothing else of this environment.
 _RUN_MODULE = """
-import importlib.util, runpy, sys
+import sys
+sys.path[:] = [place for place in sys.path if place]
+import importlib.util, runpy
 place, module = sys.argv[1:3]
 del sys.argv[1:3]
 spec = importlib.util.spec_from_file_location("tftrt_tools", place + "/__init__.py", submodule_search_locations=[place])
@@ -45,3 +52,26 @@ def command(python: str | None, module: str, *arguments: str) -> list[str]:
 def path_variables(python: str | None, search_path: str) -> dict[str, str | None]:
     """Variables for a process of `command`. Args: search_path: PYTHONPATH for this environment. A value of None unsets one."""
     return {"PYTHONPATH": search_path} if python is None else dict.fromkeys(_OWN_PLACES)
+
+
+def own_module(name: str) -> Any:
+    """Import a module of the user's own: from the current folder, which comes behind all libraries. Raises: what the module raises."""
+    look_here(name)
+    return importlib.import_module(name)
+
+
+def look_here(name: str) -> None:
+    """Let the module `name` be found in the current folder. Raises: ImportError where a library has that name."""
+    here, first = starting.current_folder(), name.partition(".")[0]
+    if "" not in sys.path:
+        sys.path.append("")
+    importlib.invalidate_caches()
+    places = os.path.join(here, first, "__init__.py"), os.path.join(here, first + ".py")
+    own = next(filter(os.path.isfile, places), None)
+    if own is None:
+        return
+    loaded = sys.modules.get(first)
+    spec = loaded.__spec__ if isinstance(loaded, types.ModuleType) else importlib.util.find_spec(first)
+    origin = spec.origin if spec is not None else None
+    if origin and not os.path.realpath(origin).startswith(os.path.realpath(here) + os.sep):
+        raise ImportError(f"{first} is also a module of Python or of a library ({origin}), which comes first; give {own} another name")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+from tftrt_tools import terminal
+
 Listener = Callable[[str, int | None, int | None], None]
 _listener: Listener | None = None
 
@@ -41,15 +43,14 @@ def on_terminal() -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=30), TimeElapsedColumn()
+    with Progress(*columns, console=terminal.console(sys.stderr), transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
         def show(text: str, done: int | None, total: int | None) -> None:
-            bar.update(task, description=text, completed=done or 0, total=total)
+            bar.update(task, description=terminal.shown(text), completed=done or 0, total=total)
 
         with listening(show):
             yield

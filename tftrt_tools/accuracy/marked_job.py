@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tftrt_tools import errors, records, scratch
+from tftrt_tools import documents, errors, records, scratch
 from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.execution import run_job
 from tftrt_tools.execution.job import gpu as gpu_module
@@ -116,7 +116,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def load(path: str, wanted: Wanted) -> Iterator[_Runner]:
     """As runner.Load."""
-    marked = Marked.from_dict(json.loads(pathlib.Path(path).read_text()))
+    marked = Marked.from_dict(documents.read(path))
     gpu = runner_job.prepared(marked.model, wanted)
     if gpu:
         yield _Runner(marked, loading.load(marked.model), gpu)

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tftrt_tools import errors, whole_file
+from tftrt_tools import documents, errors, whole_file
 from tftrt_tools.batching.trial import Trial
 from tftrt_tools.batching.turns import Turns
 from tftrt_tools.serving.configuration.batching_file import Settings
@@ -60,19 +60,20 @@ class Journal:
         whole_file.write_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
 
     def _read(self) -> None:
-        lines = self.path.read_text(errors="replace").splitlines()
+        with documents.reading(self.path, "remove it, or take another --work_dir"):
+            lines = documents.read_text(self.path).splitlines()
         for number, line in enumerate(lines if len(lines) > 1 else (), 1):  # one without trials belongs to nobody
             try:
-                read = json.loads(line)
+                read = documents.parse_object(line)
                 if number == 1:
                     self._check(read)
                 elif "trial" in read:
                     self._trials.append(Trial.from_dict(read["trial"]))
                 else:
                     self._turns.append((Settings.from_dict(read["settings"]), Turns.from_dict(read["turns"])))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise errors.TftrtError(f"{self.path}, line {number} is damaged: {error}", "remove that line: its trial is then done "
-                                        "again; without its first line remove the file") from None
+            except documents.MISREAD as error:
+                raise errors.TftrtError(f"{self.path}, line {number} is damaged: {documents.reason(error)}",
+                                        "remove that line: its trial is then done again; without its first line remove the file") from None
 
     def _check(self, head: Mapping[str, Any]) -> None:
         if head["kind"] != _KIND or head["schema_version"] > _VERSION:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tftrt_tools import terminal
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -129,9 +131,7 @@ def view(stream: TextIO | None = None) -> Iterator[Lines]:
     if not stream.isatty():
         yield Lines(lambda text: print(text, file=stream, flush=True))
         return
-    from rich.console import Console
-
-    with Table(Console(file=stream)) as table:
+    with Table(terminal.console(stream)) as table:
         yield table
 
 

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from tftrt_tools import errors, records, whole_file
+from tftrt_tools import documents, errors, records, whole_file
 from tftrt_tools.calibration import table as tables
 from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.table import Table
@@ -126,8 +126,8 @@ def read(path: str | os.PathLike[str]) -> Calibration:
             raise errors.UsageError(f"{folder} holds no {passport.folder('') / passport.CALIBRATION}",
                                     "models that `tftrt convert` calibrated have one; else give the calibration file itself")
     try:
-        text = path.read_bytes().decode()
-    except UnicodeDecodeError:
+        text = documents.read_text(path)
+    except ValueError:
         raise _no_calibration(path) from None
     if text.lstrip().startswith("{"):
         return _of_json(path, text)
@@ -139,8 +139,8 @@ def read(path: str | os.PathLike[str]) -> Calibration:
 
 def _of_json(path: pathlib.Path, text: str) -> Calibration:
     try:
-        document = json.loads(text, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
+        document = documents.parse(text, once=_once)
+    except ValueError as error:
         cut = isinstance(error, json.JSONDecodeError) and error.pos >= len(text.rstrip()) - 1
         raise errors.TftrtError(f"{path} is damaged{': it ends too early' if cut else ''}: {error}", _AGAIN) from None
     if not isinstance(document, dict) or document.get("kind") != KIND:
@@ -156,8 +156,8 @@ def _of_json(path: pathlib.Path, text: str) -> Calibration:
         raise errors.TftrtError(f"{path}: {error.cause}", error.mend) from None
     except KeyError as error:
         raise errors.TftrtError(f"{path} is damaged: it has no {error}", _AGAIN) from None
-    except (AttributeError, TypeError, ValueError) as error:
-        raise errors.TftrtError(f"{path} is damaged: {error}", _AGAIN) from None
+    except documents.MISREAD as error:
+        raise errors.TftrtError(f"{path} is damaged: {documents.reason(error)}", _AGAIN) from None
 
 
 def _no_calibration(path: pathlib.Path) -> errors.UsageError:

@@ -177,10 +177,7 @@ def _layers(console: Console, builder: Builder, top: int) -> None:
 
 
 def _table(console: Console, title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Print a table of texts of a log."""
-    from rich.markup import escape
-
-    console.print(_output.table(title, columns, ([escape(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)))
+    console.print(_output.table(title, columns, rows))
 
 
 def _some(counts: Mapping[str, int]) -> str:

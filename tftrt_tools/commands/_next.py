@@ -24,11 +24,11 @@ _SOURCE = ("allow_unsafe_deserialization", "custom_objects", "inputs", "op_libra
 
 
 def show(values: flags.FlagValues, *commands: Sequence[str]) -> None:
-    """Print `next: tftrt COMMAND …`, for one or more commands. Print nothing with --json, because then a program reads the result.
+    """Print `next: tftrt COMMAND …`, for one or more commands. Print nothing with --json=-, because then a program reads what is printed.
 
     Args: commands: the words of each, without `tftrt`.
     """
-    if values.json:
+    if values.json == "-":
         return
     line = " && ".join(shlex.join(["tftrt", *words]) for words in commands)
     _output.console(values.json).print(f"next: {line}", markup=False, soft_wrap=True)
@@ -77,6 +77,8 @@ def publish(values: flags.FlagValues, model: str) -> list[str]:
 def sibling(model: str, ending: str) -> str:
     """A folder beside a model, for a model made from it: "resnet.h5" and "fp16" give "resnet_fp16"."""
     path = pathlib.Path(model)
+    if path.name in ("", os.pardir):  # "." has no name of its own
+        path = pathlib.Path(os.path.relpath(path.resolve().parent), path.resolve().name or "model")
     stem = path.stem if path.suffix in (".keras", ".h5", ".pb", ".onnx") else path.name
     return str(path.with_name(f"{stem}_{ending}"))
 

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tftrt_tools import whole_file
+from tftrt_tools import terminal, whole_file
 from tftrt_tools.savedmodel import preparation as preparation_module
 from tftrt_tools.savedmodel.flops import Flops
 
@@ -29,18 +29,17 @@ class Document(Protocol):
 
 def console(json_path: str | None) -> Console:
     """A rich console for tables: stdout, or stderr if stdout carries the JSON."""
-    from rich.console import Console
-
     stream = sys.stderr if json_path == "-" else sys.stdout
     width = None if stream.isatty() else 140
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    return terminal.console(stream, width)
 
 
 def write_json(result: Document, json_path: str | None) -> None:
     """Write `result.to_dict()` to `json_path` whole or not at all; `-` is stdout, None writes nothing."""
     if not json_path:
         return
-    text = json.dumps(result.to_dict(), indent=2, sort_keys=False) + "\n"
+    # JSON escapes control characters by itself, all but one.
+    text = json.dumps(result.to_dict(), indent=2, sort_keys=False).replace("\x7f", "\\u007f") + "\n"
     if json_path == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -101,13 +100,15 @@ def prepared(preparation: Preparation) -> list[str]:
 
 
 def table(title: str | None, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
-    """A rich table; a column named with a leading '>' is right-aligned."""
+    """A rich table; a column named with a leading '>' is right-aligned. Cells are values, or rich texts."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
+    title = terminal.shown(title) if title else title
     shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
     for column in columns:
-        shown.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
+        shown.add_column(terminal.shown(column.lstrip(">")), justify="right" if column.startswith(">") else "left", overflow="fold")
     for row in rows:
-        shown.add_row(*("" if cell is None else str(cell) for cell in row))
+        shown.add_row(*("" if cell is None else cell if isinstance(cell, Text) else terminal.shown(str(cell)) for cell in row))
     return shown

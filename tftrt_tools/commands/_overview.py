@@ -62,9 +62,7 @@ def _one_line(text: str) -> str:
 
 
 def _specs(specs: Iterable[InputSpec]) -> str:
-    from rich.markup import escape
-
-    return escape("\n".join(f"{one.name} {one.text()}" for one in specs))
+    return "\n".join(f"{one.name} {one.text()}" for one in specs)
 
 
 def _say(console: Console, text: str) -> None:

@@ -119,18 +119,16 @@ def _counted(entries: Collection[object]) -> str:
 
 
 def _row(entry: Entry, bytes_text: Callable[[int], str]) -> tuple[str, ...]:
-    from rich.markup import escape
-
     from tftrt_tools.engine_cache.plan_key import PlanKey
 
     used = datetime.datetime.fromtimestamp(entry.last_used, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M")
     name, size = entry.name[:_ID_CHARACTERS], bytes_text(entry.bytes)
     if entry.record is None:
-        return name, escape(f"cannot be used: {entry.problem}"), "", "", "", "", size, used
+        return name, f"cannot be used: {entry.problem}", "", "", "", "", size, used
     key = entry.record.key
     what, digest, texts = ("plan of ", key.onnx, _profiles(key)) if isinstance(key, PlanKey) else ("", key.segment_digest, _calls(key))
     origin = what + (entry.record.origin or digest.removeprefix("sha256:")[:_ID_CHARACTERS])
-    return name, escape(origin), key.precision, _few(texts), escape(key.gpu), key.tensorrt, size, used
+    return name, origin, key.precision, _few(texts), key.gpu, key.tensorrt, size, used
 
 
 def _calls(key: EngineKey) -> list[str]:

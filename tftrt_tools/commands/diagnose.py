@@ -24,14 +24,13 @@ examples:
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools import errors, progress, scratch
+from tftrt_tools import documents, errors, progress, scratch
 from tftrt_tools.commands import _flags, _output, _source_flags
 
 if TYPE_CHECKING:
@@ -227,8 +226,7 @@ def _served(values: flags.FlagValues, converted: str) -> list[Finding]:
                  f"--duration_seconds={_SERVED_SECONDS}", f"--json={path}", *([f"--shapes={values.shapes}"] if values.shapes else [])]
         with contextlib.redirect_stdout(sys.stderr):
             _calling.call("bench", words)
-        with open(path) as file:
-            return list(served.look(json.load(file)))
+        return list(served.look(documents.read(path)))
 
 
 def _print(console: Console, done: Diagnosis) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from rich.console import Console
+    from rich.text import Text
 
     from tftrt_tools.stack.diagnosis import Capability, Diagnosis
     from tftrt_tools.stack.libraries import Library
@@ -105,13 +106,13 @@ class _Folders:
     def __init__(self, diagnosis: Diagnosis) -> None:
         self._site = f"{_site(diagnosis)}/"
 
-    def of(self, library: Library) -> str:
-        from rich.markup import escape
+    def of(self, library: Library) -> str | Text:
+        from rich.text import Text
 
         if library.path is None:
-            return f"[red]{escape(_reason(library.name, library.error))}[/red]"
+            return Text(_reason(library.name, library.error), "red")
         folder = library.path.rpartition("/")[0]
-        return escape("…/" + folder.removeprefix(self._site) if folder.startswith(self._site) else folder)
+        return "…/" + folder.removeprefix(self._site) if folder.startswith(self._site) else folder
 
 
 def _site(diagnosis: Diagnosis) -> str | None:

@@ -194,13 +194,13 @@ def _print_left_out(plan: Plan, console: Console, everything: bool) -> None:
 
 def _reason_table(console: Console, title: str, groups: Sequence[tuple[str, str, Sequence[str]]],
                   join: Callable[[Sequence[str]], str]) -> None:
-    from rich.markup import escape
+    from rich.text import Text
 
     if not groups:
         return
     shown = _output.table(title, [">nodes", "op", "TF-TRT's reason, and the nodes' names"], [])
     for op, reason, nodes in groups:
-        shown.add_row(str(len(nodes)), escape(op), f"{escape(reason)}\n[dim]{escape(join(nodes))}[/dim]")
+        shown.add_row(str(len(nodes)), op, Text.assemble(reason, "\n", (join(nodes), "dim")))
     console.print(shown)
 
 
@@ -409,9 +409,7 @@ def _signature_table(console: Console, seen: Any, title: str | None, columns: Se
 
 def _table(console: Console, title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], more: int = 0,
            what: str = "") -> None:
-    from rich.markup import escape
-
-    shown = _output.table(title, columns, [["" if cell is None else escape(str(cell)) for cell in row] for row in rows])
+    shown = _output.table(title, columns, rows)
     for column in shown.columns:
         column.no_wrap = column.header == "engine op"  # a name to copy
     console.print(shown)
@@ -420,7 +418,7 @@ def _table(console: Console, title: str | None, columns: Sequence[str], rows: It
 
 def _more(console: Console, count: int, what: str) -> None:
     if count:
-        _say(console, f"  and {count} more {what}: --all lists them\n", "dim")
+        _say(console, f"  and {count} more {what}: --all lists them", "dim")
 
 
 def _label(console: Console, label: str, text: str) -> None:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, cast
 
 from absl import flags
 
-from tftrt_tools import errors, whole_file
+from tftrt_tools import errors, interpreter, whole_file
 from tftrt_tools.choices import PRECISIONS, Precision
 from tftrt_tools.commands import _calibration_flags, _data_flags, _engine_cache, _flags, _judging_flags, _next, _output, _source_flags
 from tftrt_tools.commands import build as build_command
@@ -192,13 +192,14 @@ def _check_goal(goal: Goal, labels: str) -> None:
 
     if goal.is_function:
         name = goal.metric.partition(":")[0]
+        places = sys.path[:]
         try:
-            sys.path.insert(0, "")
+            interpreter.look_here(name)
             there = importlib.util.find_spec(name) is not None
         except (ImportError, ValueError):
             there = False
         finally:
-            sys.path.remove("")
+            sys.path[:] = places
         if not there:
             raise errors.UsageError(f"--goal={goal.metric}: there is no module {name} here", "the module must be importable from here")
     elif not metrics.METRICS[goal.metric].kinds and not labels:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tftrt_tools import errors, whole_file
+from tftrt_tools import errors, terminal, whole_file
 from tftrt_tools.calibration import difference, edit, file, listing, merge
 from tftrt_tools.commands import _flags, _output
 
@@ -105,7 +105,7 @@ def _export(values: flags.FlagValues, calibration: file.Calibration, source: str
         whole_file.write_text(values.output, text)
         _say(_output.console(values.json), f"written: {pathlib.Path(values.output).absolute()}")
     else:
-        sys.stdout.write(text)
+        terminal.unguarded(sys.stdout).write(terminal.shown(text) if sys.stdout.isatty() else text)
     _output.write_json(listing.listing(calibration, source, values.engine), values.json)
     return errors.EXIT_DONE
 
@@ -237,11 +237,9 @@ def _number(value: float | None) -> str:
 
 
 def _table(console: Console, title: str | None, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
-    from rich.markup import escape
-
     if title:  # a line of its own, because a table's title is folded to the width of its columns
         _say(console, title, "bold")
-    console.print(_output.table(None, columns, [[escape(str(cell)) for cell in row] for row in rows]))
+    console.print(_output.table(None, columns, rows))
 
 
 def _say(console: Console, text: str, style: str | None = None) -> None:

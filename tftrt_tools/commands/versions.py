@@ -51,16 +51,14 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
 
 def _print(found: Versions, json_path: str | None) -> None:
-    from rich.markup import escape
-
     console = _output.console(json_path)
     rows: list[tuple[str, int | str, str, str, str]] = []
     for model in found.models:
         for one in model.versions:
             labels = [*model.labels_of(one.version), *(["(no version named)"] if one.version == model.default else [])]
-            rows.append((escape(model.name), one.version, one.state, escape(", ".join(labels)), escape(one.error_text())))
+            rows.append((model.name, one.version, one.state, ", ".join(labels), one.error_text()))
         if model.error:
-            rows.append((escape(model.name), "", "", "", escape(model.error)))
+            rows.append((model.name, "", "", "", model.error))
     console.print(_output.table(found.address, ["model", ">version", "state", "answers for", "error"], rows))
     for note in found.notes:
         console.print(f"  {note}", markup=False, soft_wrap=True)

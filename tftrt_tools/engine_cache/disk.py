@@ -5,7 +5,6 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import pathlib
 import shutil
@@ -13,6 +12,7 @@ import stat
 import time
 from collections.abc import Iterator
 
+from tftrt_tools import documents
 from tftrt_tools.engine_cache.entry import EngineRecord
 
 ENGINE, RECORD = "engine", "record.json"
@@ -88,11 +88,11 @@ def read_record(fd: int) -> EngineRecord:
         raise DamagedError("its record is too large")
     with os.fdopen(os.dup(fd), "rb") as file:
         try:
-            return EngineRecord.from_dict(json.loads(file.read()))
-        except (KeyError, TypeError, OverflowError):
+            return EngineRecord.from_dict(documents.parse_object(file.read()))
+        except ValueError as error:
+            raise DamagedError(f"its record cannot be read: {documents.reason(error)}") from None
+        except documents.MISREAD:
             raise DamagedError("its record cannot be read: it is no record of an engine") from None
-        except (ValueError, RecursionError) as error:
-            raise DamagedError(f"its record cannot be read: {error}") from None
 
 
 def is_same(fd: int, path: pathlib.Path) -> bool:

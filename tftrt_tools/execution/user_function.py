@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 import pathlib
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tftrt_tools import errors
+from tftrt_tools import errors, interpreter
 
 
 def items(reference: str, flag: str) -> Iterator[Any]:
@@ -38,10 +37,8 @@ def find(reference: str, flag: str, kind: str) -> Callable[..., Any]:
     Raises: UsageError.
     """
     module_name, _, attribute = reference.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     try:
-        function = getattr(importlib.import_module(module_name), attribute)
+        function = getattr(interpreter.own_module(module_name), attribute)
     except (Exception, SystemExit) as error:
         raise errors.UsageError(f"{_named(reference, flag)}: {text(error)}", "the module must be importable from here") from None
     if not callable(function):
@@ -52,6 +49,6 @@ def find(reference: str, flag: str, kind: str) -> Callable[..., Any]:
 def text(error: BaseException) -> str:
     """The error in one line, with the last line of the user's code that it went through."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
-              if frame.filename != __file__ and not frame.filename.startswith(("<", importlib.__file__))]
+              if frame.filename not in (__file__, interpreter.__file__) and not frame.filename.startswith(("<", importlib.__file__))]
     where = f" ({pathlib.Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"

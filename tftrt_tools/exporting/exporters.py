@@ -60,6 +60,5 @@ def of(source: Source) -> Exporter:
                                 "builds the plan anew")
     for package, title in found.needed.items():
         if importlib.util.find_spec(package) is None:
-            raise errors.TftrtError(f"{title}, which an export needs, is not installed",
-                                    f"pip install 'tftrt-tools[{found.extra}]' (in a checkout: pip install '.[{found.extra}]')")
+            raise errors.TftrtError(f"{title}, which an export needs, is not installed", errors.install(found.extra))
     return found

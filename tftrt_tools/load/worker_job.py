@@ -18,7 +18,7 @@ import time
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 
-from tftrt_tools import background, errors, progress
+from tftrt_tools import background, errors, progress, starting
 from tftrt_tools.load import assignment, drive_job, http2_calls_job, link
 from tftrt_tools.load.assignment import Assignment
 from tftrt_tools.load.http2_calls_job import Http2Calls
@@ -233,6 +233,7 @@ def _call(method: typing.Any, requests: Sequence[bytes], timeout: float) -> driv
 
 
 if __name__ == "__main__":
+    starting.settle()
     main(int(sys.argv[1]), int(sys.argv[2]))
     # Nobody needs the rest that grpc's own threads still do.
     sys.stdout.flush()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import errors, interpreter
+from tftrt_tools import errors, interpreter, starting
 from tftrt_tools.load import assignment, link
 from tftrt_tools.load.request_entries import Entries
 
@@ -233,12 +233,14 @@ def _start(one: assignment.Assignment, log: typing.IO[bytes], env: Mapping[str, 
     with theirs:
         fd = assignment.write(one)
         try:
-            path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+            path = starting.search_path(first=str(_ROOT))
+            folder, place = starting.start()
             # A session of its own: Ctrl-C reaches only the generator, which then asks the workers for their entries.
             command = interpreter.command(one.python, "tftrt_tools.load.worker_job", str(theirs.fileno()), str(fd))
-            variables = {**os.environ, **(env or {}), **interpreter.path_variables(one.python, path)}
+            variables = {**os.environ, **(env or {}), **interpreter.path_variables(one.python, path), **place}
             process = subprocess.Popen(command, pass_fds=[theirs.fileno(), fd], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                       env={name: value for name, value in variables.items() if value is not None}, start_new_session=True)
+                                       env={name: value for name, value in variables.items() if value is not None}, cwd=folder,
+                                       start_new_session=True)
         except BaseException:
             ours.close()
             raise

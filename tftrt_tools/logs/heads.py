@@ -7,10 +7,10 @@ Python logger (7 to 10); Python's logging; ONNX Runtime. Seen in real logs, thos
 
 from __future__ import annotations
 
-import json
 import re
 from typing import NamedTuple
 
+from tftrt_tools import documents
 from tftrt_tools.choices import LogLevel
 
 _LEVELS: dict[str | None, LogLevel] = {
@@ -86,8 +86,8 @@ def split(line: str) -> tuple[str, str]:
         # A file of Docker's json-file driver.
         try:
             # An escape can stand for half a character, which no output takes.
-            line = str(json.loads(line)["log"]).rstrip("\n").encode(errors="replace").decode()
-        except (ValueError, KeyError, RecursionError):
+            line = str(documents.parse(line)["log"]).rstrip("\n").encode(errors="replace").decode()
+        except documents.MISREAD:
             return "", line
     who: list[str] = []
     while line[4:5] != "-" or line[10:11] != " ":

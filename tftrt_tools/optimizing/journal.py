@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tftrt_tools import errors, whole_file
+from tftrt_tools import documents, errors, whole_file
 from tftrt_tools.optimizing.step import Command, StepResult
 from tftrt_tools.savedmodel import files, passport
 
@@ -110,11 +110,10 @@ def _digest(text: str) -> str:
 def _read(path: pathlib.Path) -> dict[str, Any] | None:
     """A JSON object, None where there is none that can be read. Raises: TftrtError for one of a newer version."""
     try:
-        found = json.loads(path.read_text())
+        found = documents.read(path)
+        documents.check(found, {"schema_version": int})
     except (OSError, ValueError):
         return None
-    if not isinstance(found, dict):
-        return None
-    if found.get("kind") == "step" and found.get("schema_version", 0) > passport.SCHEMA_VERSION:
+    if found.get("kind") == "step" and (found.get("schema_version") or 0) > passport.SCHEMA_VERSION:
         raise errors.TftrtError(f"{path} was written by a newer tftrt-tools", "upgrade tftrt-tools, or take another --work_dir")
     return found

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tftrt_tools import __version__, errors, signals
+from tftrt_tools import __version__, documents, errors, signals
 from tftrt_tools.choices import StepState
 from tftrt_tools.optimizing import known as knowledge
 from tftrt_tools.optimizing import steps as order
@@ -197,7 +196,6 @@ def _without(step: Step, state: StepState, cause: str) -> StepResult:
 
 def _document(path: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(pathlib.Path(path).read_text())
+        return documents.read(path)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None

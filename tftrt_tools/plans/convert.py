@@ -82,7 +82,7 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
 def check_installed() -> None:
     """Raise TftrtError where nothing can be built."""
     if importlib.util.find_spec("tensorrt") is None:
-        raise errors.TftrtError("TensorRT is not installed", "pip install 'tftrt-tools[tftrt]', or the tensorrt of your GPU's driver")
+        raise errors.TftrtError("TensorRT is not installed", f"{errors.install('tftrt')}; or install the tensorrt of your GPU's driver")
 
 
 def _checked(source: str | os.PathLike[str] | Source, settings: Settings) -> Source:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tftrt_tools import errors
+from tftrt_tools import documents, errors
 from tftrt_tools.models import opening, table
 from tftrt_tools.profiling import profile
 from tftrt_tools.profiling.call_profile import CallProfile
@@ -67,11 +65,12 @@ def keep(model: str, found: Profile) -> bool:
 
 def _file(path: str) -> Profile:
     try:
-        data = json.loads(pathlib.Path(path).read_text())
+        data = documents.parse(documents.read_text(path))
     except FileNotFoundError:
         raise errors.UsageError(f"no such file: {path}", "give a model, or a file that `tftrt profile --json=FILE` wrote") from None
-    except (ValueError, RecursionError) as error:
-        raise errors.TftrtError(f"{path} is damaged: {error}", "write it again with `tftrt profile MODEL --json=FILE`") from None
+    except ValueError as error:
+        raise errors.TftrtError(f"{path} is damaged: {documents.reason(error)}",
+                                "write it again with `tftrt profile MODEL --json=FILE`") from None
     return _understood(data, path)
 
 
@@ -81,8 +80,8 @@ def _understood(data: Any, what: str) -> Profile:
     try:
         found = Profile.from_dict(data)
         damage = _damage(found)
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        damage = str(error) or type(error).__name__
+    except documents.MISREAD as error:
+        damage = documents.reason(error)
     if damage:
         tool, here = data.get("tool"), Stamped().tool
         other = f", or read it with {tool}, which wrote it (this is {here})" if isinstance(tool, str) and tool != here else ""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import json
 import pathlib
 import re
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tftrt_tools import errors, records
+from tftrt_tools import documents, errors, records
 from tftrt_tools.execution.spans import Span
 from tftrt_tools.models.plan.document import ENGINE
 
@@ -82,8 +81,9 @@ class Trace:
 def read(path: str | pathlib.Path) -> Trace:
     """The trace in a file that `job.compact` wrote. Raises: TftrtError for a damaged file, OSError."""
     try:
-        return of(json.loads(gzip.decompress(pathlib.Path(path).read_bytes())))
-    except (ArithmeticError, AttributeError, ValueError, EOFError, LookupError, TypeError, zlib.error, gzip.BadGzipFile) as error:
+        with gzip.open(path) as file:
+            return of(documents.parse_object(file.read(documents.MOST_BYTES + 1)))
+    except (EOFError, zlib.error, gzip.BadGzipFile, *documents.MISREAD) as error:
         raise errors.TftrtError(f"the trace {path} is damaged: {errors.first_line(str(error))}", "profile the model again") from None
 
 

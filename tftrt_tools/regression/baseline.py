@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import __version__, errors, whole_file
+from tftrt_tools import __version__, documents, errors, whole_file
 from tftrt_tools.regression import verdict as verdicts
 from tftrt_tools.regression.comparison import PASS, Compared, PerRound
 from tftrt_tools.regression.models import Model
@@ -84,7 +84,7 @@ def _gaps(native: tuple[float, ...], candidate: tuple[float, ...]) -> npt.NDArra
 def read(path: str | pathlib.Path) -> Baseline:
     """The Baseline in a file. Raises: UsageError if the file is not a baseline."""
     try:
-        document = json.loads(pathlib.Path(path).read_text())
+        document = documents.read(path)
         whole = document["kind"] == "regression" and document["schema_version"] == 1
         Fingerprint.from_dict(document["machine"])
         figures = [np.asarray(one, float) for one in dataclasses.astuple(PerRound.from_dict(document["rounds"]))]
@@ -95,7 +95,7 @@ def read(path: str | pathlib.Path) -> Baseline:
         raise errors.UsageError(f"no such baseline: {path}", "--save_baseline=FILE writes one") from None
     except OSError as error:
         raise errors.UsageError(f"the baseline {path} cannot be read: {error.strerror}", "--save_baseline=FILE writes one") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except documents.MISREAD:
         whole = False
     if not whole:
         raise errors.UsageError(f"{path} is no result of tftrt regress", "--save_baseline=FILE writes one")

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tftrt_tools import errors, records
+from tftrt_tools import documents, errors, records
 from tftrt_tools.regression import baseline, steps
 from tftrt_tools.regression import verdict as verdicts
 from tftrt_tools.stack.fingerprint import Fingerprint
@@ -134,7 +134,7 @@ def _series(folder: pathlib.Path, shown: str, min_effect: float) -> Series | Non
             continue
         try:
             entry = _entry(number, path, kept.document)
-        except (TypeError, ValueError, KeyError, AttributeError):
+        except documents.MISREAD:
             skipped.append(str(path))
             continue
         machine = machine or Fingerprint.from_dict(kept.document["machine"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tftrt_tools import whole_file
+from tftrt_tools import terminal, whole_file
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.execution import kernels
 from tftrt_tools.models import opening
@@ -52,11 +52,16 @@ def tuning_plot(done: Tuning) -> str:
                         f"median milliseconds of a call, {done.objective}, {done.gpu}")
 
 
+def _shown(value: object) -> object:
+    """What a page shows of a value: names of others without control characters, which the browser could obey, or no file hold."""
+    return terminal.shown(value) if type(value) is str else value
+
+
 def template(name: str) -> Template:
     """A page of this package's templates. Args: name: of its file."""
     import jinja2
 
     templates = jinja2.Environment(loader=jinja2.PackageLoader("tftrt_tools.report", "templates"), autoescape=True,
-                                   trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+                                   trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_shown)
     templates.globals |= {"stamp": passport.stamp, "told": told}
     return templates.get_template(name)

@@ -6,6 +6,8 @@ import io
 import math
 from typing import TYPE_CHECKING, Any
 
+from tftrt_tools import terminal
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,7 +25,8 @@ def new_figure(width: float, height: float) -> Figure:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "svg.hashsalt": "tftrt"})
+    matplotlib.rcParams.update({"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "svg.hashsalt": "tftrt",
+                                "text.parse_math": False})  # a $ in a name is a $
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -31,9 +34,14 @@ def new_figure(width: float, height: float) -> Figure:
 
 def svg(figure: Figure) -> str:
     """A figure as SVG text, the same for the same figure."""
+    from matplotlib.text import Text
+
+    for one in figure.findobj(Text):
+        if terminal.shown(one.get_text()) != one.get_text():  # a font has no sign for it
+            one.set_text(terminal.shown(one.get_text()))
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()[text.getvalue().index("<svg"):]
+    return terminal.shown(text.getvalue()[text.getvalue().index("<svg"):])
 
 
 def bare(axes: Axes) -> None:

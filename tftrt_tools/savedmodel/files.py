@@ -4,6 +4,7 @@ import glob
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 from collections.abc import Callable, Collection
 
@@ -59,7 +60,8 @@ def _check_variables(path: pathlib.Path) -> None:
         return
     shards = sorted(folder.glob("variables.data-*-of-*"))
     has_index = (folder / "variables.index").is_file()
-    expected = int(shards[0].name.rsplit("-", 1)[1]) if shards else 0
+    counted = re.fullmatch(r".*-of-([0-9]{1,9})", shards[0].name) if shards else None
+    expected = int(counted[1]) if counted else 0
     if has_index and (not shards or len(shards) != expected):
         raise errors.TftrtError(f"variables are missing: {folder} holds {len(shards)} of {expected or 'its'} data files",
                                 "copy the whole SavedModel again")

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tftrt_tools import __version__, errors, records, whole_file
+from tftrt_tools import __version__, documents, errors, records, whole_file
 from tftrt_tools.savedmodel import files
 
 SCHEMA_VERSION = 1
@@ -25,6 +25,31 @@ FLAGS = "convert.flags"
 WRAPPED = "wrapped"
 # In the reason of an engine that was not built in time.
 OUT_OF_TIME = "--max_build_minutes"
+_AGAIN = "convert the model again"
+# What the rooms take out of documents without a look at its type: documents.check's shapes.
+_CALLS = [{str: [int]}]
+_FLOPS = {"inside": int, "total": int, "unknown": [str], "loops": [str], "rounds": list, "share": float}
+_SIGNATURE = {
+    "name!": str, "twins": [str], "calls": _CALLS, "built": list, "inputs": [{"name": str, "dtype": str, "shape": list}], "converted": bool,
+    "coverage": float, "engines": [{"name!": str, "precision": str, "native_segment": str, "ops": {str: int}}], "left_out": [dict],
+    "native_ops": {str: int}, "build_seconds": float, "findings": [dict], "preparation": dict, "quantization": dict, "flops": _FLOPS,
+    "unbuilt": [{"name!": str, "reason!": str, "mend": str}], "other_mode": dict,
+}
+_SHAPES: dict[str, Any] = {
+    MANIFEST: {
+        "kind": str, "tool": str, "created": str, "source": str, "source_digest": str, "output": str, "settings": dict, "gpu":
+        {"name": str, "compute_capability": str}, "versions": {str: str}, "seconds": float, "signatures": [_SIGNATURE], "build": dict,
+        "calibration": dict, "op_libraries": [str], "build_seconds": float, "coverage": float, "engine_count": int, "layers": dict,
+        "notes": [str], "strategy": str, "use_dynamic_shape": bool, "dynamic_shape_profile_strategy": str, "flops": _FLOPS,
+        WRAPPED: {"signatures": [str], "default_was": str},
+    },
+    VERIFY: {
+        "passed": bool, "verdict": str, "problems": [str], "warnings": [str], "original": str, "converted": str, "original_digest": str,
+        "converted_digest": str, "evidence": str, "sources": {str: str}, "samples": {str: int}, "twins": {str: [str]}, "created": str,
+        "tool": str, "gpu": dict, "mode": str, "arithmetic": str,
+    },
+    PUBLISH: {"warmup": {"records": [{"shapes!": {str: [int]}, "signature!": str}], "count": int}, "model": str, "command": str},
+}
 
 
 def _now() -> str:
@@ -56,25 +81,21 @@ def read(model: str | os.PathLike[str], name: str) -> dict[str, Any] | None:
     path = folder(model) / name
     if not path.is_file():
         return None
-    try:
-        document = json.loads(path.read_text())
-    except (ValueError, UnicodeDecodeError) as error:
-        raise errors.TftrtError(f"{path} is damaged: {error}", "convert the model again") from None
-    if not isinstance(document, dict):
-        raise errors.TftrtError(f"{path} is damaged: it holds no object", "convert the model again")
-    if document.get("schema_version", 0) > SCHEMA_VERSION:
+    with documents.reading(path, _AGAIN):
+        document = documents.read(path)
+        documents.check(document, {"schema_version": int})
+    if (document.get("schema_version") or 0) > SCHEMA_VERSION:
         raise errors.TftrtError(f"{path} was written by a newer tftrt-tools (schema {document['schema_version']})", "upgrade tftrt-tools")
+    with documents.reading(path, _AGAIN):
+        documents.check(document, _SHAPES.get(name, {}))
     return document
 
 
 @contextlib.contextmanager
 def understood(model: str | os.PathLike[str], name: str) -> Iterator[None]:
     """A context for code that reads fields of the document `name`. Raises: TftrtError if a field is missing or has another type."""
-    try:
+    with documents.reading(folder(model) / name, _AGAIN):
         yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise errors.TftrtError(f"{folder(model) / name} is damaged: {what}", "convert the model again") from None
 
 
 def signatures(manifest: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:

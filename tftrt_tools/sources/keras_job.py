@@ -1,14 +1,15 @@
 """Exporting a Keras file to a SavedModel, in a child process (`job`)."""
 
-import importlib
 import pathlib
-import sys
 import zipfile
 from typing import Any
 
-from tftrt_tools import errors, op_libraries, progress
-from tftrt_tools.sources.job import keras_file
+from tftrt_tools import errors, interpreter, op_libraries, progress
+from tftrt_tools.sources.job import keras_code, keras_file
 from tftrt_tools.stack import installed
+
+_NAMED = 8
+_OWN_LAYERS = "name your own layers with --custom_objects=module:dict"
 
 
 def job(request: dict[str, Any]) -> dict[str, object]:
@@ -19,15 +20,15 @@ def job(request: dict[str, Any]) -> dict[str, object]:
     Raises: TftrtError, UsageError.
     """
     source = pathlib.Path(request["source"])
-    lambdas = keras_file.read(source).code_layers
-    if lambdas and not request["unsafe"]:
-        raise errors.UsageError(f"{source} has layers that run code when loaded ({', '.join(lambdas)})",
-                                "if you trust the file, add --allow_unsafe_deserialization")
+    facts = keras_file.read(source)
+    # The user's own code may run before the file is looked at: it says which names are the user's.
+    custom = _custom_objects(request["custom_objects"])
+    if not request["unsafe"]:
+        _check_names(source, facts.config, _own_names(custom))
     progress.say("loading the Keras model")
     import tensorflow as tf
 
     op_libraries.load()
-    custom = _custom_objects(request["custom_objects"])
     try:
         model = tf.keras.models.load_model(str(source), compile=False, safe_mode=not request["unsafe"], custom_objects=custom)
     except (ValueError, TypeError, OSError, KeyError, AttributeError, zipfile.BadZipFile) as error:
@@ -36,6 +37,27 @@ def job(request: dict[str, Any]) -> dict[str, object]:
     progress.say("exporting the Keras model")
     tf.saved_model.save(model, request["output"], signatures=_signature(model))
     return {"class": type(model).__name__, "parameters": int(model.count_params())}
+
+
+def _check_names(source: pathlib.Path, config: object, own: set[str]) -> None:
+    """Refuse what is neither on the list nor the user's own. Raises: UsageError, which names it."""
+    told = keras_code.found(config, own)
+    if told:
+        texts = ", ".join(one.text for one in told[:_NAMED]) + (f" and {len(told) - _NAMED} more" if len(told) > _NAMED else "")
+        if all(one.unknown for one in told):
+            raise errors.TftrtError(f"Keras cannot load {source}: it knows no {texts}", _OWN_LAYERS)
+        raise errors.UsageError(f"{source} has layers that run code when loaded, or may: {texts}",
+                                f"if you trust the file, add --allow_unsafe_deserialization; {_OWN_LAYERS}")
+
+
+def _own_names(custom: dict[str, object] | None) -> set[str]:
+    """Of the user's classes and functions, and of those that the user's module has registered with Keras."""
+    if custom is None:
+        return set()
+    from tensorflow.keras import utils
+
+    mine = {name for name, one in utils.get_custom_objects().items() if not getattr(one, "__module__", "keras").startswith("keras.")}
+    return mine | set(custom)
 
 
 def _signature(model: Any) -> Any:
@@ -63,7 +85,7 @@ def _output_names(model: Any) -> list[str]:
 
 def _mend(text: str) -> str:
     if "Unknown" in text or "Could not locate class" in text or "custom_objects" in text or "registered" in text:
-        return "name your own layers with --custom_objects=module:dict"
+        return _OWN_LAYERS
     return f"check that keras.models.load_model accepts it (Keras {installed.version_of('keras')})"
 
 
@@ -73,9 +95,8 @@ def _custom_objects(reference: str) -> dict[str, object] | None:
     module_name, colon, attribute = reference.partition(":")
     if not colon:
         raise errors.UsageError(f"--custom_objects={reference} is not of the form module:dict", "e.g. --custom_objects=my_layers:CUSTOM")
-    sys.path.insert(0, "")
     try:
-        objects = getattr(importlib.import_module(module_name), attribute)
+        objects = getattr(interpreter.own_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
         raise errors.UsageError(f"--custom_objects={reference}: {error}", "the module must be importable from here") from None
     if not isinstance(objects, dict):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tftrt_tools import errors, whole_file
+from tftrt_tools import documents, errors, whole_file
 from tftrt_tools.choices import Backend
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import passport
@@ -70,8 +70,8 @@ class Journal:
 
 
 def _read(path: pathlib.Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text())
+    with documents.reading(path, "remove it: its trial is then done again"):
+        document = documents.read(path)
         if document["schema_version"] > passport.SCHEMA_VERSION:
             raise errors.TftrtError(f"{path} was written by a newer tftrt-tools", "upgrade tftrt-tools, or take another --work_dir")
         if "value" in document:
@@ -79,5 +79,3 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
         # An empty trial would be read as one without a failure.
         document["measured"]["failure"], Measured.from_dict(document["measured"])
         return {"key": str(document["key"]), "measured": document["measured"]}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise errors.TftrtError(f"{path} is damaged: {error}", "remove it: its trial is then done again") from None

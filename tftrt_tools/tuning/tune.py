@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tftrt_tools import child, choices, errors, op_libraries, progress, scratch, whole_file
+from tftrt_tools import child, choices, documents, errors, op_libraries, progress, scratch, whole_file
 from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import judgement, kinds, verify
 from tftrt_tools.accuracy import labels as label_reader
@@ -420,11 +420,9 @@ def _kept_calls(path: pathlib.Path) -> list[dict[str, Any]]:
     """The calls that an earlier run has kept; their files are in the same folder. Raises: TftrtError for a damaged file, and for one that
     names files elsewhere."""
     home = os.path.realpath(path.parent)
-    try:
-        calls = [{"signature": str(one["signature"]), "rows": int(one["rows"]), "inputs": str(one["inputs"]),
-                  "reference": str(one["reference"])} for one in json.loads(path.read_text())]
-    except (ValueError, KeyError, TypeError) as error:
-        raise errors.TftrtError(f"{path} is damaged: {error}", f"remove {path.parent}: the original then answers again") from None
+    with documents.reading(path, f"remove {path.parent}: the original then answers again"):
+        calls: list[dict[str, Any]] = documents.parse(documents.read_text(path))
+        documents.check(calls, [{"signature!": str, "rows!": int, "inputs!": str, "reference!": str}])
     for name in (str(one[part]) for one in calls for part in ("inputs", "reference")):
         if os.path.dirname(os.path.dirname(os.path.realpath(path.parent / name))) != home:
             raise errors.TftrtError(f"{path} names a file outside its folder: {name}",

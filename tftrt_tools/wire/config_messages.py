@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from tftrt_tools import documents
 from tftrt_tools.wire import messages
 
 # The kinds of files.
@@ -78,14 +79,11 @@ def _made() -> dict[str, Any]:
 
 def parse(kind: Kind, text: str) -> Any:
     """The message in `text`. Raises: SyntaxProblem."""
-    from google.protobuf import text_format
-
     message = new(kind)
     try:
-        text_format.Parse(text, message)
-    except text_format.ParseError as error:
+        return documents.parse_message(text, message)
+    except documents.NoMessage as error:
         raise _problem(error, message.DESCRIPTOR) from None
-    return message
 
 
 def render(message: Any, indent: int = 0) -> str:
@@ -106,7 +104,7 @@ def kind_of(names: Sequence[str]) -> Kind | None:
 def _problem(error: Any, descriptor: Any) -> SyntaxProblem:
     text = " ".join(str(error).split())
     place = re.match(r"(\d+):\d+ : (.*)", text)
-    line = error.GetLine() or (int(place[1]) if place else 0)
+    line = error.line or (int(place[1]) if place else 0)
     said = place[2] if place else text
     unknown = re.search(r'Message type "([\w.]+)" has no field named "([^"]+)"', said)
     if unknown:

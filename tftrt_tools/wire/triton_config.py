@@ -8,6 +8,7 @@ import functools
 import re
 from typing import Any
 
+from tftrt_tools import documents
 from tftrt_tools.wire import messages
 
 _MESSAGES: dict[str, dict[str, Any]] = {
@@ -55,14 +56,10 @@ def _made() -> dict[str, Any]:
 
 def parse(text: str) -> Any:
     """The ModelConfig in a text, without the fields that are not known here. Raises: ValueError, with the place."""
-    from google.protobuf import text_format
-
-    message = new()
     try:
-        text_format.Parse(text, message, allow_unknown_field=True)
-    except text_format.ParseError as error:
+        return documents.parse_message(text, new(), unknown=True)
+    except ValueError as error:
         raise ValueError(" ".join(str(error).split())) from None
-    return message
 
 
 def render(message: Any) -> str:

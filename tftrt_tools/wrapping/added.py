@@ -12,7 +12,7 @@ import pathlib
 import typing
 from typing import Literal
 
-from tftrt_tools import errors, records, whole_file
+from tftrt_tools import documents, records, whole_file
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.savedmodel.engine_op import Shape
@@ -155,10 +155,8 @@ def read(model: str | os.PathLike[str]) -> Wrapped | None:
     path = pathlib.Path(model) / files.EXTRAS / FILE
     if not path.is_file():
         return None
-    try:
-        return Wrapped.from_dict(json.loads(path.read_text()))
-    except (KeyError, TypeError, ValueError) as error:
-        raise errors.TftrtError(f"{path} is damaged: {error}", "wrap the model again") from None
+    with documents.reading(path, "wrap the model again"):
+        return Wrapped.from_dict(documents.read(path))
 
 
 def pictures(model: str | os.PathLike[str]) -> dict[str, str]:

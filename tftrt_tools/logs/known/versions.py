@@ -1,5 +1,6 @@
 """What does not fit together: TensorRT, CUDA, cuDNN, the GPU, TensorFlow, and engines or models of other ones."""
 
+from tftrt_tools import errors
 from tftrt_tools.logs.message import known
 
 _REBUILD = "build it again with the TensorRT and on the kind of GPU that serve it: `tftrt build`"
@@ -51,7 +52,7 @@ NOT_LINKED = known(
     "Tensorflow needs to be built with TensorRT support enabled to allow TF-TRT to operate",
     "Tensorflow has not been built with TensorRT support",
     meaning="This TensorFlow has no TF-TRT: the CPU wheel, or 2.18 and later.",
-    mend="pip install 'tftrt-tools[tftrt]' brings one that has it")
+    mend=f"the extra brings one that has it; {errors.install('tftrt')}")
 NO_TENSORRT = known(
     "tensorrt_not_found", "machine", "warning",
     "Could not find TensorRT",

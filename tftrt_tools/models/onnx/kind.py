@@ -65,7 +65,7 @@ class Onnx:
             raise errors.UsageError(f"no such file: {source}", "check the path of the ONNX file")
         if importlib.util.find_spec("onnxruntime") is None:
             raise errors.TftrtError(f"ONNX Runtime, which runs {source}, is not installed",
-                                    "pip install onnxruntime (the extra `onnx` of tftrt-tools has the version that was tested)")
+                                    "pip install onnxruntime (the extra `onnx` has the version that was tested)")
 
     def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
         """As model.Kind.opened: the file itself."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pathlib
 import typing
 
-from tftrt_tools import errors, records
+from tftrt_tools import documents, errors, records
 from tftrt_tools.choices import Precision
 from tftrt_tools.models.plan.profiles import Profile
 from tftrt_tools.savedmodel import files, passport
@@ -90,11 +89,8 @@ def read(path: str | os.PathLike[str]) -> PlanFile:
     for name in (DOCUMENT, PLAN):
         if not (folder / name).is_file():
             raise errors.UsageError(f"{path} is no whole plan directory: it has no {name}", f"copy it again, or {_MEND}")
-    try:
-        found: PlanFile = PlanFile.from_dict(json.loads((folder / DOCUMENT).read_text()))
-    except (ValueError, KeyError, TypeError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise errors.TftrtError(f"{folder / DOCUMENT} is damaged: {what}", _MEND) from None
+    with documents.reading(folder / DOCUMENT, _MEND):
+        found: PlanFile = PlanFile.from_dict(documents.read(folder / DOCUMENT))
     size = (folder / PLAN).stat().st_size
     if size != found.bytes:
         raise errors.TftrtError(f"{folder / PLAN} is truncated or another one: it has {size} bytes, and {DOCUMENT} says {found.bytes}",

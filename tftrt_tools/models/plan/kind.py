@@ -56,8 +56,8 @@ class Plan(directory.Directory):
         """As model.Kind.check."""
         document.read(source.path)
         if importlib.util.find_spec("tensorrt") is None:
-            raise errors.TftrtError(f"TensorRT, which runs {source}, is not installed", "pip install 'tftrt-tools[tftrt]', or the tensorrt "
-                                    "that the plan was built with")
+            raise errors.TftrtError(f"TensorRT, which runs {source}, is not installed",
+                                    f"{errors.install('tftrt')}; or install the tensorrt that the plan was built with")
 
     def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
         """As model.Kind.opened: the directory itself."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from typing import Any
 
 import torch
 from torch.utils import _pytree
 
-from tftrt_tools import errors, progress
+from tftrt_tools import errors, interpreter, progress
 
 _FORM = "return (module, inputs) or (module, inputs, dynamic_shapes): as torch.export.export takes them, a tuple, or a dict by name"
 
@@ -35,9 +33,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
 def _function(name: str) -> Any:
     where, _, attribute = name.partition(":")
-    sys.path.insert(0, "")
     try:
-        return getattr(importlib.import_module(where), attribute)
+        return getattr(interpreter.own_module(where), attribute)
     except (ImportError, AttributeError) as error:
         raise errors.UsageError(f"{name}: {error}", "the module must be importable from here, with that function in it") from None
     except Exception as error:

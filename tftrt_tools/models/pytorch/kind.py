@@ -18,7 +18,7 @@ from tftrt_tools.savedmodel import files
 from tftrt_tools.savedmodel.signatures import DEFAULT
 from tftrt_tools.sources.source import Source
 
-INSTALL = "pip install 'tftrt-tools[export-torch]' (in a checkout: pip install '.[export-torch]'), on Python 3.10 to 3.13"
+INSTALL = f"{errors.install('export-torch')}, on Python 3.10 to 3.13"
 ENV = {"CUDA_VISIBLE_DEVICES": "-1"}
 _JOBS = "tftrt_tools.models.pytorch.runner_job"
 _SUFFIX = ".pt2"

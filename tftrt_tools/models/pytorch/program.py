@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import io
-import json
 import math
 import pathlib
 import pickletools
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
-from tftrt_tools import errors
+from tftrt_tools import archives, documents, errors
 from tftrt_tools.models.model import File, Overview, Signature
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import DEFAULT
@@ -31,9 +29,26 @@ _OTHER_DTYPES = {13: "bfloat16", 29: "float8_e4m3fn", 30: "float8_e5m2"}
 _HARMLESS = re.compile(r"torch\._utils _rebuild_(tensor_v2|parameter)|torch \w*(Storage|Size)"
                        r"|torch (device|bfloat16|float\d+|u?int\d+|bool)|collections OrderedDict"
                        r"|torch\.storage \w*Storage|torch\.serialization _get_layout")
-# SymPy evaluates the text of an expression: names that are called have to be its classes.
-_EXPRESSION = re.compile(r"[\w\s'\"(),=+\-*/<>!&|~%.\[\]:]*")
+# SymPy evaluates the text of an expression, and what some of its classes take as text (S, sympify): so only these are called, and the only
+# texts are names of symbols.
+_EXPRESSION = re.compile(r"[\w (),=+\-*/<>!&|~%.]*")
+_SYMBOL_NAME = re.compile(r"(?<=Symbol\()('\w+'|\"\w+\")")
 _CALLED, _MEMBER = re.compile(r"(\w+)\s*\("), re.compile(r"__|\.\s*[A-Za-z_]")
+_CALLABLE = re.compile(r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Abs|(Python)?Mod|ModularIndexing|Max|Min|Where|Identity|Piecewise"
+                       r"|And|Or|Not|Xor|(Clean|Floor|Ceil|IntTrue|FloatTrue)Div|(Ceil|Floor|Trunc|Round)To(Int|Float)|ToFloat|RoundDecimal|FloatPow|PowByNatural"
+                       r"|[LR]Shift|Eq|Ne|Lt|Le|Gt|Ge|(Une|E)quality|(Strict)?(Less|Greater)Than|floor|ceiling|ceil"
+                       r"|IsNonOverlappingAndDenseIndicator|(BitwiseFn|OpaqueUnaryFn)_\w+")
+# What a condition on shapes is made of: PyTorch runs it as a line of Python.
+_KEY = re.compile(r"\[('[^'\\]*'|\"[^\"\\]*\")\]")
+_GUARD = re.compile(r"[\w (),=+\-*/<>!&|~%.\[\]]*")
+_OF_A_TENSOR = frozenset("size stride storage_offset shape dim numel ndim".split())
+_OF_NUMBERS = frozenset("and or not max min len abs int float floor ceil trunc sqrt".split())
+# Ops that PyTorch finds in its own modules; one of them maps a file, and can make it.
+_TARGET = re.compile(r"torch\.ops\.\w+(\.\w+)*|_operator\.\w+|math\.\w+|torch\.(sym_\w+|_sym_\w+)|torch\.fx\.experimental\.\w+\.\w+")
+_FILE_OPS = re.compile(r"torch\.ops\.aten\.(from_file|save|load)\b.*")
+# Constants that are not tensors are unpickled.
+_OBJECTS = ("custom_obj_", "opaque_obj_")
+_MOST_MODEL, _MOST_CONFIG, _MOST_PICKLE, _MOST_LEVELS = 256 << 20, 64 << 20, 64 << 20, 400
 # Arguments of ops (batch_norm, dropout) that are true in training.
 _IN_TRAINING = ("training", "train")
 _UNASKED = (
@@ -70,9 +85,13 @@ def read(path: str, unsafe: bool = False) -> Program:
         raise errors.UsageError(f"no such file: {path}", "check the path of the PyTorch program")
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = {name.partition("/")[2]: name for name in archive.namelist()}
+            archives.check(archive)
+            # PyTorch does not tell small letters from capitals.
+            entries = {name.partition("/")[2].lower(): name for name in archive.namelist()}
             _check_kind(path, archive, entries)
-            model = json.loads(archive.read(entries["models/model.json"]))
+            if len(entries) < len(archive.namelist()):
+                raise ValueError("it has two entries of one name")
+            model = documents.parse_object(archives.read(archive, entries["models/model.json"], _MOST_MODEL), _MOST_LEVELS)
             # Also finds a file that was cut and mended, or damaged on its way.
             if (damaged := archive.testzip()) is not None:
                 raise ValueError(f"{damaged} has another checksum")
@@ -80,9 +99,9 @@ def read(path: str, unsafe: bool = False) -> Program:
             found = _program(model)
     except zipfile.BadZipFile as error:
         raise _no_archive(path, str(error)) from None
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError, EOFError, NotImplementedError) as error:
-        raise errors.TftrtError(f"{path} is damaged ({' '.join(str(error).split())[:200]})", "copy it again; a whole one is what "
-                                f"{MADE_BY} writes") from None
+    except (*documents.MISREAD, EOFError, NotImplementedError, StopIteration) as error:
+        raise errors.TftrtError(f"{path} is damaged ({' '.join(str(error).split())[:200] or type(error).__name__})",
+                                f"copy it again; a whole one is what {MADE_BY} writes") from None
     if told:
         raise errors.UsageError(f"{path} runs code when PyTorch loads it: {told}", TRUST)
     return found
@@ -138,51 +157,110 @@ def _runs_code(archive: zipfile.ZipFile, entries: Mapping[str, str], model: Mapp
         if name.startswith("data/aotinductor/"):
             yield f"{name} is compiled code"
         if name.endswith("_config.json"):
-            for tensor, said in json.loads(archive.read(entries[name]))["config"].items():
-                if said["use_pickle"]:
+            for tensor, said in documents.parse_object(archives.read(archive, entries[name], _MOST_CONFIG))["config"].items():
+                if said["use_pickle"] or str(said["path_name"]).lower().startswith(_OBJECTS):
                     yield f"{tensor} is a pickle"
-        if name.startswith("data/sample_inputs/"):
-            yield from (f"{name} names {what}" for what in _foreign_names(archive.read(entries[name])))
-    for text in _expressions(model):
-        called = _CALLED.findall(text)
-        if not _EXPRESSION.fullmatch(text) or _MEMBER.search(text) or not all(one[:1].isupper() for one in called):
+        # Older files have their weights and constants as these have their example inputs.
+        if name.startswith(("data/sample_inputs/", "data/weights/", "data/constants/")) and name.endswith(".pt"):
+            with archive.open(entries[name]) as member:
+                yield from (f"{name} names {what}" for what in _foreign_names(member))
+    yield from _code_of(model)
+
+
+def _code_of(model: Mapping[str, Any]) -> Iterator[str]:
+    """What in the program itself is evaluated, or imported."""
+    for text in _texts_of(model, "expr_str"):
+        if not _is_expression(text):
             yield f"the size {text[:60]!r} is no plain expression"
+    for text in _guards(model):
+        if not _is_guard(text):
+            yield f"the condition {text[:60]!r} is no plain one of shapes"
+    for text in _texts_of(model, "target"):
+        if not _TARGET.fullmatch(text) or _FILE_OPS.fullmatch(text):
+            yield f"its op {text[:60]!r} is none of tensors"
+    for key in ("in_spec", "out_spec", "context"):
+        for text in _texts_of(model, key):
+            yield from _imports(text)
 
 
-def _foreign_names(raw: bytes) -> Iterator[str]:
+def _is_expression(text: str) -> bool:
+    """Whether SymPy only computes with it."""
+    bare = _SYMBOL_NAME.sub("", text)
+    return bool(_EXPRESSION.fullmatch(bare)) and not _MEMBER.search(bare) and all(map(_CALLABLE.fullmatch, _CALLED.findall(bare)))
+
+
+def _is_guard(text: str) -> bool:
+    """Whether it only compares sizes."""
+    bare = _KEY.sub("[0]", text)
+    members, known = set(re.findall(r"\.\s*([A-Za-z_]\w*)", bare)), _OF_A_TENSOR | _OF_NUMBERS
+    called = set(_CALLED.findall(bare)) - known
+    return bool(_GUARD.fullmatch(bare)) and "__" not in bare and members <= known and all(map(_CALLABLE.fullmatch, called))
+
+
+def _guards(model: Mapping[str, Any]) -> Iterator[str]:
+    for one in model.get("guards_code") or ():
+        yield str(one)
+
+
+def _imports(text: str) -> Iterator[str]:
+    """Modules that PyTorch imports to make the trees of arguments: those of enums, and of a defaultdict's values."""
+    try:
+        waiting = [documents.parse(text)]
+    except ValueError:
+        return  # a text that is no JSON, such as the name of a dimension
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if "__enum__" in one:
+                yield f"an argument is of {one.get('fqn')}"
+            elif one.get("default_factory_module", "builtins") != "builtins":
+                yield f"an argument is of {one['default_factory_module']}"
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, str) and one[:1] in ("{", "[", '"'):
+            yield from _imports(one)
+
+
+def _foreign_names(member: IO[bytes]) -> Iterator[str]:
     """Names of a torch.save file that tensors do not need."""
-    with zipfile.ZipFile(io.BytesIO(raw)) as inner:
-        pickle = next(name for name in inner.namelist() if name.rpartition("/")[2] == "data.pkl")
-        for op, argument, _ in pickletools.genops(inner.read(pickle)):
+    with zipfile.ZipFile(member) as inner:
+        archives.check(inner)
+        pickles = [name for name in inner.namelist() if name.rpartition("/")[2].lower() == "data.pkl"]
+        if not pickles:
+            raise ValueError("its example inputs are none of torch.save")
+        for op, argument, _ in (one for name in pickles for one in pickletools.genops(archives.read(inner, name, _MOST_PICKLE))):
             if op.name == "GLOBAL" and not _HARMLESS.fullmatch(str(argument)):
                 yield str(argument)
             elif op.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4"):
                 yield f"a function ({op.name})"
 
 
-def _expressions(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, one in value.items():
-            if key == "expr_str" and isinstance(one, str):
-                yield one
-            else:
-                yield from _expressions(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _expressions(one)
+def _texts_of(value: Any, wanted: str) -> Iterator[str]:
+    """Each text under the key `wanted`, wherever it lies."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if isinstance(one.get(wanted), str):
+                yield one[wanted]
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
 
 
 def _program(model: Mapping[str, Any]) -> Program:
+    documents.check(model, {"torch_version": str, "opset_version": {str: int}})
     graph, signature = model["graph_module"]["graph"], model["graph_module"]["signature"]
     values = graph["tensor_values"]
     call = next(one["signature"] for one in model["graph_module"]["module_call_graph"] if not one["fqn"])
     taken = [one for one in signature["input_specs"] if "user_input" in one or "constant_input" in one]
     given = [next(iter(one.values()))["arg"] for one in signature["output_specs"] if {"user_output", "user_input_mutation"} & set(one)]
-    names = _argument_names(json.loads(call["in_spec"])[1], call.get("forward_arg_names") or ())
+    names = _argument_names(documents.parse(call["in_spec"])[1], call.get("forward_arg_names") or ())
     arguments = [one["user_input"]["arg"] if "user_input" in one else {} for one in taken]
     inputs = [_spec(f"input {name!r}", name, argument, values) for name, argument in zip(names, arguments, strict=True) if argument]
     outputs = [_spec(f"output {name!r}", name, argument, values)
-               for name, argument in zip(_output_names(json.loads(call["out_spec"])[1]), given, strict=True)]
+               for name, argument in zip(_output_names(documents.parse(call["out_spec"])[1]), given, strict=True)]
     named = {one["arg"]["name"] for spec in signature["input_specs"] for one in spec.values() if "name" in one.get("arg", {})}
     weights: collections.Counter[str] = collections.Counter()
     for name in named & set(values):
@@ -246,7 +324,7 @@ def _joined(spec: Mapping[str, Any], name: str, join: Callable[[str, str], str])
 
 def _keys(spec: Mapping[str, Any]) -> list[str]:
     """The keys of a dict, of whatever class; [] for a sequence."""
-    context = json.loads(spec["context"]) if spec.get("context") else None
+    context = documents.parse(spec["context"]) if spec.get("context") else None
     keys = context[-1] if isinstance(context, list) and context and isinstance(context[-1], list) else context
     if not isinstance(keys, list) or len(keys) != len(spec["children_spec"]) or not all(isinstance(one, str) for one in keys):
         return []

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-from tftrt_tools import errors, records
+from tftrt_tools import documents, errors, records
 from tftrt_tools.serving.configuration import (
     batching_file,
     engine_batch_sizes,
@@ -90,6 +90,10 @@ def _read(path: str | pathlib.Path) -> str:
 
 def check_text(name: str, text: str, kind: config_messages.Kind | None = None, on_disk: bool = True) -> Checked:
     """Check the text of one file. Args: name: of the file. kind: None finds out. on_disk: look at base paths too. Returns: Checked."""
+    try:
+        documents.check_levels(text)
+    except documents.NoMessage as problem:
+        return Checked(name, kind, (Problem(problem.line or 1, ERROR, str(problem), "the server would not read it, either"),))
     root = text_places.scan(text)
     kind = kind or config_messages.kind_of([field.name for field in root.fields]) or _by_name(name)
     if kind is None:

@@ -16,6 +16,8 @@ class Command:
     argv: tuple[str, ...]
     # Environment variables to set in it.
     env: Mapping[str, str]
+    # Where it starts; None for the current folder.
+    folder: str | None = None
     # What says when it accepts requests.
     ready_probe: readiness.Probe
     # The signal that the system sends to the child if this process is killed.

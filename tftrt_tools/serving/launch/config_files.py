@@ -3,7 +3,7 @@
 import pathlib
 from typing import Any
 
-from tftrt_tools import errors
+from tftrt_tools import documents, errors
 from tftrt_tools.wire import config_messages
 
 
@@ -31,11 +31,9 @@ def read(flag: str, path: str) -> Any:
 
 
 def _ssl(path: str, text: str) -> Any:
-    from google.protobuf import text_format
-
     try:
-        return text_format.Parse(text, config_messages.new(config_messages.SSL))
-    except text_format.ParseError as error:
+        return documents.parse_message(text, config_messages.new(config_messages.SSL))
+    except documents.NoMessage as error:
         # Its lines are keys and certificates, and the message could quote one.
-        raise errors.TftrtError(f"--ssl_config_file: {path}:{error.GetLine() or '?'}: no SSLConfig",
+        raise errors.TftrtError(f"--ssl_config_file: {path}:{error.line or '?'}: no SSLConfig",
                                 "it has server_key, server_cert, custom_ca and client_verify") from None

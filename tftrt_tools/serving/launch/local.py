@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 import tftrt_tools
-from tftrt_tools import errors
+from tftrt_tools import errors, starting
 from tftrt_tools.serving import server_flags
 from tftrt_tools.serving.launch import backend
 from tftrt_tools.serving.launch.serve_plan import Plan
@@ -32,10 +32,11 @@ class Local(backend.Backend):
     def command(self, plan: Plan) -> backend.Command:
         host = plan.host or _HOST
         argv = (sys.executable, "-m", "tftrt_tools.serving.local", f"--host={host}", *server_flags.to_arguments(plan.values))
-        return backend.Command(argv=argv, env=environment(), ready_probe=plan.probe(host))
+        folder, place = starting.start()
+        return backend.Command(argv=argv, env=environment() | place, ready_probe=plan.probe(host), folder=folder)
 
 
 def environment() -> dict[str, str]:
     """Environment variables with which a child Python finds this package."""
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), _ROOT]))
-    return {"PYTHONUNBUFFERED": "1", "PYTHONPATH": path, "TF_FORCE_GPU_ALLOW_GROWTH": os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "true")}
+    return {"PYTHONUNBUFFERED": "1", "PYTHONPATH": starting.search_path(last=_ROOT),
+            "TF_FORCE_GPU_ALLOW_GROWTH": os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "true")}

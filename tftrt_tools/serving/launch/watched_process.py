@@ -38,7 +38,7 @@ class Child:
         self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
         self._log = open(log_file, "w", buffering=1) if log_file else None
         try:
-            self._process = subprocess.Popen(command.argv, env={**os.environ, **command.env}, stdin=subprocess.DEVNULL,
+            self._process = subprocess.Popen(command.argv, env={**os.environ, **command.env}, cwd=command.folder, stdin=subprocess.DEVNULL,
                                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                                              preexec_fn=_die_with_parent(command.death_signal, os.getpid()))
         except OSError as error:

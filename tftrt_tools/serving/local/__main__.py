@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from tftrt_tools import starting
+
+if __name__ == "__main__":
+    # Before anything is imported that a file in the current folder could stand for.
+    starting.settle()
+
 import logging
 import os
 import signal

@@ -7,8 +7,7 @@ import os
 import pathlib
 from typing import Any
 
-from google.protobuf import text_format
-
+from tftrt_tools import documents
 from tftrt_tools.serving.local import failure
 from tftrt_tools.wire import config_messages
 
@@ -79,8 +78,8 @@ class BatchingParameters:
 def parse(text: str, source: str | pathlib.Path = "batching parameters") -> BatchingParameters:
     """BatchingParameters of protobuf text, such as "max_batch_size { value: 8 }". Raises: Failure INVALID_ARGUMENT, naming `source`."""
     try:
-        message = text_format.Parse(text, config_messages.new(config_messages.BATCHING))
-    except text_format.ParseError as error:
+        message = documents.parse_message(text, config_messages.new(config_messages.BATCHING))
+    except ValueError as error:
         raise failure.invalid(f"Invalid protobuf file: '{source}' ({error})") from None
     given: dict[str, Any] = {}
     for name, kind in _FIELDS.items():

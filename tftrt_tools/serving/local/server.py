@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-import pathlib
 import threading
 import types
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf import text_format
-
-from tftrt_tools import errors
+from tftrt_tools import documents, errors
 from tftrt_tools.serving import server_flags
 from tftrt_tools.serving.local import (
     batch_scheduler,
@@ -213,8 +210,8 @@ def _channel_arguments(options: types.SimpleNamespace) -> list[tuple[str, str | 
 
 def _text(path: str, message: Any) -> Any:
     try:
-        return text_format.Parse(pathlib.Path(path).read_text(), message)
+        return documents.parse_message(documents.read_text(path), message)
     except FileNotFoundError:
         raise failure.not_found(f"{path}; No such file or directory") from None
-    except (OSError, ValueError, text_format.ParseError) as error:
+    except (OSError, ValueError) as error:
         raise failure.invalid(f"Invalid protobuf file: '{path}' ({error})") from None

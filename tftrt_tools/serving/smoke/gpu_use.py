@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tftrt_tools import background, child, errors, records
+from tftrt_tools import background, child, errors, records, starting
 from tftrt_tools.serving.smoke import server_process as processes
 from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, NOTHING, WEAK, Evidence, Weight
 from tftrt_tools.serving.smoke.server_process import Process
@@ -129,13 +129,13 @@ def burst(send: Callable[[], object], seconds: float) -> list[int]:
 
 def version(server: Process) -> str:
     """The first line that the server's program prints for --version, or ""."""
-    argv = list(server.argv[:1])
+    argv, folder = list(server.argv[:1]), None
     if server.program == processes.LOCAL:
-        argv = list(server.argv[:server.argv.index("-m") + 2])
+        argv, folder = list(server.argv[:server.argv.index("-m") + 2]), starting.start()[0]
     try:
         argv[0] = str(server.path(argv[0])) if "/" in argv[0] else argv[0]
-        said = subprocess.run([*argv, "--version"], capture_output=True, text=True, timeout=_SECONDS, env=server.environ, check=True,
-                              stdin=subprocess.DEVNULL)
+        said = subprocess.run([*argv, "--version"], capture_output=True, text=True, timeout=_SECONDS, env=server.environ, cwd=folder,
+                              check=True, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError):
         return ""
     return next((line.strip() for line in said.stdout.splitlines() if line.strip()), "")
