@@ -4,6 +4,7 @@ import dataclasses
 import json
 import resource
 import signal
+import types
 from xml.etree import ElementTree
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.regress_results import MACHINE, WORKLOAD, regression
 from tftrt_tools import errors
 from tftrt_tools.accuracy import metrics
 from tftrt_tools.commands import regress as command
-from tftrt_tools.regression import answers, baseline, comparison, goals, junit, models, sentences, verdict
+from tftrt_tools.regression import answers, baseline, comparison, goals, junit, models, regress, rounds, sentences, verdict
 from tftrt_tools.report import regress as report
 
 
@@ -278,3 +279,31 @@ def test_a_run_that_ended_early_is_written_and_marked_and_not_kept(tmp_path):
     document = json.loads((tmp_path / "r.json").read_text())
     assert (document["complete"], document["ended"], document["outcome"], document["exit_code"]) == (False, "interrupted", "ended early", 1)
     assert document["verdict"] and not (tmp_path / "history").exists()
+
+
+def measured_run(failed, ratio=0.5):
+    """A regress._Run whose candidate takes `ratio` of the native model's time and failed so many requests of the last round."""
+    rng = np.random.default_rng(0)
+
+    def side(factor, lost):
+        blocks = [rounds.Block(factor * 2e-3 * rng.lognormal(0, 0.01, 40), lost if number == 11 else 0, 0.1) for number in range(12)]
+        return [rounds.Round((one,)) for one in blocks]
+
+    run = regress._Run.__new__(regress._Run)
+    run._options = regress.Options(native="a", candidate="b", metrics=("p50",), rounds=12, max_rounds=12)
+    run._measured = rounds.Measured(native=side(1.0, 0), candidate=side(ratio, failed), errors={"native": [], "candidate": ["INTERNAL: a slip"]})
+    run._both = types.SimpleNamespace(gpus=None, replaces_engine_ops=False, where={"address": "h:1", "backend": "", "reason": ""})
+    run._models = {name: models.Model(path="", name=name) for name in ("native", "candidate")}
+    run._machine, run._workload, run._baseline, run._judged, run._engines, run._notes = MACHINE, WORKLOAD, None, None, None, []
+    run._per_block, run._begun = 10, 0.0
+    return run._result()
+
+
+def test_nothing_is_better_or_the_same_where_a_request_failed():
+    whole, lost = measured_run(0), measured_run(1)
+    assert whole.outcome == comparison.PASS and whole.verdict.of("p50").verdict == "better"
+    assert lost.outcome == comparison.FAIL and lost.headline.startswith("FAIL: 1 request to the candidate model failed")
+    one = lost.verdict.of("p50")
+    assert (one.verdict, one.direction) == ("cannot tell", "") and one.reason == "1 request failed; the times are of the others"
+    assert "pass" not in {check.verdict for check in lost.checks}, "no light is green"
+    assert measured_run(1, ratio=1.0).verdict.of("p50").verdict == "cannot tell"

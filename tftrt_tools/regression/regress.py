@@ -382,7 +382,8 @@ class _Run:
         if found and not_judged:
             found = verdicts.without_verdict(found, not_judged)
         elif found and any(failed.values()):
-            found = verdicts.without_verdict(found, f"{sum(failed.values())} requests failed; the times are of the others")
+            lost = sum(failed.values())
+            found = verdicts.without_verdict(found, f"{lost} request{'s' * (lost > 1)} failed; the times are of the others")
         medians = [tuple(float(np.median(one)) for one in side) for side in seconds]
         figures = comparison.PerRound(*medians, *(tuple(map(float, one)) for one in rates))
         judged = self._baseline if whole and not not_judged else None
