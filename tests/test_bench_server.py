@@ -24,7 +24,7 @@ from tests.pages import quoted, unprinted
 from tests.serving_models import eventually
 from tftrt_tools import errors
 from tftrt_tools.bench import answers, breakdown, measure, server_metrics, targets
-from tftrt_tools.client import PREDICT, ServingError, request_bytes
+from tftrt_tools.client import PREDICT, ServingError, protocols, request_bytes
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import bench as command
 
@@ -377,7 +377,7 @@ def test_time_tells_a_hang_from_a_backlog(backlog, seconds, busy):
     asked = []
 
     class Hanging:
-        protocol, address = None, "x:1"
+        protocol, address = protocols.TENSORFLOW_SERVING, "x:1"
 
         def predict_bytes(self, request, timeout):
             asked.append(timeout)
