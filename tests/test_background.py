@@ -86,7 +86,7 @@ def test_the_development_server_ends_with_its_thread(monkeypatch, capsys):
 
 def test_a_server_whose_log_cannot_be_kept_goes_on(tmp_path):
     said = []
-    command = types.SimpleNamespace(argv=[sys.executable, "-c", "for n in range(100_000): print(n)"], env={}, death_signal=9, cleanup=())
+    command = types.SimpleNamespace(argv=[sys.executable, "-c", "for n in range(100_000): print(n)"], env={}, death_signal=9, cleanup=(), folder=None)
     one = watched_process.Child(command, said.append, "/dev/full")
     assert one.wait(60) == 0 and said[-1] == "99999"
     assert sum("No space left on device" in line for line in said) == 1

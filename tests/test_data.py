@@ -175,7 +175,7 @@ def test_documents_in_folders_are_strings_with_labels(tmp_path):
     assert (found.kind, found.by_file, find.find(str(tmp_path / "mail/ham/0.txt")).by_file) == ("texts", True, False)
     wanted = export.Wanted(options=options.DataOptions(source=str(tmp_path / "mail")), output=str(tmp_path / "o.npz"), signature="s", labels=str(tmp_path / "l.npy"))
     request = {"wanted": wanted.to_dict(), "specs": [InputSpec("text", "string", (None,)).to_dict()], "others": [],
-               "kind": found.kind, "files": list(found.files), "prefix": ""}
+               "kind": found.kind, "files": list(found.files), "prefix": "", "overwrite": False}
     assert export_job.job(request)["rows"] == 4
     assert np.load(tmp_path / "l.npy").tolist() == [0, 0, 1, 1] and loaded(tmp_path / "o.npz")["text"][3] == b"spam\n1"
 

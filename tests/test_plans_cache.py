@@ -82,8 +82,9 @@ def test_each_profile_and_their_order_change_the_key(tmp_path, first, profiles):
 
 CHANGED = {"precision_mode": "FP32", "max_workspace_size_bytes": 1 << 20, "strongly_typed": True, "tf32": False,
            "tactic_sources": ("CUBLAS",), "sparse_weights": True, "version_compatible": True, "refit": True}
-# What other entries of the request have: the shapes' profiles, the ranges of the table; a signature is none of the ONNX file's.
-OTHERS = {"shapes": "x:9x4", "signature": "serve", "calibration_table": "/a/table"}
+# What other entries of the request have: the shapes' profiles, the ranges of the table, the file without its frozen inputs; a signature
+# is none of the ONNX file's.
+OTHERS = {"shapes": "x:9x4", "signature": "serve", "calibration_table": "/a/table", "freeze": "x=1"}
 
 
 @pytest.mark.parametrize("field", [one.name for one in dataclasses.fields(Settings) if one.name not in {*OTHERS, "plugins"}])
