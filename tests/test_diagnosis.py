@@ -136,7 +136,7 @@ def test_an_engine_that_the_build_left_native_is_no_fallback():
 
     missed = call(parts={("op", "GPU"): 5.0}, engines=(), later=trace(fallback={"TRTEngineOp_0_0": 1}, engine={}))
     found = profile(missed)
-    left = dataclasses.replace(found.signatures[0], unbuilt=(Unbuilt("TRTEngineOp_0_0", "refused"),))
+    left = dataclasses.replace(found.signatures[0], unbuilt=(Unbuilt(name="TRTEngineOp_0_0", reason="refused"),))
     assert "fallback" not in told(dataclasses.replace(found, signatures=(left,)))
 
 

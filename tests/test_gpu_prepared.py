@@ -56,3 +56,32 @@ def test_slices_that_count_from_the_end_are_right_in_an_engine_of_several_shapes
            snr_db=result and result["comparisons"][0]["snr_db"], passed=code == 0)
     assert code == 0, error or result["problems"]
     assert engines_of(said) and said["signatures"][0]["preparation"]["slices"]
+
+
+def cropped():
+    """A slice from both ends of an open length, between layers that an engine takes."""
+    filters = np.random.default_rng(0).normal(scale=0.2, size=(11, 4, 16)).astype("f4")
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None, 4), name="x")])
+    def body(x):
+        return {"y": tf.nn.softmax(tf.nn.relu(tf.nn.conv1d(x, filters, 1, "SAME"))[:, 200:-200] * 2 - 1)}
+
+    return body
+
+
+def test_a_cropped_length_of_one_size_runs_in_an_engine(tmp_path):
+    source = save(cropped(), tmp_path / "in")
+    said = convert(source, tmp_path / "out", "--shapes=x:1x2400x4,4x2400x4")
+    code, result, error = verify(source, tmp_path / "out")
+    report(test="cropping", engines=len(engines_of(said)), coverage=said["signatures"][0]["coverage"],
+           snr_db=result and result["comparisons"][0]["snr_db"], passed=code == 0)
+    assert code == 0, error or result["problems"]
+    assert [one["slices"] for one in said["signatures"][0]["built"]]
+
+
+def test_a_cropped_length_of_two_sizes_is_left_to_tensorflow_if_tensorrt_refuses_it(tmp_path):
+    source = save(cropped(), tmp_path / "in")
+    said = convert(source, tmp_path / "out", "--shapes=x:1x2400x4,4x1200x4")
+    code, result, error = verify(source, tmp_path / "out")
+    report(test="cropping of two sizes", left=said["signatures"][0]["left_out"], unbuilt=said["signatures"][0]["unbuilt"], passed=code == 0)
+    assert said["signatures"][0]["built"] and (code == 0 or "would be wrong" in str(said["signatures"][0]["findings"])), error

@@ -655,9 +655,9 @@ def test_a_trial_names_the_engines_that_were_not_ready_or_refused():
     def result(*unbuilt):
         return SignatureResult(name="s", inputs=(), converted=True, coverage=1.0, engines=(), left_out=(), native_ops={}, unbuilt=unbuilt)
 
-    assert measure_job._missing([result(), result(Unbuilt("E_3", "no declared shape reaches it"))]) == ""
-    late = result(Unbuilt.late("E_0", 2), Unbuilt("E_1", "no declared shape reaches it"))
-    found = measure_job._missing([late, result(Unbuilt("E_2", "it did not build: no kernel", refused=True))])
+    assert measure_job._missing([result(), result(Unbuilt(name="E_3", reason="no declared shape reaches it"))]) == ""
+    late = result(Unbuilt.late("E_0", 2), Unbuilt(name="E_1", reason="no declared shape reaches it"))
+    found = measure_job._missing([late, result(Unbuilt(name="E_2", reason="it did not build: no kernel", refused=True))])
     assert found == "E_0: not ready when --max_build_minutes=2 were over (and 1 more)"
 
 

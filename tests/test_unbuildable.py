@@ -224,7 +224,7 @@ def test_the_node_that_a_reason_names():
 
 
 def test_refused_engines_are_an_error_only_where_nothing_was_built(capsys):
-    refused = Unbuilt("E_1", "it did not build: no kernel", refused=True, mend="--keep_native_nodes='a' leaves it out")
+    refused = Unbuilt(name="E_1", reason="it did not build: no kernel", refused=True, mend="--keep_native_nodes='a' leaves it out")
     some, none = _result(built=(BuiltEngine(name="E_0", shapes=((1, 8),), bytes=7),), unbuilt=(refused,)), _result(unbuilt=(refused,))
     finishing.check_built([some, none], watched.Budget())
     with pytest.raises(errors.TftrtError, match="engine E_1 of signature 's': it did not build: no kernel") as raised:

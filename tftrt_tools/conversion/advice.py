@@ -7,6 +7,7 @@ so an engine of a few ops seldom repays itself. The rules below are this package
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 SMALL_ENGINE_OPS = 5
 # Fewer engines may cost this share of the ops; the other batch mode is suggested if it covers this much more.
 NEARLY = 0.05
+# TF-TRT's words where it has no such type.
+_TYPE = re.compile(r"(?:Unsupported\s+tensorflow data type|Data type) (double|bfloat16|complex64|complex128|u?int(?:8|16|64)|uint32)\b")
+_NAMES = {"double": "float64"}
 _DEFAULT = Settings().minimum_segment_size
 
 
@@ -30,6 +34,8 @@ def advise(sizes: Sequence[SizeResult], settings: Settings, coverage: float, eng
     where that was not tried. left_out: LeftOut nodes. Returns: Advice."""
     best = recommended(sizes)
     reasons = [_about_size(sizes, best, settings.minimum_segment_size) if engines or best.engines else _nothing(left_out)]
+    if not engines and (text := missing_type(left_out)):
+        reasons.append(f"{text}.")
     better = other if _clearly_better(other, coverage, engines) else None
     if better:
         instead = f" instead of {coverage:.0%} in {engines}" if engines else ""
@@ -108,6 +114,17 @@ def _nothing(left_out: Iterable[LeftOut]) -> str:
     counts = collections.Counter(one.reason for one in left_out)
     top = "; ".join(f"{count}x {reason.rstrip('.')}" for reason, count in counts.most_common(3))
     return "Nothing would run in TensorRT" + (f"; the reasons met most: {top}." if top else ": no node computes anything.")
+
+
+def missing_type(left_out: Iterable[LeftOut]) -> str:
+    """A sentence on a type of numbers that keeps most of the nodes out, "" if none does."""
+    listed = list(left_out)
+    found = collections.Counter(match[1] for one in listed if (match := _TYPE.search(one.reason)))
+    name, count = next(iter(found.most_common(1)), ("", 0))
+    if 2 * count <= len(listed):
+        return ""
+    return (f"TensorRT has no {_NAMES.get(name, name)} here: cast the inputs to float32 in the model (tf.cast), keep its weights in "
+            "float32, and export it again")
 
 
 def _clearly_better(other: Outcome | None, coverage: float, engines: int) -> bool:

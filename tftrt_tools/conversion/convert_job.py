@@ -108,7 +108,7 @@ class _Ready:
     converted: _Converted | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Converted:
     """graph_def: `frozen` after the pass; prefix: of its engines' names; calls: those that get engines."""
 
@@ -156,7 +156,7 @@ def _ready(model: Model, names: Sequence[str], index: int, ahead: tuple[Frozen, 
     finishing.unique_names(graph_def, prefix)
     result = dataclasses.replace(result, findings=(*result.findings, *graph_pass.never_built(frozen, graph_def, calls)))
     measured = int8.measured(name, frozen, graph_def, specs, settings, tables_from, folder)
-    return _Ready(result, _Converted(frozen, graph_def, prefix, specs, calls)), measured
+    return _Ready(result, _Converted(frozen=frozen, graph_def=graph_def, prefix=prefix, specs=specs, calls=calls)), measured
 
 
 def _signature(ready: _Ready, measured: Measured, work: Work, decision: Decision, folder: str) -> Made:

@@ -18,7 +18,7 @@ from tftrt_tools.calibration import merge
 from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.choices import Strategy
-from tftrt_tools.conversion import layer_log, layer_table, pass_apart, pass_log
+from tftrt_tools.conversion import advice, layer_log, layer_table, pass_apart, pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.signature_result import SignatureResult, Unbuilt, coverage
 from tftrt_tools.execution import run
@@ -281,7 +281,8 @@ def _ask(job: str, request: dict[str, Any], log_file: str | os.PathLike[str] | N
 def _check_engines(done: Conversion) -> None:
     if done.engines or done.settings.allow_no_engines:
         return
-    left = sum(len(signature.left_out) for signature in done.signatures)
-    raise errors.CheckFailed(f"no segment is worth an engine: all {left} computing ops would stay in TensorFlow",
-                             "`tftrt inspect` names each op and the reason; try --use_dynamic_shape or a lower "
-                             "--minimum_segment_size, or accept with --allow_no_engines")
+    left = [one for signature in done.signatures for one in signature.left_out]
+    tried = "" if done.settings.dynamic else "--use_dynamic_shape or "
+    mend = advice.missing_type(left) or f"`tftrt inspect` names each op and the reason; try {tried}a lower --minimum_segment_size"
+    raise errors.CheckFailed(f"no segment is worth an engine: all {len(left)} computing ops would stay in TensorFlow",
+                             f"{mend}, or accept with --allow_no_engines")

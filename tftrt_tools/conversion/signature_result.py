@@ -41,7 +41,7 @@ class BuiltEngine(records.Record):
     slices: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Unbuilt(records.Record):
     """An engine op that was left without an engine, and runs natively. name: of its engine; reason: in words; refused: whether TF-TRT or
     TensorRT refused to build it; mend: what the user can do then; node: the one that was refused, "" for none that is named."""
@@ -55,7 +55,7 @@ class Unbuilt(records.Record):
     @classmethod
     def late(cls, name: str, minutes: float) -> Unbuilt:
         """One that was not ready in time."""
-        return cls(name, f"not ready when {passport.OUT_OF_TIME}={minutes:g} were over")
+        return cls(name=name, reason=f"not ready when {passport.OUT_OF_TIME}={minutes:g} were over")
 
     @property
     def is_late(self) -> bool:

@@ -147,9 +147,9 @@ class _Builder:
     def engine(self, engine: EngineOp, path: pathlib.Path, position: str) -> Unbuilt | list[BuiltEngine]:
         """The BuiltEngines of one engine op (several in implicit batch mode), with their file at `path`; or Unbuilt."""
         if engine.name in self._by_values:
-            return Unbuilt(engine.name, BY_VALUES)
+            return Unbuilt(name=engine.name, reason=BY_VALUES)
         if not self._feeds.get(engine.name):
-            return Unbuilt(engine.name, NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
+            return Unbuilt(name=engine.name, reason=NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
         budget, key = self._site.budget, self._keys.get(engine.name)
         until = budget.until()
         late = Unbuilt.late(engine.name, budget.minutes or 0)
@@ -229,7 +229,7 @@ class _Builder:
         node = build_log.node(reason, [one.name for one in segment.function.node_def] if segment else ())
         if node and not known:
             mend = f"--keep_native_nodes='{re.escape(node)}' leaves this node to TensorFlow; the rest may be built then"
-        return Unbuilt(engine.name, f"it did not build: {reason}", refused=True, mend=mend, node=node)
+        return Unbuilt(name=engine.name, reason=f"it did not build: {reason}", refused=True, mend=mend, node=node)
 
     def _cache_keys(self) -> dict[str, EngineKey]:
         """{engine name: EngineKey}, without engine ops inside functions and those that no call reaches."""

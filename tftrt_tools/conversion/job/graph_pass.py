@@ -15,7 +15,7 @@ from tftrt_tools import errors, tf_private
 from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion.job import patterns, quantization_aware, thrown
 from tftrt_tools.savedmodel import shapes as shape_grammar
-from tftrt_tools.savedmodel.job import engine_order, graph, unbuildable
+from tftrt_tools.savedmodel.job import engine_order, graph, loading, unbuildable
 from tftrt_tools.savedmodel.preparation import Preparation
 
 if TYPE_CHECKING:
@@ -133,7 +133,12 @@ def freeze(name: str, function: Any, graph_def: graph_pb2.GraphDef | None = None
                                 "protobuf, which ends at 2 GiB",
                                 "split the model into signatures of less than 2 GiB, or name the others in --signature_keys")
     _check_no_writes(name, function.graph.as_graph_def())
-    graph_def, inputs, outputs, captures = tf_private.freeze(function, graph_def)
+    _check_no_resources(name, function)
+    try:
+        graph_def, inputs, outputs, captures = tf_private.freeze(function, graph_def)
+    except Exception as error:  # whatever TensorFlow raises for a graph that it cannot open
+        raise errors.TftrtError(f"TensorFlow cannot freeze signature {name!r}: {loading.first_line(error)}",
+                                "leave it out: name the other signatures in --signature_keys; it is kept as it is") from error
     _check_lookups(name, graph_def)
     return Frozen(graph_def=graph_def, inputs=inputs, outputs=outputs, captures=captures, original=function)
 
@@ -152,6 +157,13 @@ def _check_no_writes(name: str, graph_def: graph_pb2.GraphDef) -> None:
     if writers:
         raise errors.TftrtError(f"signature {name!r} changes variables ({writers[0]}); frozen weights would never see the change",
                                 "leave it out: name the other signatures in --signature_keys; it is kept as it is")
+
+
+def _check_no_resources(name: str, function: Any) -> None:
+    for spec in loading.input_specs(function):
+        if spec.dtype in ("resource", "variant"):
+            raise errors.TftrtError(f"input {spec.name!r} of signature {name!r} is a {spec.dtype}, which no request holds",
+                                    "leave it out: name the other signatures in --signature_keys; it is kept as it is")
 
 
 def _check_lookups(name: str, graph_def: graph_pb2.GraphDef) -> None:
