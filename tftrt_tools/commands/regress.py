@@ -1,4 +1,4 @@
-"""usage: tftrt regress --native=MODEL --candidate=MODEL [--flags]
+"""usage: tftrt regress NATIVE CANDIDATE [--flags]   (or --native=MODEL --candidate=MODEL)
 
 Is the candidate slower than the native model, faster, the same, or can nobody tell? One server has both SavedModels and gets the same
 requests for both, in interleaved rounds. The rounds are judged: a rank test, a bootstrap interval and a minimum effect have to agree. The
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tftrt_tools.regression.regress import Options
 
 OUTPUTS = ("junit", "html")
+ARGUMENTS = ("native", "candidate")
 _NUMBERS = {"speed_up_at_least": "goal: at least this many times as fast as native, by the median request time",
             "p50_ms_at_most": "goal: milliseconds of the candidate's median request", "p99_ms_at_most": "goal: milliseconds of the "
             "candidate's p99", "throughput_at_least": "goal: the candidate's answers a second",
@@ -130,7 +131,7 @@ def _define_measurement(text: dict[str, flags.FlagValues]) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Compare. Returns: the exit code."""
     if positional:
-        raise errors.UsageError(f"tftrt regress takes flags only; got {' '.join(positional)}", f"--candidate={positional[0]}?")
+        raise errors.UsageError(f"unexpected argument {positional[0]!r}", "usage: tftrt regress NATIVE CANDIDATE [--flags]")
     for name in ("native", "candidate"):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing", "give the path of a model, or with --server its name there")
