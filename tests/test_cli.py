@@ -1,5 +1,6 @@
 """The command line as a whole: help, mistypes, light start, interrupts of the parent."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -186,3 +187,30 @@ def test_a_full_disk_below_stdout_is_one_line_with_its_mend(words):
     done = subprocess.run(["bash", "-c", f"{sys.executable} -m tftrt_tools {words} > /dev/full"], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 1 and done.stderr.splitlines()[0].endswith("No space left on device"), done.stderr
     assert len(done.stderr.splitlines()) == 2, done.stderr
+
+
+@pytest.mark.parametrize("command", ["convert", "bench", "doctor"])
+def test_help_of_a_command_is_asked_for_in_both_ways(command, tftrt):
+    assert tftrt("help", command).stdout == tftrt(command, "--help").stdout
+    assert_clear(tftrt("help", "frobnicate"), 2, "no command 'frobnicate'")
+    assert tftrt("help").stdout == tftrt("--help").stdout
+
+
+def test_the_version_has_its_usual_names(tftrt):
+    said = {tftrt(word).stdout for word in ("-v", "-V", "--version", "version")}
+    assert len(said) == 1 and said.pop().startswith("tftrt-tools ")
+
+
+@pytest.mark.parametrize(("command", "flags"), [("convert", ("input_saved_model_dir", "output_saved_model_dir")), ("regress", ("native", "candidate"))])
+def test_models_are_given_by_place_or_by_flag(command, flags, tftrt):
+    from tftrt_tools import errors
+    from tftrt_tools.commands import _flags
+
+    module = importlib.import_module(f"tftrt_tools.commands.{command}")
+    for words in (["a", "b"], [f"--{flags[0]}=a", f"--{flags[1]}=b"], ["--data=x" if command == "regress" else "--dry_run", "a", "b"]):
+        values, rest = _flags.parse(command, module, words)
+        assert [values[flag].value for flag in flags] == ["a", "b"] and rest == []
+    assert _flags.parse(command, module, ["a", "b", "c"])[1] == ["c"]
+    with pytest.raises(errors.UsageError, match="is given, and"):
+        _flags.parse(command, module, ["a", f"--{flags[0]}=b"])
+    assert_clear(tftrt(command, "a", "b", "c"), 2, "unexpected argument 'c'")

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import types
 
 import pytest
 
@@ -490,3 +491,10 @@ def test_tensorflows_own_search_path_is_read():
 def test_a_file_that_is_no_elf_wants_nothing(tmp_path):
     (tmp_path / "file").write_bytes(b"\x7fELF\x02\x01 and then nothing")
     assert elf.read(tmp_path / "file") == elf.read(tmp_path / "absent") == elf.Wants()
+
+
+def test_without_tensorflow_it_says_what_works_here():
+    from tftrt_tools.stack import diagnosis
+
+    note, = diagnosis._notes(types.SimpleNamespace(tensorflow=None, gpus=()))
+    assert all(word in note for word in ("without TensorFlow", "bench", "log", "regress --server"))

@@ -40,6 +40,7 @@ COMMANDS = {
     "regress": "is the candidate slower, faster or the same, as right, and within its goals: a verdict with its certainty",
     "history": "the comparisons that were kept, and the steps in them",
 }
+_VERSION = ("-v", "-V", "-version", "--version", "version")
 _HELP = ("-h", "-help", "--help", "help", "--helpfull", "--helpshort")
 
 
@@ -79,10 +80,12 @@ def _threads_heard() -> Iterator[None]:
 
 def _told(argv: list[str]) -> int:
     """Say what the tool itself is, or run a command. Returns: the exit code."""
+    if argv[:1] == ["help"] and len(argv) > 1:
+        return _run(argv[1], ["--help"])
     if not argv or argv[0] in _HELP:
         print(_overview())
         return errors.EXIT_DONE if argv else errors.EXIT_USAGE
-    if argv[0] == "--version":
+    if argv[0] in _VERSION:
         from tftrt_tools import __version__
 
         print(f"tftrt-tools {__version__}")
@@ -133,6 +136,6 @@ def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = ["usage: tftrt COMMAND [--flags]", "", "TF-TRT models that are right, fast and proven so.", "", "commands:"]
     lines += [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
-    lines += ["", "`tftrt COMMAND --help` lists a command's flags; `--flagfile=FILE` reads flags from a file.",
+    lines += ["", "`tftrt COMMAND --help`, or `tftrt help COMMAND`, lists a command's flags; `--flagfile=FILE` reads flags from a file.",
               "exit codes: 0 done, 1 it could not be done, 2 wrong usage, 3 a check failed, 4 too noisy to tell"]
     return "\n".join(lines)

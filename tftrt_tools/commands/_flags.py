@@ -25,10 +25,10 @@ _MEANT = {"data": "calibration_data", "calibration_data": "data"}
 
 
 def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.FlagValues | None, list[str] | None]:
-    """Parse `argv` with the flags of module `command`; file:// becomes a path. Checks, before the work, that no path is of another machine
-    (_places), that the files named by --json and by the command's OUTPUTS
-    (names of flags) can be made, and that none of them, nor --log_file, is one that the command reads; where it reads its --log_file, that
-    is in its READS.
+    """Parse `argv` with the flags of module `command`; file:// becomes a path, and its ARGUMENTS are names of flags that may be given by
+    place. Checks, before the work, that no path is of another machine (_places), that the files named by --json and by the command's
+    OUTPUTS (names of flags) can be made, and that none of them, nor --log_file, is one that the command reads; where it reads its
+    --log_file, that is in its READS.
 
     Returns: (FlagValues, positional arguments), or (None, None) after printing the help.
 
@@ -56,12 +56,24 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
     if values.help:
         print(help_text(name, command, values))
         return None, None
+    positional = _named_by_place(name, values, getattr(command, "ARGUMENTS", ()), positional)
     _places.make_local(values, positional, getattr(command, "URLS", ()))
     outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
     whole_file.check_places(path for path in outputs if path and path != "-")
     written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}.difference(getattr(command, "READS", ()))
     _check_unread(values, positional, sorted(written.intersection(values)))
     return values, positional
+
+
+def _named_by_place(name: str, values: flags.FlagValues, names: Sequence[str], positional: list[str]) -> list[str]:
+    """Give the first arguments to the flags `names`, in their order. Returns: the arguments behind them. Raises: UsageError."""
+    for flag, word in zip(names, positional, strict=False):
+        if values[flag].present:
+            raise errors.UsageError(f"--{flag}={values[flag].value} is given, and {word} as an argument", "give it once")
+        values[flag].parse(word)
+        values[flag].using_default_value = False
+        values[flag].present += 1
+    return positional[len(names):]
 
 
 def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: Sequence[str]) -> None:

@@ -14,8 +14,8 @@ from tftrt_tools.sources.source import Source
 def define(values: flags.FlagValues) -> None:
     """Define them on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_boolean("allow_unsafe_deserialization", False, "load a Keras file whose layers run code (Lambda); only for files "
-                         "you trust", **text)
+    flags.DEFINE_boolean("allow_unsafe_deserialization", False, "load a Keras file or a PyTorch program that runs code of its own, or "
+                         "reads other files; only for files you trust", **text)
     flags.DEFINE_string("custom_objects", "", "module:dict of the Keras file's own classes", **text)
     define_op_library(values)
     flags.DEFINE_list("inputs", [], "of a frozen graph or a checkpoint: what is fed, NODE[:PORT][=SHAPE] such as image=?x224x224x3; by "

@@ -1,4 +1,4 @@
-"""usage: tftrt convert --input_saved_model_dir=MODEL --output_saved_model_dir=DIR [--flags]
+"""usage: tftrt convert MODEL OUTPUT [--flags]   (or --input_saved_model_dir=MODEL --output_saved_model_dir=OUTPUT)
 
 Converts a SavedModel, or a Keras file (.keras, .h5), to a TF-TRT SavedModel. Keeps every signature with its input and output
 names, lookup tables, assets and functions. Works without a GPU: the first requests on the target then build the engines. With a
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tftrt_tools.conversion.pipeline import Conversion
     from tftrt_tools.inputs.options import DataOptions
 
+ARGUMENTS = ("input_saved_model_dir", "output_saved_model_dir")
 # Flags that have no effect with a calibration table.
 CALIBRATOR = ("calibrator", "calibration_method", "calibration_percentile")
 # Flags of one run, such as where it writes. They do not decide the conversion, so convert.flags leaves them out.
@@ -168,8 +169,7 @@ def read_settings(values: flags.FlagValues) -> settings_module.Settings:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Convert. Returns: the exit code."""
     if positional:
-        raise errors.UsageError(f"unexpected argument {positional[0]!r}",
-                                "paths are given by --input_saved_model_dir and --output_saved_model_dir")
+        raise errors.UsageError(f"unexpected argument {positional[0]!r}", "usage: tftrt convert MODEL OUTPUT [--flags]")
     if not values.input_saved_model_dir:
         raise errors.UsageError("--input_saved_model_dir is missing", "`tftrt convert --help` lists the flags")
     if not values.output_saved_model_dir and not values.dry_run:

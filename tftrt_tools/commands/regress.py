@@ -1,4 +1,4 @@
-"""usage: tftrt regress --native=MODEL --candidate=MODEL [--flags]
+"""usage: tftrt regress NATIVE CANDIDATE [--flags]   (or --native=MODEL --candidate=MODEL)
 
 Is the candidate slower than the native model, faster, the same, or can nobody tell? Both run in one process, with the runtime of
 TensorFlow Serving and without a server, so the ratio is the models' own. They get the same requests in interleaved rounds. The rounds are
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 # Addresses may have a scheme.
 URLS = ("server", "candidate_server", "native_server")
 OUTPUTS = ("junit", "html")
+ARGUMENTS = ("native", "candidate")
 _NUMBERS = {"speed_up_at_least": "goal: at least this many times as fast as native, by the median request time",
             "p50_ms_at_most": "goal: milliseconds of the candidate's median request", "p99_ms_at_most": "goal: milliseconds of the "
             "candidate's p99", "throughput_at_least": "goal: the candidate's answers a second",
@@ -139,7 +140,7 @@ def _define_measurement(text: dict[str, flags.FlagValues]) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Compare. Returns: the exit code."""
     if positional:
-        raise errors.UsageError(f"tftrt regress takes flags only; got {' '.join(positional)}", f"--candidate={positional[0]}?")
+        raise errors.UsageError(f"unexpected argument {positional[0]!r}", "usage: tftrt regress NATIVE CANDIDATE [--flags]")
     for name in ("native", "candidate"):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing", "give the path of a model, or with --server its name there")

@@ -97,9 +97,14 @@ def _capabilities(facts: Facts) -> tuple[Capability, ...]:
                  for name in PURPOSES)
 
 
+# What asks a server, or reads files.
+_WITHOUT_TENSORFLOW = "bench, regress --server, versions, promote, rollback, history, log, configure, cache, and serve with the real server"
+
+
 def _notes(facts: Facts) -> Iterator[str]:
     tensorflow = facts.tensorflow
     if tensorflow is None:
+        yield (f"without TensorFlow, {_WITHOUT_TENSORFLOW} work here, and `tftrt inspect` of ONNX files and PyTorch programs")
         return
     others = installed.also_installed(tensorflow)
     if others:
