@@ -199,7 +199,7 @@ def test_a_number_that_a_float_cannot_hold_is_rounded(server):
     for form, answered in (("inputs", "outputs"), ("instances", "predictions")):
         answer = server.rest("POST", HALF, {form: [16777217]})
         assert answer.status == 200 and answer.json() == {answered: [16777216 / 2 + 2]}
-        answer = server.rest("POST", HALF, f'{{"{form}": [1e39]}}')
+        answer = server.rest("POST", HALF, '{"%s": [1e39]}' % form)
         assert answer.status == 200 and answer.json() == {answered: [float("inf")]}
 
 

@@ -58,7 +58,7 @@ def define(values: flags.FlagValues) -> None:
                          lower_bound=1, **text)
     flags.DEFINE_boolean("monitoring", False, "write monitoring.config: metrics for Prometheus", **text)
     flags.DEFINE_boolean("allow_uncovered", False, "go on with batch sizes that the engines do not cover, or whose engines cannot be read "
-                         "here, and with signatures that cannot be batched", **text)
+                         "here", **text)
     flags.DEFINE_boolean("overwrite", False, "replace files that exist", **text)
     flags.DEFINE_boolean("check", False, "check the given files, and write none", **text)
 

@@ -58,7 +58,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if positional:
         raise errors.UsageError(f"tftrt serve takes flags only; got {' '.join(positional)}", f"--model_base_path={positional[0]}?")
     wanted = {flag.name: values[flag.name].value for flag in server_flags.FLAGS}
-    from tftrt_tools.serving.launch import choose, serve, start_preflight
+    from tftrt_tools.serving.launch import choose, serve
 
     if wanted["version"]:
         return serve.version(choose.choose(values.backend, values.image)[0], wanted)
@@ -80,8 +80,6 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
     try:
         plan = serve.prepare(backend, wanted, values.host)
-        for line in start_preflight.batching_refused(plan):
-            console.print(f"warning: {line}", markup=False, soft_wrap=True)
         serve.run(backend, reason, plan, values.grace_seconds, ready, values.log_file)
     except KeyboardInterrupt:
         pass

@@ -5,7 +5,6 @@ somebody else wrote may have more fields: they are read over.
 """
 
 import functools
-import re
 from typing import Any
 
 from tftrt_tools import documents
@@ -15,9 +14,8 @@ _MESSAGES: dict[str, dict[str, Any]] = {
     "ModelConfig": {"name": "string", "platform": "string", "backend": "string", "max_batch_size": "int32", "input": "[.ModelInput]",
                     "output": "[.ModelOutput]", "version_policy": ".ModelVersionPolicy", "instance_group": "[.ModelInstanceGroup]",
                     "dynamic_batching": ".ModelDynamicBatching", "parameters": "[.Parameter]", "model_warmup": "[.ModelWarmup]"},
-    "ModelInput": {"name": "string", "data_type": ".DataType", "dims": "[int64]", "reshape": ".ModelTensorReshape"},
-    "ModelOutput": {"name": "string", "data_type": ".DataType", "dims": "[int64]", "reshape": ".ModelTensorReshape"},
-    "ModelTensorReshape": {"shape": "[int64]"},
+    "ModelInput": {"name": "string", "data_type": ".DataType", "dims": "[int64]"},
+    "ModelOutput": {"name": "string", "data_type": ".DataType", "dims": "[int64]"},
     "ModelVersionPolicy": {"latest": ".Latest", "all": ".All", "specific": ".Specific"},
     "Latest": {"num_versions": "uint32"},
     "All": {},
@@ -36,9 +34,6 @@ _ENUMS: dict[str, dict[str, int]] = {
         "INVALID", "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING",
         "BF16"))},
 }
-
-
-_EMPTY_RESHAPE = re.compile(r"^( *)reshape \{\n *\}\n", re.MULTILINE)
 
 
 def new() -> Any:
@@ -67,7 +62,7 @@ def render(message: Any) -> str:
     from google.protobuf import text_format
 
     text: str = text_format.MessageToString(message, use_short_repeated_primitives=True)
-    return _EMPTY_RESHAPE.sub(r"\1reshape { shape: [] }\n", text)  # the same, and says what it means
+    return text
 
 
 def type_name(number: int) -> str:

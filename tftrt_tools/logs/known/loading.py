@@ -43,7 +43,7 @@ NO_SUCH_VERSION = known(
 DUPLICATE = known(
     "version_twice", "load", "warning",
     "Duplicate version directories detected. Version {version} will be loaded from {path}",
-    "ersion {version} of {model} is there twice: {taken} is taken",
+    "ersion {version} of {model} is there twice: {path} is taken",
     meaning="Two directories have the same number (such as 1 and 001); one is not served.",
     mend="take one of them away")
 KEPT = known(

@@ -6,14 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from tftrt_tools import documents, errors, records
-from tftrt_tools.serving.configuration import (
-    batching_file,
-    engine_batch_sizes,
-    model_config,
-    model_config_rules,
-    monitoring_file,
-    text_places,
-)
+from tftrt_tools.serving.configuration import batching_file, model_config_rules, monitoring_file, text_places
 from tftrt_tools.serving.configuration.config_problem import ERROR, Problem
 from tftrt_tools.wire import config_messages
 
@@ -60,22 +53,7 @@ class Check(records.Record):
 
 def check(paths: Iterable[str | pathlib.Path]) -> Check:
     """Check files. Returns: Check. Raises: UsageError for a file that is not there, OSError."""
-    checked = [check_text(str(path), _read(path)) for path in paths]
-    if any(one.kind == config_messages.BATCHING for one in checked):
-        checked = [_with_batching(one) if one.kind == config_messages.MODELS and one.message is not None else one for one in checked]
-    return Check(tuple(checked))
-
-
-def _with_batching(checked: Checked) -> Checked:
-    """A checked models.config that stands beside batching parameters, with the signatures of its models that batching refuses."""
-    fields = [field for outer in text_places.scan(_read(checked.file)).all("model_config_list") for field in outer.all("config")]
-    found = list(checked.problems)
-    for proto, field in zip(checked.message.model_config_list.config, fields, strict=True):
-        served = engine_batch_sizes.covered(engine_batch_sizes.readable(model_config.Model.of(proto)))
-        for line, stops in engine_batch_sizes.refusals(served):
-            more = ", and its warm-up asks for it: the version does not load" if stops else ""
-            found.append(Problem(field.line_of("base_path"), ERROR, line + more, engine_batch_sizes.REFUSED_MEND))
-    return dataclasses.replace(checked, problems=tuple(sorted(found, key=lambda one: one.line)))
+    return Check(tuple(check_text(str(path), _read(path)) for path in paths))
 
 
 def _read(path: str | pathlib.Path) -> str:

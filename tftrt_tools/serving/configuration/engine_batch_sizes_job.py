@@ -1,13 +1,11 @@
 """Which batch sizes the engines of a model serve, read from its files in a child process, which loads TensorFlow."""
 
-import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from tftrt_tools.savedmodel import files
 from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.serving.configuration import batchable
 from tftrt_tools.serving.configuration.engine_batch_sizes import Covered
 
 _ONE_PROFILE = ("Range", "Range+Optimal")
@@ -18,14 +16,7 @@ def job(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     from tftrt_tools.savedmodel import describe, describe_job
 
     described = describe_job.job(dict(request))
-    read = [(path, describe.Description.from_dict(one)) for path, one in zip(request["models"], described, strict=True)]
-    return [_with_refused(_covered(path, model), model).to_dict() for path, model in read]
-
-
-def _with_refused(covered: Covered, model: Any) -> Covered:
-    refused = batchable.refused(model.inputs, model.outputs)
-    warm_up = pathlib.Path(covered.path) / files.WARMUP
-    return dataclasses.replace(covered, refused=refused, refused_warm_up=tuple(name for name in refused if _warmup_calls(warm_up, name)))
+    return [_covered(path, describe.Description.from_dict(one)).to_dict() for path, one in zip(request["models"], described, strict=True)]
 
 
 def _covered(path: str, model: Any) -> Covered:
@@ -44,13 +35,12 @@ def _covered(path: str, model: Any) -> Covered:
         if called and mine is None:
             mine, reason = _of_engines(path, name, manifest, listed.get(name), [engines[one] for one in called if one in engines], assets)
         if mine is False:
-            return Covered(path=path, sizes=(), known=False, reason=f"{name}: {reason}")
+            return Covered(path, (), False, f"{name}: {reason}")
         if reason:
             reasons.append(f"{name}: {reason}")
         if mine is not None:
             sizes = mine if sizes is None else sizes & mine
-    return Covered(path=path, sizes=None if sizes is None else tuple(sorted(sizes)), known=True,
-                   reason="; ".join(dict.fromkeys(reasons)) or "no engines")
+    return Covered(path, None if sizes is None else tuple(sorted(sizes)), True, "; ".join(dict.fromkeys(reasons)) or "no engines")
 
 
 def _fixed(inputs: Iterable[InputSpec]) -> tuple[set[int] | None, str]:

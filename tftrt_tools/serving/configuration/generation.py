@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tftrt_tools import errors, whole_file
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.savedmodel import files, passport
+from tftrt_tools.serving import version_directories
 from tftrt_tools.serving.configuration import batching_file, config_check, engine_batch_sizes, model_config, monitoring_file
 from tftrt_tools.serving.configuration.batching_file import text_of
 from tftrt_tools.serving.configuration.config_problem import ERROR
@@ -95,7 +96,6 @@ def configure(folder: str | pathlib.Path, options: Options) -> Configuration:
         known = known and not missing
         batching = batching_file.chosen(batching, sizes, known)
         warnings += _uncovered(batching, found, missing, options.allow_uncovered)
-        warnings += _refused(found, options.allow_uncovered)
         texts[config_messages.BATCHING] = batching_file.text(batching, sizes, known)
     if options.monitoring:
         texts[config_messages.MONITORING] = monitoring_file.text()
@@ -120,7 +120,9 @@ def _covered(models: Sequence[Model]) -> tuple[list[Covered], list[str]]:
     paths: list[pathlib.Path] = []
     missing: list[str] = []
     for model in models:
-        chosen = engine_batch_sizes.readable(model)
+        listed = [] if model_config.is_uri(model.base_path) else version_directories.listing(model.base_path)
+        there = {one.number: one.path for one in listed}
+        chosen = [there[number] for number in model.served(there) if files.is_saved_model(there[number])]
         paths += chosen
         if not chosen:
             missing.append(f"{model.base_path} holds no version of {model.name!r} that can be read here")
@@ -143,16 +145,6 @@ def _uncovered(batching: batching_file.Settings, found: Sequence[Covered], missi
     if said and not allowed:
         raise errors.UsageError(f"batch sizes without an engine: {said[0]}", mend)
     return said
-
-
-def _refused(found: Sequence[Covered], allowed: bool) -> list[str]:
-    """Signatures that batching refuses. Returns: warnings. Raises: UsageError if that is not allowed."""
-    said = engine_batch_sizes.refusals(found)
-    for line, stops in said:
-        if stops or not allowed:
-            mend = engine_batch_sizes.REFUSED_MEND if stops else f"{engine_batch_sizes.REFUSED_MEND}; --allow_uncovered serves the others"
-            raise errors.UsageError(line + (", and its warm-up asks for it: the version would not load" if stops else ""), mend)
-    return [line for line, _ in said]
 
 
 def _checked(texts: Mapping[Kind, str], paths: Mapping[Kind, pathlib.Path]) -> list[str]:

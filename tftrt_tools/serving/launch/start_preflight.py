@@ -5,9 +5,8 @@ from collections.abc import Iterable
 
 from tftrt_tools import errors
 from tftrt_tools.logs import load_failure
-from tftrt_tools.savedmodel import engine_assets, files
+from tftrt_tools.savedmodel import engine_assets
 from tftrt_tools.serving import version_directories
-from tftrt_tools.serving.configuration import engine_batch_sizes
 from tftrt_tools.serving.launch import config_files, serve_plan
 from tftrt_tools.serving.launch.serve_plan import Model, Plan
 
@@ -35,22 +34,6 @@ def check_files(wanted: Plan) -> None:
     _check_labels(wanted)
     for model in wanted.models:
         _check_base_path(model, named_in=values["model_config_file"])
-
-
-def batching_refused(wanted: Plan) -> list[str]:
-    """Lines on the signatures that --enable_batching refuses. Raises: UsageError where a version would not load for that."""
-    if not wanted.values["enable_batching"]:
-        return []
-    paths = [path for model in wanted.models for path in to_load(model) if files.is_saved_model(path)]
-    try:
-        said = engine_batch_sizes.refusals(engine_batch_sizes.covered(paths))
-    except errors.TftrtError:  # a model that cannot be read: the server itself says why
-        return []
-    for line, stops in said:
-        if stops:
-            raise errors.UsageError(f"--enable_batching: {line}, and its warm-up asks for it: the version would not load",
-                                    engine_batch_sizes.REFUSED_MEND)
-    return [line for line, _ in said]
 
 
 def _check_names(wanted: Plan) -> None:

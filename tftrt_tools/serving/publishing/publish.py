@@ -13,7 +13,6 @@ from tftrt_tools import child, errors, op_libraries, progress, scratch
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.savedmodel.inspection import Finding
 from tftrt_tools.serving import version_directories
-from tftrt_tools.serving.configuration import batchable
 from tftrt_tools.serving.publishing import base_path as base_paths
 from tftrt_tools.serving.publishing import placing, server_target, target_preflight, verification_check
 from tftrt_tools.serving.publishing.model_facts import Facts
@@ -253,9 +252,6 @@ def _foreign(facts: Facts, here: server_target.Machine) -> bool:
 
 
 def _batching_notes(stage: pathlib.Path, facts: Facts, worker: child.Worker, batching: BatchSizes | None) -> Iterator[str]:
-    signatures = facts.seen.signatures
-    for name, why in batchable.refused({one.name: one.inputs for one in signatures}, {one.name: one.outputs for one in signatures}).items():
-        yield f"a server with --enable_batching refuses signature {name!r}: {why}"
     if batching is None or not facts.seen.engines:
         return
     covered = worker.call({"step": "covered", "model": str(stage)}).result

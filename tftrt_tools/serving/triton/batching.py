@@ -26,12 +26,9 @@ def choose(model: Servable, wanted: int | None, preferred: Sequence[int]) -> Bat
       profiles.
     Raises: UsageError where the model does not take them.
     """
-    # A tensor of [batch] is sent as [batch, 1]: another shape than the model's own, so only where batches were asked for.
-    whole, flat = _unbatched(model), _flat(model)
+    whole = _unbatched(model)
     if whole and (wanted or preferred):
         raise errors.UsageError(f"--triton_max_batch_size: Triton cannot batch this model: {whole}", "leave it out: shapes are then whole")
-    if flat and not wanted and not whole:
-        whole = f"{flat[0]} is [batch], which Triton takes as [batch, 1]: --triton_max_batch_size=N asks for that"
     sizes = _sizes(model.profiles)
     most = max((high for _, high in sizes), default=None)
     if most is not None and wanted is not None and wanted > most:
@@ -76,18 +73,7 @@ def _not_batched(spec: InputSpec) -> str:
         return "its rank is not known"
     if not spec.shape or spec.shape[0] is not None:
         return "its first dimension is not open"
-    return ""
-
-
-def _flat(model: Servable) -> list[str]:
-    """Names of the inputs and outputs that have no dimension besides the batch."""
-    return [spec.name for spec in (*model.inputs, *model.outputs) if spec.shape is not None and len(spec.shape) == 1]
-
-
-def remark(model: Servable, batching: Batching) -> str:
-    """What clients have to know of the shapes, or ""."""
-    flat = _flat(model) if batching.largest else []
-    return f"clients send and get {', '.join(flat)} as [batch, 1]: Triton batches no tensor of [batch]" if flat else ""
+    return "it has no dimension besides the batch" if len(spec.shape) == 1 else ""
 
 
 def _sizes(profiles: Sequence[dict[str, Range]]) -> list[tuple[int, int]]:

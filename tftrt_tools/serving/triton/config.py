@@ -47,9 +47,7 @@ def make(name: str, model: Servable, backend: Backend, batching: Batching, setti
     own = model.engine_dtypes if backend.name == "tensorrt" else {}
     for field, specs in ((made.input, model.inputs), (made.output, model.outputs)):
         for spec in specs:
-            tensor = field.add(name=spec.name, data_type=_type(spec, own, backend), dims=_dims(spec, batching.largest) or (1,))
-            if batching.largest and len(spec.shape or ()) == 1:
-                tensor.reshape.SetInParent()  # to no dimension besides the batch
+            field.add(name=spec.name, data_type=_type(spec, own, backend), dims=_dims(spec, batching.largest))
     made.version_policy.latest.num_versions = settings.versions or 1
     group = made.instance_group.add(count=settings.instances or 1, kind=KINDS[settings.instance_kind or "auto"])
     if backend.name == "tensorrt" and len(model.profiles) > 1:
@@ -135,7 +133,7 @@ def _type(spec: InputSpec, own: Mapping[str, str], backend: Backend) -> str:
 
 
 def _dims(spec: InputSpec, largest: int) -> list[int]:
-    """The shape as config.pbtxt has it: without the batch where Triton batches; [] is no shape that it takes."""
+    """The shape as config.pbtxt has it: without the batch where Triton batches."""
     if spec.shape is None:
         raise errors.UsageError(f"the rank of {spec.name!r} is not known, and Triton has to know it", "export the model with shapes")
     if not spec.shape:
@@ -155,7 +153,7 @@ def _warm_up(made: Any, model: Servable, own: Mapping[str, str], backend: Backen
         shape = shapes[spec.name]
         data = added.inputs.add(key=spec.name).value
         data.data_type = triton_config.type_number(_type(spec, own, backend))
-        data.dims.extend((shape[1:] or (1,)) if largest else shape)
+        data.dims.extend(shape[1:] if largest else shape)
         if spec.dtype.startswith(("float", "bfloat")) and spec.limit is None:
             data.random_data = True
         else:

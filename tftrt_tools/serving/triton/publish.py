@@ -110,8 +110,7 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
     calls, unwarmed = warming.plan(read, sizes, options.warmup_shapes) if options.warm_up else ([], "no warm-up: --nowarmup")
     made = config.make(model_name, read, backend, sizes, options.settings, calls)
     kept = config.kept(base / config.FILE, made, options.replace_config)
-    remarks = (sizes.why, batching.remark(read, sizes), _queue_note(sizes, options), unwarmed)
-    notes = (*_evidence_notes(read, evidence), *flown.notes, *filter(None, remarks),
+    notes = (*_evidence_notes(read, evidence), *flown.notes, *filter(None, (sizes.why, _queue_note(sizes, options), unwarmed)),
              *([] if kept is None else [_kept_note(base / config.FILE, kept, made, options)]))
     served = made if kept is None else kept
     done = Publication(

@@ -1,4 +1,4 @@
-"""Digits of doubles by Grisu2 (Loitsch, "Printing Floating-Point Numbers Quickly and Accurately with Integers", 2010; 64-bit integers).
+"""Digits of doubles by Grisu2 (Loitsch, "Printing Floating-Point Numbers Quickly and Accurately with Integers", 2010, with 64-bit integers).
 
 RapidJSON 1.1.0 prints with it. The digits read back as the same double; they are not always the shortest or the nearest. It leaves the
 last digit as it is where nine digits or more stand behind the point of the scaled number, so 2**64 is 18446744073709553000.
@@ -47,7 +47,7 @@ def _product(one: _Scaled, other: _Scaled) -> _Scaled:
     return (one[0] * other[0] + (1 << 63)) >> 64, one[1] + other[1] + 64
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def _cached_power(exponent: int) -> tuple[_Scaled, int]:
     """(10**k with 64 bits, -k): k is a multiple of 8 less 348, and brings a number with that binary exponent to one from -60 to -32."""
     wanted = (-61 - exponent) * 0.30102999566398114 + 347

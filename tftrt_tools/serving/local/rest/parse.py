@@ -70,14 +70,15 @@ def _decoded(body: bytes, skipped: int) -> Any:
 
 def _has_duplicates(document: Any, body: bytes) -> bool:
     """Whether an object of the body has a key twice: then it has more colons than the document has keys."""
-    keys, todo = 0, [document] if isinstance(document, list | dict) else []
+    keys, todo = 0, [document] if isinstance(document, (list, dict)) else []
     while todo:
         value = todo.pop()
-        keys += len(value) if isinstance(value, dict) else 0
-        items = value.values() if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            keys += len(value)
+            value = value.values()
         # Lists of numbers are the bulk of a request: their types are looked at in C.
-        if not set(map(type, items)).isdisjoint((list, dict)):
-            todo += [item for item in items if isinstance(item, (list, dict))]
+        if not set(map(type, value)).isdisjoint((list, dict)):
+            todo += [item for item in value if isinstance(item, (list, dict))]
     return _STRING.sub(b"", body).count(b":") > keys
 
 
