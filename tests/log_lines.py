@@ -63,8 +63,6 @@ LINES = [
     ("base_path_unreadable", _SERVING.format("E", "sources/storage_path/file_system_storage_path_source.cc:353") + "FileSystemStoragePathSource encountered a filesystem access error: Could not find base path gs://a/b for servable b with error NOT_FOUND: no bucket"),
     ("no_warmup", "2026-11-24 07:55:42.392: I No warmup data file found at /models/digits/1/assets.extra/tf_serving_warmup_requests"),
     ("version_loaded", _SERVING.format("I", "core/loader_harness.cc:95") + "Successfully loaded servable version {name: a version: 1}"),
-    ("engines_without_gpu", "2026-11-24 07:55:42.392: W no GPU here: 1 TF-TRT engine of /models/digits/1 run natively"),
-    ("wrong_rank_ended_server", "2026-11-26 02:01:37.791056: F ./tensorflow/core/util/tensor_format.h:428] Check failed: index >= 0 && index < num_total_dims Invalid index from the dimension: 3, 0, C"),
     ("batch_queue_full", _SERVING.format("W", "x.cc:1") + "UNAVAILABLE: The batch scheduling queue to which this task was submitted is full; currently 10 batches enqueued and max_enqueued_batches is 10"),
     ("calibration_failed", _OP.format("E") + "Calibration failed: INTERNAL: Failed to build TensorRT engine"),
     ("calibration_not_kept", "WARNING:tensorflow:Warning calibration error for PartitionedCall/TRTEngineOp_000_000"),

@@ -14,9 +14,9 @@ CRASHED = known(
     "terminate called after throwing an instance of {kind}",
     "Aborted (core dumped)",
     "Check failed: {what}",
-    meaning="The process ended by itself. If the model has engines, most often they were built by another TensorRT or on another GPU, which "
-            "TF-TRT does not check.",
-    mend="look at the lines before; of a model with engines `tftrt inspect` says what they were built for, and `tftrt build` builds them here")
+    meaning="The process ended by itself. With engines: most often they were built by another TensorRT or on another GPU, which TF-TRT "
+            "does not check.",
+    mend="`tftrt inspect` on the model says what its engines were built for; `tftrt build` builds them here")
 ILLEGAL = known(
     "gpu_fault", "device", "error",
     "an illegal memory access was encountered",

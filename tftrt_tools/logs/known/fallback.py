@@ -36,11 +36,6 @@ NOT_ENQUEUED = known(
     "Failed to enqueue batch for TRT engine",
     meaning="TensorRT refused to start an engine; its own error stands before this line.",
     mend="mend what TensorRT's error names; mostly the GPU's memory, or a shape outside of the profiles", subject="engine")
-NO_GPU_HERE = known(
-    "engines_without_gpu", "fallback", "warning",
-    "no GPU here: {number} TF-TRT engine",
-    meaning="The development server sees no GPU, so TensorFlow computes what the engines would.",
-    mend="start it on a machine with a GPU that it may see (CUDA_VISIBLE_DEVICES)")
 DISALLOWED = known(
     "fallback_refused", "fallback", "error",
     "User disallowed engine native segment execution",
@@ -67,5 +62,4 @@ NO_CONTEXT = known(
 
 # TF-TRT's explanations of a run in TensorFlow.
 REASONS = (WRONG_SHAPES, NOT_BUILT, NOT_EXECUTED, NO_ENGINE_FITS, builds.CREATION_FAILED)
-ALL = (NO_ENGINE_FITS, WRONG_SHAPES, NOT_BUILT, NOT_EXECUTED, NOT_ENQUEUED, NO_GPU_HERE, DISALLOWED, NO_NATIVE_SEGMENT,
-       OUTSIDE_OF_PROFILE, NO_CONTEXT)
+ALL = (NO_ENGINE_FITS, WRONG_SHAPES, NOT_BUILT, NOT_EXECUTED, NOT_ENQUEUED, DISALLOWED, NO_NATIVE_SEGMENT, OUTSIDE_OF_PROFILE, NO_CONTEXT)

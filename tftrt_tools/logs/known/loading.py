@@ -37,13 +37,11 @@ NO_VERSION = known(
 NO_SUCH_VERSION = known(
     "version_not_found", "load", "warning",
     "Version {version} of servable {model}, which was requested to be served as a 'specific' version",
-    "ersion {version} of {model}, a specific version of its policy, is not in the file system",
     meaning="models.config names a version that is not there.",
     mend="publish it, or take it out of model_version_policy", subject="model")
 DUPLICATE = known(
     "version_twice", "load", "warning",
     "Duplicate version directories detected. Version {version} will be loaded from {path}",
-    "ersion {version} of {model} is there twice: {path} is taken",
     meaning="Two directories have the same number (such as 1 and 001); one is not served.",
     mend="take one of them away")
 KEPT = known(
@@ -115,23 +113,8 @@ WARMUP = known(
 PLATFORM = known(
     "model_type_old", "load", "note",
     "Deprecated ModelServerConfig::model_type field used",
-    "sets the deprecated model_type: use model_platform",
     meaning="models.config uses an old field.",
     mend='model_platform: "tensorflow" instead')
-NOT_POLLED = known(
-    "base_paths_not_polled", "load", "note",
-    "file_system_poll_wait_seconds is 0: the base paths of {models} are not looked at",
-    meaning="The server does not look for new versions of these models.",
-    mend="leave --file_system_poll_wait_seconds out to have them looked at")
-STILL_RUNNING = known(
-    "ended_with_requests", "load", "note",
-    "requests or loads still run, they end with the process",
-    meaning="The development server was told to end while it worked. What was under way has no answer.")
-FAULT = known(
-    "development_server_fault", "load", "error",
-    "a fault of the development server: {what}",
-    meaning="A bug of the development server, which TensorFlow Serving does not have. The lines behind it show where.",
-    mend="report it with these lines; another server (`tftrt serve --backend=binary` or docker) does without it")
 EARLY = known(
     "cache_not_empty", "load", "error",
     "Expect engine cache to be empty, but got {number} entries",
@@ -143,4 +126,4 @@ LOADED = known(
     meaning="A version is served.", subject="model")
 
 ALL = (FAILED, GIVEN_UP, NOT_STARTED, FILE_SYSTEM, NO_VERSION, NO_SUCH_VERSION, DUPLICATE, KEPT, NO_ROOM, LABEL, CONFIGURATION, BATCHING,
-       PORT, SAVED_MODEL, DAMAGED, NO_WARMUP, WARMUP, PLATFORM, NOT_POLLED, STILL_RUNNING, FAULT, EARLY, LOADED)
+       PORT, SAVED_MODEL, DAMAGED, NO_WARMUP, WARMUP, PLATFORM, EARLY, LOADED)

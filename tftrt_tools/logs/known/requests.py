@@ -46,20 +46,10 @@ OP_FAILED = known(
     "OP_REQUIRES failed at {place} : {said}",
     meaning="An op refused what it was given, and the request or the load failed with this message.",
     mend="mend what the message names: mostly the request's shapes or values")
-WRONG_RANK = known(
-    "wrong_rank_ended_server", "request", "error",
-    "Check failed: index >= 0 && index < num_total_dims {what}",
-    meaning="A request had another rank than a convolution of the model takes. On a CPU that ends the whole server.",
-    mend="send inputs of the signature's rank; TF_ENABLE_ONEDNN_OPTS=0 in the server's environment makes it an error of that request alone")
-NO_ROWS = known(
-    "no_rows_ended_server", "request", "error",
-    "Check failed: limit <= dim0_size {what}",
-    meaning="A request without rows came to a server that pads batches to allowed_batch_sizes. That ends the whole server.",
-    mend="send no requests without rows, or take allowed_batch_sizes out of the batching parameters")
 NO_THREAD = known(
     "no_thread_left", "request", "error",
     "has no thread left for this call",
     meaning="All threads of the server were at work.",
     mend="--grpc_max_threads, or fewer calls at once")
 
-ALL = (OUTSIDE, QUEUE, QUEUE_TIMEOUT, TOO_LARGE, UNEQUAL, NO_SERVABLE, OP_FAILED, WRONG_RANK, NO_ROWS, NO_THREAD)
+ALL = (OUTSIDE, QUEUE, QUEUE_TIMEOUT, TOO_LARGE, UNEQUAL, NO_SERVABLE, OP_FAILED, NO_THREAD)

@@ -26,11 +26,6 @@ class Command:
     cleanup: tuple[tuple[str, ...], ...] = ()
 
 
-# What a real server is started with whatever the user's environment says: readiness and failed loads are read in lines that a higher level
-# leaves out. shown_log honours the user's level for what is shown.
-READ_LOG = {"TF_CPP_MIN_LOG_LEVEL": "0"}
-
-
 class Backend:
     """One way to start a server."""
 

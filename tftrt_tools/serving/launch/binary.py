@@ -26,7 +26,7 @@ class Binary(backend.Backend):
                                     "leave --host out, or use --backend=docker or --backend=local")
 
     def command(self, plan: Plan) -> backend.Command:
-        return backend.Command(argv=(shutil.which(PROGRAM) or PROGRAM, *server_flags.to_arguments(plan.values)), env=backend.READ_LOG,
+        return backend.Command(argv=(shutil.which(PROGRAM) or PROGRAM, *server_flags.to_arguments(plan.values)), env={},
                                ready_probe=plan.probe("0.0.0.0"))
 
 

@@ -1,9 +1,8 @@
-"""Waits until a started server accepts requests: it opens its ports only after its first models are loaded and warm, REST's last."""
+"""Waits until a started server accepts requests: it opens its ports only after its first models are loaded and warm."""
 
 from __future__ import annotations
 
 import dataclasses
-import http.client
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -53,19 +52,6 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _rest_answers(address: str) -> bool:
-    """Whether a REST server answers at "host:port", with whatever status: a port that is open may be Docker's own."""
-    connection = http.client.HTTPConnection(address, timeout=_SECONDS)
-    try:
-        connection.request("GET", "/v1/models")
-        connection.getresponse()
-        return True
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
 class Watch:
     """Asks one server repeatedly."""
 
@@ -87,21 +73,8 @@ class Watch:
         port = self._probe.port or self._announced.get("grpc")
         if not port or self._probe.rest_port < 0 and "rest" not in self._announced:
             return None
-        models = self._models(port)
-        if models is None:
-            return None
-        ready = self._ready(port, models)
-        return ready if not ready.rest or _rest_answers(ready.rest) else None
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._client is not None:
-            self._client.close()
-
-    def _models(self, port: int) -> list[tuple[str, tuple[int, ...]]] | None:
-        """(name, versions that are available) of each model, or None as long as gRPC does not answer for all of them."""
         if self._probe.tls:
-            return [(name, ()) for name in self._probe.models] if "grpc" in self._announced else None
+            return self._ready(port, ((name, ()) for name in self._probe.models)) if "grpc" in self._announced else None
         answers = []
         # A server without models is up when it says that it knows none.
         for name in self._probe.models or ("",):
@@ -109,7 +82,12 @@ class Watch:
             if versions is None or name and not versions:
                 return None
             answers.append((name, versions))
-        return [(name, versions) for name, versions in answers if name]
+        return self._ready(port, ((name, versions) for name, versions in answers if name))
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._client is not None:
+            self._client.close()
 
     def _ready(self, port: int, models: Iterable[tuple[str, tuple[int, ...]]]) -> Ready:
         host, rest = self._probe.host, self._probe.rest_port and (self._announced.get("rest") or self._probe.rest_port)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tftrt_tools import progress
-from tftrt_tools.serving.launch import ending, log_follower, ports, readiness, serve_plan, shown_log, start_preflight, watched_process
+from tftrt_tools.serving.launch import ending, log_follower, ports, readiness, serve_plan, start_preflight, watched_process
 from tftrt_tools.serving.launch.backend import Backend
 
 _ANY = "0.0.0.0"
@@ -64,13 +64,12 @@ def run(backend: Backend, reason: str, wanted: serve_plan.Plan, grace_seconds: f
     """
     command = backend.command(wanted)
     watch, follower = readiness.Watch(command.ready_probe), log_follower.Follower(wanted.values)
-    shown, child = shown_log.Shown(), None
+    child = None
 
     def on_line(line: str) -> None:
         watch.note(line)
         follower.note(line)
-        if shown.shows(line):
-            watched_process.to_stderr(line)
+        watched_process.to_stderr(line)
 
     def tell() -> None:
         for one in follower.news():

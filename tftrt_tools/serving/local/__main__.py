@@ -69,7 +69,7 @@ def _serve(options: types.SimpleNamespace) -> int:
         except errors.TftrtError as error:
             outcome.append(f"{error.cause}; {error.mend}")
         except BaseException:
-            logging.exception("a fault of the development server: the start failed")
+            logging.exception("the start failed")
             outcome.append("a bug of the development server")
         if outcome:
             ended.set()

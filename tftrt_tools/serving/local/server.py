@@ -119,7 +119,7 @@ class Server:
                 if self._manager:
                     self._manager.reload(_models(self._options))
             except failure.Failure as error:
-                _log.error("ReloadConfig failed: %s: %s", self._options.model_config_file, error.to_text())
+                _log.error("%s: %s", self._options.model_config_file, error.to_text())
 
 
 def _refuse_absent(options: types.SimpleNamespace) -> None:

@@ -107,7 +107,7 @@ class Http2Server:
                 try:
                     self._report(number, events)
                 except Exception:
-                    _log.exception("a fault of the development server: a connection failed")
+                    _log.exception("a connection failed")
                 with self._lock:
                     self._idle += 1
 

@@ -48,7 +48,7 @@ def _fill_example(value: Any, example: Any) -> None:
 def _fill_whole(values: Any, feature: Any) -> bool:
     """Fill from values that are all of one type and within its range. Returns: whether they were."""
     kinds = set(map(type, values))
-    if kinds == {float}:
+    if kinds == {float} and all(json_in.lossless(value, "float") for value in values):
         feature.float_list.value.extend(values)
     elif kinds == {int} and min(values) in _INT64 and max(values) in _INT64:
         feature.int64_list.value.extend(values)
@@ -68,11 +68,13 @@ def _add(value: Any, name: str, feature: Any) -> None:
         feature.bytes_list.value.append(json_in.as_bytes(value) if isinstance(value, str) else json_in.decode_base64(value))
     elif isinstance(value, float):
         _expect(feature, "float_list", name)
+        if not json_in.lossless(value, "float"):
+            raise json_in.lossy(value, "float")
         feature.float_list.value.append(value)
     else:
         _expect(feature, "int64_list", name)
         if value not in _INT64:
-            raise failure.invalid(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
+            raise failure.invalid(f"Feature: {name} has uint64 element. Only int64 is supported.")
         feature.int64_list.value.append(int(value))
 
 

@@ -89,7 +89,7 @@ class Handler:
         try:
             return self._answer(verb, target, encoding, body)
         except Exception as error:
-            _log.exception("a fault of the development server: %s %s failed", verb, target)
+            _log.exception("%s %s failed", verb, target)
             return _json(500, json_out.error(f"{type(error).__name__}: {error}"))
 
     def _answer(self, verb: str, target: str, encoding: str, body: bytes) -> Answer:
@@ -98,8 +98,6 @@ class Handler:
             return page(501)
         if parts is None:
             return page(400)
-        if verb == "OPTIONS" and body:
-            return Answer(400, "text/html", b"", close=True)
         path, target = parts
         if path == self._metrics_path and (text := self._backend.metrics()) is not None:
             if target != path:

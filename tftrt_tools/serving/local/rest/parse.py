@@ -28,7 +28,7 @@ def parse(body: bytes) -> dict[str, Any]:
     """Parse the bytes of a request body.
 
     Returns: dict; within it dict, list, str (bytes that are no UTF-8 as surrogate escapes), int (within 64 bits), float,
-    bool, None. NaN, Infinity and Inf are numbers. If a key comes twice in an object, the first value counts.
+    bool, None. NaN, Infinity and Inf are numbers. If a key comes twice, the last value counts; in the real server, the first.
     Raises: Failure INVALID_ARGUMENT: no JSON, no object, or nested deeper than MAX_DEPTH.
     """
     if not body:
@@ -48,12 +48,6 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def _decode(body: bytes) -> Any:
-    document = _last_of_each(body)
-    return _first_of_each(_last_of_each(_numbered(body))) if _has_duplicates(document, body) else document
-
-
-def _last_of_each(body: bytes) -> Any:
-    """The document; of a key that comes twice, the last value counts."""
     # No hooks of a Decoder here: with objects other than dicts python-rapidjson 1.25 loses count of references and crashes.
     return rapidjson.loads(body, number_mode=rapidjson.NM_NATIVE | rapidjson.NM_NAN)
 
@@ -66,40 +60,6 @@ def _decoded(body: bytes, skipped: int) -> Any:
         if not match:
             raise failure.invalid(f"JSON Parse error: {error}") from None
         raise failure.invalid(f"JSON Parse error: {match.group(2)} at offset: {int(match.group(1)) + skipped}") from None
-
-
-def _has_duplicates(document: Any, body: bytes) -> bool:
-    """Whether an object of the body has a key twice: then it has more colons than the document has keys."""
-    keys, todo = 0, [document] if isinstance(document, (list, dict)) else []
-    while todo:
-        value = todo.pop()
-        if isinstance(value, dict):
-            keys += len(value)
-            value = value.values()
-        # Lists of numbers are the bulk of a request: their types are looked at in C.
-        if not set(map(type, value)).isdisjoint((list, dict)):
-            todo += [item for item in value if isinstance(item, (list, dict))]
-    return _STRING.sub(b"", body).count(b":") > keys
-
-
-def _numbered(body: bytes) -> bytes:
-    """The body with its number in front of each string, so that no key comes twice."""
-    number = itertools.count()
-    return _STRING.sub(lambda match: b'"%d:' % next(number) + match.group()[1:], body)
-
-
-def _first_of_each(value: Any) -> Any:
-    """What `_last_of_each` made of a body that `_numbered` changed, with the strings as they were and the first value of each key."""
-    if isinstance(value, str):
-        return value.partition(":")[2]
-    if isinstance(value, list):
-        return [_first_of_each(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        found.setdefault(_first_of_each(key), _first_of_each(item))
-    return found
 
 
 def _lenient(body: bytes, skipped: int) -> Any:

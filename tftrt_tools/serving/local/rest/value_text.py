@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 import re
 from collections.abc import Callable
 from typing import Any
 
-from tftrt_tools.serving.local.rest import decimals, grisu
+from tftrt_tools.serving.local.rest import decimals
 
 _SPECIAL = re.compile(r'["\\\x00-\x1f]')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -77,12 +78,15 @@ def _scalar(value: Any) -> str:
 
 
 def _double(value: float) -> str:
-    """A double in RapidJSON's notation (its dtoa.h, Prettify)."""
+    """Shortest digits that read back as the same double, in RapidJSON's notation (its dtoa.h, Prettify)."""
     if not math.isfinite(value):
         raise _Unprintable
     if value == 0:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
-    digits, exponent = grisu.digits(abs(value))
+    written = decimal.Decimal(repr(value)).as_tuple()
+    digits, exponent = "".join(map(str, written.digits)), int(written.exponent)
+    exponent += len(digits) - len(digits.rstrip("0"))
+    digits = digits.rstrip("0")
     point = len(digits) + exponent  # the value is 0.DIGITS * 10**point
     if exponent >= 0 and point <= 21:
         number = digits + "0" * exponent + ".0"
@@ -92,7 +96,7 @@ def _double(value: float) -> str:
         number = "0." + "0" * -point + digits
     else:
         number = digits[0] + ("." + digits[1:] if len(digits) > 1 else "") + f"e{point - 1}"
-    return ("-" if value < 0 else "") + number
+    return ("-" if written.sign else "") + number
 
 
 def _escape(match: re.Match[str]) -> str:
