@@ -191,8 +191,7 @@ def test_classify_and_regress(port):
     ('{"examples": [{"x": {"a": 1}}]}', "Feature: x has element with unexpected JSON type: Object"),
     ('{"examples": [{"x": [1, 2.5]}]}', "Unexpected element type in feature: x expecting type: int64"),
     ('{"examples": [{"x": ["a", 1]}]}', "Unexpected element type in feature: x expecting type: bytes"),
-    ('{"examples": [{"x": 9223372036854775808}]}', "Feature: x has uint64 element. Only int64 is supported."),
-    ('{"examples": [{"x": 1e300}]}', "Cannot convert JSON value: 1e+300 to float without loss of precision."),
+    ('{"examples": [{"x": 9223372036854775808}]}', "Feature: x has uint64_t element. Only int64_t is supported."),
     ('{"examples": [{}]}', "Feature: x (data type: float) is required but could not be found."),
 ])
 def test_examples_that_do_not_fit_are_refused_in_the_servers_words(port, body, message):

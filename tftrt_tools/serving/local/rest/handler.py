@@ -105,6 +105,8 @@ class Handler:
             return Answer(200, "text/plain", text.encode())
         if not routes.is_api(target):
             return page(404)
+        if verb == "OPTIONS" and body:
+            return Answer(400, "text/html", b"")
         try:
             route = routes.find(verb, target)
             return _json(200, self._calls[route.call](route, uncompressed(body) if "gzip" in encoding else body))
