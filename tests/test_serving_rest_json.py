@@ -126,7 +126,7 @@ ACCEPTED = [
     ('{"instances": [{"x": 16777217}]}', "float", np.array([2**24], np.float32)),
     ('{"inputs": [1.0, 1e39, -1e300, 1e-40, -1e-40]}', "float", np.array([1, np.inf, -np.inf, 0, -0.0], np.float32)),
     ('{"instances": [1e39]}', "float", np.array([np.inf], np.float32)),
-    ('{"instances": [1e-320, 3e-308, -1e-310]}', "double", np.array([0, 3e-308, -0.0])),
+    ('{"instances": [1e-320, 1e-300, -1e-310]}', "double", np.array([0, 1e-300, -0.0])),
     ('{"instances": [1], "instances": [2]}', "float", np.array([1], np.float32)),
     ('{"inputs": {"x": [1], "y": 3, "x": [2]}}', "float", np.array([1], np.float32)),
     ('{"instances": [{"x": 1, "x": 2}, {"x": 3, "x": NaN}]}', "float", np.array([1, 3], np.float32)),

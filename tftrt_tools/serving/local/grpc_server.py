@@ -150,7 +150,7 @@ def _answered(method: Method, request: bytes, timeout_ms: int) -> bytes:
 
 
 def _unpacked(message: bytes, largest: int) -> bytes:
-    """What a message of gzip's or zlib's form holds; any other message as it is. Raises: Failure where it holds more than `largest` bytes."""
+    """What a message of gzip's or zlib's form holds; any other message as it is. Raises: Failure where it holds more than `largest`."""
     stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
     try:
         found = stream.decompress(message, largest)

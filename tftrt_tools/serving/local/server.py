@@ -121,7 +121,7 @@ class Server:
                 if self._manager:
                     self._manager.reload(_models(self._options))
             except failure.Failure as error:
-                _log.error("%s: %s", self._options.model_config_file, error.to_text())
+                _log.error("a reload of %s failed: %s", self._options.model_config_file, error.to_text())
 
 
 def _refuse_absent(options: types.SimpleNamespace) -> None:
