@@ -1,4 +1,4 @@
-"""The load generator's connections: against the development server's HTTP/2, and against a server whose frames are written by hand."""
+"""The load generator's connections: against gRPC's server, and against a server whose frames are written by hand."""
 
 import socket
 import struct
@@ -10,9 +10,8 @@ import pytest
 
 from tftrt_tools.load import http2_calls_job
 from tftrt_tools.load.http2_calls_job import Http2Calls
-from tftrt_tools.serving.local import failure
-from tftrt_tools.serving.local.http2 import http2_server
-from tftrt_tools.wire.http2_job import frames, hpack
+from tftrt_tools.serving.local import failure, grpc_server
+from tftrt_tools.wire.http2_job import frames, hpack, huffman
 
 _WAIT = 20
 _METHOD = "/test.Test/Echo"
@@ -38,7 +37,7 @@ def echo():
     def refuse(raw, _):
         raise failure.Failure(grpc.StatusCode.NOT_FOUND, "50 % of \u00e4")
 
-    server = http2_server.Http2Server({_METHOD: lambda raw, _: [raw], "/test.Test/Refuse": refuse}, 8)
+    server = grpc_server.GrpcServer({_METHOD: lambda raw, _: [raw], "/test.Test/Refuse": refuse}, 8)
     port = server.listen("127.0.0.1:0")
     server.start()
     yield port
@@ -130,7 +129,7 @@ def by_hand():
         one.close()
 
 
-_START = hpack.ok_block([(b"content-type", b"application/grpc")])
+_START = b"\x88" + hpack.block([(b"content-type", b"application/grpc")])  # begins with ":status: 200"
 _END = hpack.block([(b"grpc-status", b"0")])
 
 
@@ -170,7 +169,7 @@ def test_requests_keep_to_the_servers_settings(by_hand, settings):
 
 @pytest.mark.parametrize("ending, code, text", [
     (lambda stream: frames.number(frames.RST_STREAM, stream, 7), 14, "reset the call with code 7"),
-    (lambda stream: frames.goaway(0, 0), 14, "takes no more calls"),
+    (lambda stream: frames.frame(frames.GOAWAY, 0, 0, bytes(8)), 14, "takes no more calls"),
     (lambda stream: b"", 14, "Socket closed"),
     (lambda stream: frames.head(frames.DATA, 0, stream, 1 << 23), 14, "broke HTTP/2"),
     (lambda stream: frames.frame(frames.HEADERS, frames.END_HEADERS, stream, b"\xff\xff"), 14, "broke HTTP/2"),
@@ -221,3 +220,40 @@ def test_no_server_and_no_http2_are_said_in_time():
             _calls(port, connect_s=0.3)
     with pytest.raises(http2_calls_job.NoServer):
         _calls(port, connect_s=0.3)
+
+
+# HPACK
+
+
+def test_huffman_code_is_complete_and_reads_the_standards_example():
+    assert sum(2.0 ** -length for length in huffman._LENGTHS) == 1
+    assert huffman.decode(bytes.fromhex("f1e3c2e5f23a6ba0ab90f4ff")) == b"www.example.com"
+    for wrong in ("f1e3c2e5f23a6ba0ab90f400", "ffffffff", "ff"):
+        with pytest.raises(ValueError, match="Huffman"):
+            huffman.decode(bytes.fromhex(wrong) + b"\xff" * (wrong == "ff"))
+
+
+def test_the_standards_requests_with_huffman_code_and_a_table():
+    """RFC 7541, C.4."""
+    decoder = hpack.Decoder()
+    first = decoder.read(bytes.fromhex("828684418cf1e3c2e5f23a6ba0ab90f4ff"))
+    assert first == {b":method": b"GET", b":scheme": b"http", b":path": b"/", b":authority": b"www.example.com"}
+    assert decoder.read(bytes.fromhex("828684be5886a8eb10649cbf")) == {**first, b"cache-control": b"no-cache"}
+    third = decoder.read(bytes.fromhex("828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf"))
+    assert third == {**first, b":scheme": b"https", b":path": b"/index.html", b"custom-key": b"custom-value"}
+
+
+def test_a_table_that_is_full_forgets_the_oldest():
+    decoder = hpack.Decoder()
+    for number in range(100):
+        value = b"%03d" % number * 20
+        decoder.read(b"\x40\x01x" + bytes([len(value)]) + value)
+    assert decoder.read(b"\xbe") == {b"x": b"099" * 20}
+    with pytest.raises(ValueError, match="no header"):
+        decoder.read(b"\xff\x20")  # the 64th but 32 more
+
+
+@pytest.mark.parametrize("block", ["80", "ff80", "ffffffffffffff", "40", "4001", "400178", "3fe27f", "8282ff", "00ff"])
+def test_broken_header_blocks(block):
+    with pytest.raises(ValueError):  # noqa: PT011
+        hpack.Decoder().read(bytes.fromhex(block))

@@ -517,7 +517,7 @@ def test_auto_says_why_it_takes_docker_and_the_container_gets_what_it_needs(on_p
     name = re.search(r"--name (\S+)", ran)[1]
     assert ran == (f"run --rm --init --name {name} --gpus all --publish 127.0.0.1:{port}:{port} "
                    f"--mount type=bind,source={base_path},target={base_path},readonly --env TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION "
-                   "--entrypoint tensorflow_model_server "
+                   "--env TF_CPP_MIN_LOG_LEVEL=0 --entrypoint tensorflow_model_server "
                    f"tensorflow/serving:2.14.1-gpu --port={port} --model_name=digits --model_base_path={base_path}")
     assert log.read_text().splitlines()[-1] == f"rm --force {name}"
 

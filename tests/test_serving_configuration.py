@@ -23,6 +23,10 @@ from tftrt_tools.wire import config_messages as protos
 SIGNATURE, INPUT = "serving_default", "image"
 
 
+def covered(path, sizes, known=True, reason=""):
+    return Covered(path=path, sizes=sizes, known=known, reason=reason)
+
+
 @pytest.mark.parametrize("flag, expected", [
     ("d=/models/d", ("/models/d", "latest", 1, (), {})),
     ("d=/models/d:latest=2", ("/models/d", "latest", 2, (), {})),
@@ -81,10 +85,10 @@ def test_the_sizes_of_declared_shapes(calls, strategy, sizes):
 
 
 def test_the_sizes_of_several_models_are_those_of_all():
-    one, other, native = Covered("a", (1, 8, 32), True, ""), Covered("b", tuple(range(1, 17)), True, ""), Covered("c", None, True, "")
+    one, other, native = covered("a", (1, 8, 32)), covered("b", tuple(range(1, 17))), covered("c", None)
     assert engine_batch_sizes.common([one, other, native]) == ((1, 8), True)
     assert engine_batch_sizes.common([native]) == (None, True)
-    assert engine_batch_sizes.common([one, Covered("d", (), False, "")]) == ((1, 8, 32), False)
+    assert engine_batch_sizes.common([one, covered("d", (), known=False)]) == ((1, 8, 32), False)
 
 
 def edit_manifest(model, calls, strategy):
@@ -168,7 +172,7 @@ def test_what_each_kind_of_model_says(base, tmp_path, zoo_model):
     assert all(one.known for one in found[:3])
     assert "built by the first request" in found[3].reason and "neither engines nor warm-up" in found[4].reason
     assert not found[3].known and not found[4].known
-    assert found[5] == Covered(str(zoo_model("digits_cnn")), None, True, "no engines")
+    assert found[5] == covered(str(zoo_model("digits_cnn")), None, reason="no engines")
 
 
 def test_a_signature_with_a_fixed_batch_takes_that_one():
@@ -196,7 +200,7 @@ def test_engines_of_every_size_need_no_padding():
 
 
 def test_uncovered_sizes_are_refused_or_said():
-    found = [Covered("models/d/1", (1, 8, 32), True, ""), Covered("models/e/1", (), False, "who knows")]
+    found = [covered("models/d/1", (1, 8, 32)), covered("models/e/1", (), known=False, reason="who knows")]
     settings = batching_file.Settings(allowed_batch_sizes=(1, 4), max_batch_size=4)
     with pytest.raises(errors.UsageError, match="the engines of models/d/1 do not cover batches of 4; they cover 1, 8, 32"):
         generation._uncovered(settings, found, [], False)

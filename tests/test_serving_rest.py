@@ -1,6 +1,8 @@
 """The REST server over real sockets."""
 
+import asyncio
 import contextlib
+import errno
 import gzip
 import http.client
 import json
@@ -8,6 +10,7 @@ import random
 import re
 import socket
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -191,8 +194,7 @@ def test_classify_and_regress(port):
     ('{"examples": [{"x": {"a": 1}}]}', "Feature: x has element with unexpected JSON type: Object"),
     ('{"examples": [{"x": [1, 2.5]}]}', "Unexpected element type in feature: x expecting type: int64"),
     ('{"examples": [{"x": ["a", 1]}]}', "Unexpected element type in feature: x expecting type: bytes"),
-    ('{"examples": [{"x": 9223372036854775808}]}', "Feature: x has uint64 element. Only int64 is supported."),
-    ('{"examples": [{"x": 1e300}]}', "Cannot convert JSON value: 1e+300 to float without loss of precision."),
+    ('{"examples": [{"x": 9223372036854775808}]}', "Feature: x has uint64_t element. Only int64_t is supported."),
     ('{"examples": [{}]}', "Feature: x (data type: float) is required but could not be found."),
 ])
 def test_examples_that_do_not_fit_are_refused_in_the_servers_words(port, body, message):
@@ -361,3 +363,41 @@ def test_thousands_of_broken_requests_leave_the_server_well():
             assert re.match(rb"HTTP/\d\.\d (200|400|404|501) ", answer) and b"Traceback" not in answer, (line, answer)
         assert call(port, "POST", PREDICT, {"instances": [1.0]})[:2] == (200, '{\n    "predictions": [2.5\n    ]\n}')
     assert {200, 400} <= statuses and backend.in_flight == 0
+
+
+def test_connections_bodies_and_patience_have_bounds(monkeypatch):
+    monkeypatch.setattr(rest_server, "_MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(rest_server, "_LARGEST", 1000)
+    server = rest_server.RestServer(rest_model.Backend(), "127.0.0.1", 0, patience_s=0.5)
+    port = server.start()
+    try:
+        assert call(port, "POST", "/v1/models/demo:predict", b"x" * 1001)[0] == 413
+        half = b"POST /v1/models/demo:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+        for sent, said in ((b"", b""), (b"GET /v1", b""), (half, b"408")):
+            with socket.create_connection(("127.0.0.1", port), 20) as silent:
+                silent.sendall(sent)
+                assert said in silent.recv(1 << 16)
+        kept = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(3)]
+        with socket.create_connection(("127.0.0.1", port), 20) as one_more:
+            assert one_more.recv(1) == b"", "it is closed at once"
+        for one in kept:
+            one.close()
+        until = time.monotonic() + 20
+        while True:  # those that have gone make room
+            try:
+                assert call(port, "GET", "/v1/models/demo")[0] == 200
+                break
+            except OSError:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+    finally:
+        server.stop()
+
+
+def test_nothing_is_logged_where_no_descriptor_is_left(caplog):
+    loop = asyncio.new_event_loop()
+    rest_server._without_descriptor(loop, {"message": "socket.accept() out of system resource", "exception": OSError(errno.EMFILE, "Too many open files")})
+    assert not caplog.records
+    rest_server._without_descriptor(loop, {"message": "something else", "exception": ValueError("x")})
+    assert caplog.records
+    loop.close()

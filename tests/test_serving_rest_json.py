@@ -56,6 +56,49 @@ def test_deep_nesting_is_refused_before_it_overflows_the_stack(body):
         parse.parse(body)
 
 
+class _Counted(bytes):
+    """Counts the bytes that `find` and slices look at."""
+
+    work = 0
+
+    def find(self, sub, start):
+        at = super().find(sub, start)
+        _Counted.work += (len(self) if at < 0 else at + 1) - start
+        return at
+
+    def __getitem__(self, part):
+        found = super().__getitem__(part)
+        _Counted.work += len(found)
+        return found
+
+
+@pytest.mark.parametrize("text", [b'"\\', b'\\"', b'"', b'\\', b'""', b'"a":[', b'"a\\\\"[', b'["\\"'])
+def test_text_outside_strings_is_found_in_one_pass(text):
+    """Twice the text is twice the work: a parser that begins again at each quote blocks all other calls for minutes."""
+    works = []
+    for count in (20_000, 40_000):
+        _Counted.work = 0
+        assert len(list(parse.bare(_Counted(b"[" * 501 + text * count)))) <= count + 1
+        works.append(_Counted.work)
+        assert works[-1] <= 3 * len(text * count) + 2000
+    assert works[1] <= 2.1 * works[0]
+
+
+@given(st.text(alphabet='"\\[]{}a:', max_size=40))
+def test_what_is_outside_strings(text):
+    """As the simplest reader sees it, byte by byte."""
+    inside = escaped = False
+    expected = ""
+    for one in text:
+        if inside:
+            inside, escaped = escaped or one != '"', one == "\\" and not escaped
+        elif one == '"':
+            inside = True
+        else:
+            expected += one
+    assert b"".join(parse.bare(text.encode())) == expected.encode()
+
+
 def test_brackets_in_strings_and_long_shallow_lists_are_not_depth():
     document = parse.parse(b'{"s":"' + b"[" * 9000 + b'\\"[","instances":[' + b"[1]," * 9000 + b"[2]]}")
     assert len(document["instances"]) == 9001
@@ -78,7 +121,17 @@ ACCEPTED = [
     ('{"instances": [-9223372036854775808, 9223372036854775807]}', "int64", np.array([-2**63, 2**63 - 1])),
     ('{"instances": [18446744073709551615]}', "uint64", np.array([2**64 - 1], np.uint64)),
     ('{"instances": [300, -1]}', "uint8", np.array([44, 255], np.uint8)),
-    ('{"instances": [16777215, -9223372036854775808]}', "float", np.array([2**24 - 1, -2**63], np.float32)),
+    ('{"instances": [16777217, -9223372036854775808]}', "float", np.array([2**24, -2**63], np.float32)),
+    ('{"instances": [9007199254740993, 18446744073709551615]}', "double", np.array([2.0**53, 2.0**64])),
+    ('{"instances": [{"x": 16777217}]}', "float", np.array([2**24], np.float32)),
+    ('{"inputs": [1.0, 1e39, -1e300, 1e-40, -1e-40]}', "float", np.array([1, np.inf, -np.inf, 0, -0.0], np.float32)),
+    ('{"instances": [1e39]}', "float", np.array([np.inf], np.float32)),
+    ('{"instances": [1e-320, 1e-300, -1e-310]}', "double", np.array([0, 1e-300, -0.0])),
+    ('{"instances": [1], "instances": [2]}', "float", np.array([1], np.float32)),
+    ('{"inputs": {"x": [1], "y": 3, "x": [2]}}', "float", np.array([1], np.float32)),
+    ('{"instances": [{"x": 1, "x": 2}, {"x": 3, "x": NaN}]}', "float", np.array([1, 3], np.float32)),
+    ('{"inputs": ["a:b", "\\":\\\\"], "inputs": 1, "k\\"": 2}', "string", np.array([b"a:b", b'":\\'], object)),
+    ('{"inputs": [18446744073709551616, 1e2], "inputs": 1}', "double", np.array([2.0**64, 100])),
     ('{"instances": [true, false]}', "bool", np.array([True, False])),
     ('{"inputs": []}', "half", np.zeros(0, np.float16)),
     ('{"instances": ["é", {"b64": "/w=="}, {"b64": "/w"}]}', "string", np.array(["é".encode(), b"\xff", b"\xff"], object)),
@@ -91,6 +144,8 @@ def test_values_become_an_array_of_the_signatures_dtype(body, dtype, expected):
     found = arrays(body, x=dtype)[1]["x"]
     assert found.dtype == expected.dtype and found.shape == expected.shape
     np.testing.assert_array_equal(found, expected)
+    if found.dtype.kind == "f":
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
 
 
 DOCUMENT = '{\n    "instances": %s\n}'
@@ -116,11 +171,9 @@ REFUSED = [
     ('{"inputs": [2147483648]}', "int32", "JSON Value: 2147483648 Type: Number is not of expected type: int32"),
     ('{"inputs": [9223372036854775808]}', "int64", "JSON Value: 9223372036854775808 Type: Number is not of expected type: int64"),
     ('{"inputs": [-1]}', "uint64", "JSON Value: -1 Type: Number is not of expected type: uint64"),
-    ('{"instances": [16777216]}', "float", "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: Cannot convert JSON "
-                                           "value: 16777216 to float without loss of precision."),
-    ('{"inputs": [1.0, 1e39]}', "float", "Cannot convert JSON value: 1e+39 to float without loss of precision."),
-    ('{"instances": [9007199254740992]}', "double", "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: Cannot "
-                                                    "convert JSON value: 9007199254740992 to double without loss of precision."),
+    ('{"inputs": [{"b65": [18446744073709551616, 9223372036854775808.0, 1e-320, 0.1, 1e21, 1e22]}]}', "string",
+     'JSON Value: {\n    "b65": [\n        18446744073709553000.0,\n        9223372036854776000.0,\n        0.0,\n        0.1,\n        '
+     '1e21,\n        1e22\n    ]\n} not formatted correctly for base64 data'),
     ('{"inputs": [[1], [2, 3]]}', "float", "Encountered list at unexpected size: 2 at level: 1 expected size: 1"),
     ('{"inputs": [1, [2]]}', "float", "Encountered list at unexpected level: 1 expected < 1"),
     ('{"inputs": [[1], 2]}', "float", "JSON Value: 2 found at incorrect level: 2 in the JSON DOM. Expected at level: 2"),
@@ -191,12 +244,12 @@ def nested(draw):
 
 
 @settings(max_examples=400, deadline=None)
-@given(nested(), st.sampled_from(["float", "double", "int32", "int64", "uint8", "uint64", "bool", "string", "half"]), st.booleans())
-def test_the_fast_way_gives_what_the_walk_gives_and_takes_nothing_else(value, dtype, exact):
-    fast = json_in.dense(value, dtype, exact)
+@given(nested(), st.sampled_from(["float", "double", "int32", "int64", "uint8", "uint64", "bool", "string", "half"]))
+def test_the_fast_way_gives_what_the_walk_gives_and_takes_nothing_else(value, dtype):
+    fast = json_in.dense(value, dtype)
     if fast is None:
         return
-    slow = json_in.walk(value, dtype, exact)
+    slow = json_in.walk(value, dtype)
     assert fast.dtype == slow.dtype and fast.shape == slow.shape
     np.testing.assert_array_equal(fast, slow)
 
@@ -209,7 +262,7 @@ def test_values_in_messages_are_printed_as_rapidjson_prints_them(value):
 
 
 @pytest.mark.parametrize("value, text", [(1e30, "1e30"), (1.5e-7, "1.5e-7"), (1e20, "100000000000000000000.0"), (1e21, "1e21"), (12.25, "12.25"),
-                                         (0.001, "0.001"), (-0.0, "-0.0"), (1e-6, "0.000001"), (5e-324, "5e-324")])
+                                         (0.001, "0.001"), (-0.0, "-0.0"), (1e-6, "0.000001"), (5e-324, "0.0")])
 def test_doubles_inside_a_value_are_printed_in_rapidjsons_notation(value, text):
     assert value_text.text([value]) == f"[\n    {text}\n]"
 
@@ -303,7 +356,7 @@ def test_outputs_that_json_cannot_hold_are_refused(outputs, message):
 def test_a_float_tensor_survives_both_ways_bit_by_bit():
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2**32, 3000, dtype=np.uint32).view(np.float32)
-    image = bits[np.isfinite(bits)][:1500].reshape(1, 25, 20, 3)
+    image = bits[np.isfinite(bits) & (np.abs(bits) >= np.finfo(np.float32).tiny)][:1500].reshape(1, 25, 20, 3)
     body = b'{"instances": ' + json_out.outputs({"y": image}, rows=True)[len('{\n    "predictions": '):]
     assert arrays(body)[1]["x"].tobytes() == image.tobytes()
-    assert struct.unpack("<f", arrays('{"inputs": 1e-45}')[1]["x"].tobytes())[0] > 0
+    assert struct.unpack("<f", arrays('{"inputs": 1e-45}')[1]["x"].tobytes())[0] == 0, "the server's threads flush what is denormal"

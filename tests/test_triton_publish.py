@@ -251,10 +251,20 @@ def test_profiles_with_a_hole_are_not_joined(tmp_path):
 def test_a_model_without_an_open_batch_is_whole(tmp_path):
     fixed = batching.choose(servable_of(tmp_path / "a", ((2, 4),) * 3, shape=(2, 4)), None, ())
     assert fixed.largest == 0 and "its first dimension is not open" in fixed.why
-    flat = servable.read(onnx_file(tmp_path / "flat.onnx", (None,), outputs=(None,)))
-    assert "no dimension besides the batch" in batching.choose(flat, None, ()).why
     with pytest.raises(errors.UsageError, match="cannot batch this model"):
-        batching.choose(flat, 8, ())
+        batching.choose(servable_of(tmp_path / "b", ((2, 4),) * 3, shape=(2, 4)), 8, ())
+
+
+def test_a_row_of_one_number_gets_a_dimension_that_triton_takes_away(tmp_path):
+    flat = servable.read(onnx_file(tmp_path / "flat.onnx", (None,), outputs=(None,)))
+    assert batching.choose(flat, None, ()).largest == 0
+    batched = batching.choose(flat, 8, ())
+    made = config.make("flat", flat, backends.choose("", flat), batched, config.Settings(), [{one.name: (8,) for one in flat.inputs}])
+    for one in (*made.input, *made.output):
+        assert list(one.dims) == [1] and one.HasField("reshape") and list(one.reshape.shape) == []
+    assert all(list(one.dims) == [1] for warm in made.model_warmup for one in [entry.value for entry in warm.inputs])
+    whole = config.make("flat", flat, backends.choose("", flat), batching.choose(flat, None, ()), config.Settings(), [])
+    assert list(whole.input[0].dims) == [-1] and not whole.input[0].HasField("reshape")
 
 
 @pytest.mark.parametrize("wanted, preferred, told", [(64, (), "the largest profile of the plan has 32"), (None, (64,), "64 is not from 1 to 32")])

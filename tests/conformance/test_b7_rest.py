@@ -194,13 +194,33 @@ def test_a_number_that_is_none_of_its_dtype_is_refused(server, dtype, value):
     _refused(answer, pattern=rf"JSON Value: .* Type: (Number|String) is not of expected type: {dtype}")
 
 
-def test_an_integer_that_a_float_cannot_hold_is_rounded_in_column_form_and_refused_in_row_form(server):
-    """B7."""
-    answer = server.rest("POST", HALF, {"inputs": [16777217]})
-    assert answer.status == 200 and answer.json() == {"outputs": [16777216 / 2 + 2]}
-    _refused(server.rest("POST", HALF, {"instances": [16777217]}),
-             "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: Cannot convert JSON value: 16777217 to float without "
-             "loss of precision.")
+@pytest.mark.parametrize("form, answered", [("inputs", "outputs"), ("instances", "predictions")])
+def test_a_number_that_a_float_cannot_hold_is_rounded(server, form, answered):
+    """B7, and the corrections: nothing is checked for precision."""
+    answer = server.rest("POST", HALF, {form: [16777217]})
+    assert answer.status == 200 and answer.json() == {answered: [16777216 / 2 + 2]}
+    answer = server.rest("POST", HALF, f'{{"{form}": [1e39, -1e300]}}')
+    assert answer.status == 200 and answer.json() == {answered: [float("inf"), float("-inf")]}
+    answer = server.rest_predict("dtypes", f'{{"signature_name": "double", "{form}": [9007199254740993, 18446744073709551615, 1e-320]}}')
+    assert answer.status == 200 and answer.json() == {answered: [2.0**53, 2.0**64, 0.0]}
+
+
+def test_the_first_of_two_values_of_a_key_counts(server):
+    """Corrections."""
+    assert server.rest("POST", HALF, '{"instances": [2], "instances": [4]}').json() == {"predictions": [3.0]}
+    assert server.rest("POST", HALF, '{"inputs": {"x": [2], "x": [4]}}').json() == {"outputs": [3.0]}
+
+
+def test_a_double_in_an_error_has_rapidjsons_digits(server):
+    """Corrections."""
+    _refused(server.rest("POST", HALF, '{"inputs": {"x": [{"y": 18446744073709551616}]}}'),
+             'JSON Value: {\n    "y": 18446744073709553000.0\n} Type: Object is not of expected type: float')
+
+
+def test_options_with_a_body_gets_an_empty_page(server):
+    """Corrections."""
+    answer = server.rest("OPTIONS", HALF, '{"instances": [1]}')
+    assert (answer.status, answer.body) == (400, b"") and answer.headers["content-type"] == "text/html"
 
 
 @pytest.mark.parametrize("value, message", [

@@ -175,6 +175,8 @@ class _Slot:
             self._watch(connection)
         if events & ~select.EPOLLOUT:
             connection.receive()
+            if connection.waits:  # the server has widened a window, and what it let go on has filled the socket
+                self._watch(connection)
         if connection.lost:
             with contextlib.suppress(OSError, ValueError):
                 self._poll.unregister(connection.socket.fileno())

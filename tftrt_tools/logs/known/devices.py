@@ -13,10 +13,14 @@ CRASHED = known(
     "*** SIGABRT",
     "terminate called after throwing an instance of {kind}",
     "Aborted (core dumped)",
-    "Check failed: {what}",
     meaning="The process ended by itself. With engines: most often they were built by another TensorRT or on another GPU, which TF-TRT "
             "does not check.",
     mend="`tftrt inspect` on the model says what its engines were built for; `tftrt build` builds them here")
+CHECK = known(
+    "check_failed", "device", "error",
+    "Check failed: {what}",
+    meaning="A check in the library's own code failed, and that ended the process.",
+    mend="the file and line before it say which part; the request or the model that came last is often the cause")
 ILLEGAL = known(
     "gpu_fault", "device", "error",
     "an illegal memory access was encountered",
@@ -75,4 +79,4 @@ MEMORY_UNKNOWN = known(
     "Unable to determine CPU memory usage",
     "Unable to determine available memory",
     meaning="TensorRT cannot read how much memory is used.")
-ALL = (CRASHED, ILLEGAL, CUDA_ERROR, CUDNN_ERROR, NO_CUDA, NO_GPU, CONVERTED_WITHOUT, MEMORY_UNKNOWN)
+ALL = (CRASHED, CHECK, ILLEGAL, CUDA_ERROR, CUDNN_ERROR, NO_CUDA, NO_GPU, CONVERTED_WITHOUT, MEMORY_UNKNOWN)

@@ -125,5 +125,23 @@ LOADED = known(
     "Successfully loaded servable version {name: {model} version: {version}}",
     meaning="A version is served.", subject="model")
 
-ALL = (FAILED, GIVEN_UP, NOT_STARTED, FILE_SYSTEM, NO_VERSION, NO_SUCH_VERSION, DUPLICATE, KEPT, NO_ROOM, LABEL, CONFIGURATION, BATCHING,
-       PORT, SAVED_MODEL, DAMAGED, NO_WARMUP, WARMUP, PLATFORM, EARLY, LOADED)
+NATIVE = known(
+    "engines_run_natively", "load", "warning",
+    "no GPU here: {number} TF-TRT engine of {path} run natively",
+    "no GPU here: {number} TF-TRT engine of {path} runs natively",
+    "no GPU here: {number} TF-TRT engines of {path} run natively",
+    meaning="The development server has no GPU, so it computes the engines of this model as the TensorFlow ops that they were made from.",
+    mend="nothing, for answers; serve on a machine with a GPU to see the engines' speed")
+ENDED_BEFORE = known(
+    "ended_under_way", "load", "warning",
+    "requests or loads still run, they end with the process",
+    meaning="The development server was told to end while requests or loads ran, and did not wait for them.",
+    mend="end the clients first, where their answers matter")
+NOT_RELOADED = known(
+    "configuration_not_reloaded", "load", "error",
+    "a reload of {path} failed: {said}",
+    meaning="The configuration file was read again (--model_config_file_poll_wait_seconds) and refused. What was served before is.",
+    mend="mend what the message names; `tftrt configure --check` says more")
+
+ALL = (NATIVE, ENDED_BEFORE, NOT_RELOADED, FAILED, GIVEN_UP, NOT_STARTED, FILE_SYSTEM, NO_VERSION, NO_SUCH_VERSION, DUPLICATE, KEPT,
+       NO_ROOM, LABEL, CONFIGURATION, BATCHING, PORT, SAVED_MODEL, DAMAGED, NO_WARMUP, WARMUP, PLATFORM, EARLY, LOADED)

@@ -52,4 +52,22 @@ NO_THREAD = known(
     meaning="All threads of the server were at work.",
     mend="--grpc_max_threads, or fewer calls at once")
 
-ALL = (OUTSIDE, QUEUE, QUEUE_TIMEOUT, TOO_LARGE, UNEQUAL, NO_SERVABLE, OP_FAILED, NO_THREAD)
+WRONG_RANK = known(
+    "rank_ended_server", "request", "error",
+    "Check failed: index >= 0 && index < num_total_dims Invalid index from the dimension: {which}",
+    meaning="A request had another number of dimensions than a convolution takes, and on a CPU that ends TensorFlow's process.",
+    mend="TF_ENABLE_ONEDNN_OPTS=0 in the server's environment makes it an error of that request alone; send inputs of the declared rank")
+NO_ROWS = known(
+    "no_rows_ended_server", "request", "error",
+    "Check failed: limit <= dim0_size ({sizes})",
+    meaning="A request without rows was padded to one of allowed_batch_sizes, and that ends the server's process.",
+    mend="refuse requests of 0 rows before the server; or serve without allowed_batch_sizes, which pads nothing")
+SERVER_FAULT = known(
+    "development_server_fault", "request", "error",
+    "a {kind}Request failed",
+    "the REST request {verb} {path} failed",
+    "a bug of the development server",
+    meaning="The development server failed by a fault of its own; the traceback behind the line says where.",
+    mend="the call got INTERNAL or status 500; ask the real server (--backend=docker or --backend=binary) the same")
+
+ALL = (WRONG_RANK, NO_ROWS, SERVER_FAULT, OUTSIDE, QUEUE, QUEUE_TIMEOUT, TOO_LARGE, UNEQUAL, NO_SERVABLE, OP_FAILED, NO_THREAD)

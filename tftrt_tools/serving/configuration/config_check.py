@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from tftrt_tools import documents, errors, records
-from tftrt_tools.serving.configuration import batching_file, model_config_rules, monitoring_file, text_places
+from tftrt_tools.serving.configuration import (
+    batching_file,
+    engine_batch_sizes,
+    model_config,
+    model_config_rules,
+    monitoring_file,
+    text_places,
+    unbatched,
+)
 from tftrt_tools.serving.configuration.config_problem import ERROR, Problem
 from tftrt_tools.wire import config_messages
 
@@ -53,7 +61,18 @@ class Check(records.Record):
 
 def check(paths: Iterable[str | pathlib.Path]) -> Check:
     """Check files. Returns: Check. Raises: UsageError for a file that is not there, OSError."""
-    return Check(tuple(check_text(str(path), _read(path)) for path in paths))
+    files = [check_text(str(path), _read(path)) for path in paths]
+    batched = any(file.kind == config_messages.BATCHING and file.message is not None for file in files)
+    return Check(tuple(_with_batching(file) if batched and file.kind == config_messages.MODELS and file.message is not None else file
+                       for file in files))
+
+
+def _with_batching(file: Checked) -> Checked:
+    """A models.config of a server that batches, with the models that it cannot batch."""
+    models = [model_config.Model.of(one) for one in file.message.model_config_list.config]
+    found = engine_batch_sizes.covered([path for model in models for path in model_config.version_paths(model)])
+    more = [Problem(1, ERROR, f"{one.path}: {line}", unbatched.MEND) for one in found for line in one.unbatched]
+    return dataclasses.replace(file, problems=(*file.problems, *more))
 
 
 def _read(path: str | pathlib.Path) -> str:

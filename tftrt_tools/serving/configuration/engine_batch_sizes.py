@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from tftrt_tools import child, records
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Covered(records.Record):
     """path: version directory. sizes: batch sizes, None for every size; known: False if the files do not tell, then sizes is (); reason:
-    the source of this, one line."""
+    the source of this, one line; unbatched: a line for each tensor that keeps a signature from being batched."""
 
     path: str
     sizes: tuple[int, ...] | None
     known: bool
     reason: str
+    unbatched: tuple[str, ...] = ()
 
 
 def covered(paths: Sequence[str | pathlib.Path]) -> list[Covered]:

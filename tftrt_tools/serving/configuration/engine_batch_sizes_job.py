@@ -1,11 +1,13 @@
 """Which batch sizes the engines of a model serve, read from its files in a child process, which loads TensorFlow."""
 
+import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from tftrt_tools.savedmodel import files
 from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.serving.configuration import unbatched
 from tftrt_tools.serving.configuration.engine_batch_sizes import Covered
 
 _ONE_PROFILE = ("Range", "Range+Optimal")
@@ -16,7 +18,13 @@ def job(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     from tftrt_tools.savedmodel import describe, describe_job
 
     described = describe_job.job(dict(request))
-    return [_covered(path, describe.Description.from_dict(one)).to_dict() for path, one in zip(request["models"], described, strict=True)]
+    models = map(describe.Description.from_dict, described)
+    return [dataclasses.replace(_covered(path, one), unbatched=_unbatched(one)).to_dict()
+            for path, one in zip(request["models"], models, strict=True)]
+
+
+def _unbatched(model: Any) -> tuple[str, ...]:
+    return tuple(line for name, inputs in model.inputs.items() for line in unbatched.of_signature(name, inputs, model.outputs[name]))
 
 
 def _covered(path: str, model: Any) -> Covered:
@@ -35,12 +43,13 @@ def _covered(path: str, model: Any) -> Covered:
         if called and mine is None:
             mine, reason = _of_engines(path, name, manifest, listed.get(name), [engines[one] for one in called if one in engines], assets)
         if mine is False:
-            return Covered(path, (), False, f"{name}: {reason}")
+            return Covered(path=path, sizes=(), known=False, reason=f"{name}: {reason}")
         if reason:
             reasons.append(f"{name}: {reason}")
         if mine is not None:
             sizes = mine if sizes is None else sizes & mine
-    return Covered(path, None if sizes is None else tuple(sorted(sizes)), True, "; ".join(dict.fromkeys(reasons)) or "no engines")
+    return Covered(path=path, sizes=None if sizes is None else tuple(sorted(sizes)), known=True,
+                   reason="; ".join(dict.fromkeys(reasons)) or "no engines")
 
 
 def _fixed(inputs: Iterable[InputSpec]) -> tuple[set[int] | None, str]:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tftrt_tools import errors, whole_file
-from tftrt_tools.savedmodel import files, passport
-from tftrt_tools.serving import version_directories
-from tftrt_tools.serving.configuration import batching_file, config_check, engine_batch_sizes, model_config, monitoring_file
+from tftrt_tools.savedmodel import passport
+from tftrt_tools.serving.configuration import batching_file, config_check, engine_batch_sizes, model_config, monitoring_file, unbatched
 from tftrt_tools.serving.configuration.batching_file import text_of
 from tftrt_tools.serving.configuration.config_problem import ERROR
 from tftrt_tools.serving.configuration.engine_batch_sizes import Covered
@@ -95,6 +94,7 @@ def configure(folder: str | pathlib.Path, options: Options) -> Configuration:
         sizes, known = engine_batch_sizes.common(found)
         known = known and not missing
         batching = batching_file.chosen(batching, sizes, known)
+        warnings += _refuses_batching(found, options.allow_uncovered)
         warnings += _uncovered(batching, found, missing, options.allow_uncovered)
         texts[config_messages.BATCHING] = batching_file.text(batching, sizes, known)
     if options.monitoring:
@@ -120,13 +120,20 @@ def _covered(models: Sequence[Model]) -> tuple[list[Covered], list[str]]:
     paths: list[pathlib.Path] = []
     missing: list[str] = []
     for model in models:
-        listed = [] if model_config.is_uri(model.base_path) else version_directories.listing(model.base_path)
-        there = {one.number: one.path for one in listed}
-        chosen = [there[number] for number in model.served(there) if files.is_saved_model(there[number])]
+        chosen = model_config.version_paths(model)
         paths += chosen
         if not chosen:
             missing.append(f"{model.base_path} holds no version of {model.name!r} that can be read here")
     return engine_batch_sizes.covered(paths), missing
+
+
+def _refuses_batching(found: Sequence[Covered], allowed: bool) -> list[str]:
+    """Signatures that no server with batching answers. Returns: warnings. Raises: UsageError if that is not allowed."""
+    said = [f"{one.path}: {line}" for one in found for line in one.unbatched]
+    if said and not allowed:
+        raise errors.UsageError(f"a model that cannot be batched: {said[0]}; a version with such a warm-up request does not load",
+                                f"{unbatched.MEND}; --allow_uncovered writes the files for its other signatures")
+    return said
 
 
 def _uncovered(batching: batching_file.Settings, found: Sequence[Covered], missing: Sequence[str], allowed: bool) -> list[str]:

@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from tftrt_tools import errors
+from tftrt_tools.savedmodel import files
+from tftrt_tools.serving import version_directories
 from tftrt_tools.wire import config_messages
 
 PLATFORM = "tensorflow"
@@ -90,6 +92,13 @@ def is_absolute(base_path: str) -> bool:
 def is_uri(base_path: str) -> bool:
     """Whether the base path is a URI and not a path of a file system."""
     return bool(_URI.match(base_path))
+
+
+def version_paths(model: Model) -> list[pathlib.Path]:
+    """The version directories that a server would serve; [] where this machine cannot see them."""
+    listed = [] if is_uri(model.base_path) or not os.path.isdir(model.base_path) else version_directories.listing(model.base_path)
+    there = {one.number: one.path for one in listed}
+    return [there[number] for number in model.served(there) if files.is_saved_model(there[number])]
 
 
 def parse(flag: str) -> Model:

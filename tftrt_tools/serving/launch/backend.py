@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from tftrt_tools.serving.launch import readiness
 from tftrt_tools.serving.launch.serve_plan import Plan
 
+# How much TensorFlow logs: 0 is all, 3 nothing but what ends it.
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command:

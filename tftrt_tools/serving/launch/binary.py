@@ -8,6 +8,8 @@ from tftrt_tools.serving.launch import backend
 from tftrt_tools.serving.launch.serve_plan import Plan
 
 PROGRAM = "tensorflow_model_server"
+# What is wrong, and where it listens, is read from the log. A higher level would hide that.
+LOG_ENV = {backend.LOG_LEVEL: "0"}
 
 
 class Binary(backend.Backend):
@@ -26,7 +28,7 @@ class Binary(backend.Backend):
                                     "leave --host out, or use --backend=docker or --backend=local")
 
     def command(self, plan: Plan) -> backend.Command:
-        return backend.Command(argv=(shutil.which(PROGRAM) or PROGRAM, *server_flags.to_arguments(plan.values)), env={},
+        return backend.Command(argv=(shutil.which(PROGRAM) or PROGRAM, *server_flags.to_arguments(plan.values)), env=LOG_ENV,
                                ready_probe=plan.probe("0.0.0.0"))
 
 

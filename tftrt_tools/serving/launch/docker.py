@@ -51,13 +51,15 @@ class Docker(backend.Backend):
             argv += ["--publish", f"{f'[{host}]' if ':' in host else host}:{port}:{port}"]
         for path in mounts(plan):
             argv += ["--mount", f"type=bind,source={path},target={path},readonly"]
-        for variable in sorted(set(os.environ) & {"TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_VMODULE",
+        for variable in sorted(set(os.environ) & {"TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION", "TF_CPP_VMODULE",
                                                   "TF_FORCE_GPU_ALLOW_GROWTH"}):
             argv += ["--env", variable]
+        for variable, value in binary.LOG_ENV.items():
+            argv += ["--env", f"{variable}={value}"]
         # The image's own entry point would set an unwanted model and REST port.
         argv += ["--entrypoint", binary.PROGRAM, self._state[0], *server_flags.to_arguments(plan.values)]
         # The client passes SIGTERM on to the container; SIGKILL would end only the client.
-        return backend.Command(argv=tuple(argv), env={}, ready_probe=plan.probe(host), death_signal=signal.SIGTERM,
+        return backend.Command(argv=tuple(argv), env=binary.LOG_ENV, ready_probe=plan.probe(host), death_signal=signal.SIGTERM,
                                cleanup=(("docker", "rm", "--force", name),))
 
     @functools.cached_property

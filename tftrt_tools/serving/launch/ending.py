@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tftrt_tools import errors
 from tftrt_tools.logs import load_failure
+from tftrt_tools.logs.known import requests
 
 _SHOWN_LINES = 15
 _DOCKER_REFUSED = 125
@@ -54,6 +55,9 @@ def _said(tail: Sequence[str]) -> tuple[str, str]:
         if failed := _NOT_LOADED.search(refused[1]):
             why, mend = load_failure.explain(_NEXT.split(failed[3])[0])
             return f"{failed[1]} version {failed[2]} did not load: {why}", mend
+    for message in (requests.WRONG_RANK, requests.NO_ROWS):
+        if any(map(message.find, tail)):
+            return message.meaning.rstrip("."), message.mend
     for pattern, mend in _LINES:
         found = next((match for match in map(pattern.search, reversed(tail)) if match), None)
         if found:

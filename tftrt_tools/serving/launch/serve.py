@@ -1,14 +1,17 @@
 """Starts a server, waits until it answers, and stays until it ends or gets a signal to end."""
 
 import dataclasses
+import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tftrt_tools import progress
 from tftrt_tools.serving.launch import ending, log_follower, ports, readiness, serve_plan, start_preflight, watched_process
-from tftrt_tools.serving.launch.backend import Backend
+from tftrt_tools.serving.launch.backend import LOG_LEVEL, Backend
 
 _ANY = "0.0.0.0"
+_LEVEL, _LEVELS = re.compile(r"\d{4}-\d\d-\d\d [\d:.]+: ([IWEF]) "), "IWEF"
 _POLL_SECONDS = 0.5
 
 
@@ -64,12 +67,15 @@ def run(backend: Backend, reason: str, wanted: serve_plan.Plan, grace_seconds: f
     """
     command = backend.command(wanted)
     watch, follower = readiness.Watch(command.ready_probe), log_follower.Follower(wanted.values)
+    # The server logs everything where its log is read; what the user wanted is shown.
+    level = os.environ.get(LOG_LEVEL, "") if LOG_LEVEL in command.env else ""
     child = None
 
     def on_line(line: str) -> None:
         watch.note(line)
         follower.note(line)
-        watched_process.to_stderr(line)
+        if _wanted(line, level):
+            watched_process.to_stderr(line)
 
     def tell() -> None:
         for one in follower.news():
@@ -93,6 +99,12 @@ def run(backend: Backend, reason: str, wanted: serve_plan.Plan, grace_seconds: f
         watch.close()
         if child is not None:
             _end(child, grace_seconds)
+
+
+def _wanted(line: str, level: str) -> bool:
+    """Whether a line of the log would be there with this TF_CPP_MIN_LOG_LEVEL."""
+    found = _LEVEL.match(line)
+    return not found or not level.isdecimal() or _LEVELS.index(found[1]) >= int(level)
 
 
 def _end(child: watched_process.Child, grace_seconds: float) -> None:

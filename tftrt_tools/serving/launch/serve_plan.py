@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from tftrt_tools.serving import metric_names
 from tftrt_tools.serving.launch import config_files, readiness
 
 
@@ -47,8 +48,17 @@ class Plan:
 
     def probe(self, host: str) -> readiness.Probe:
         """A readiness.Probe for a server that listens on `host`."""
-        tls = bool(self.values["ssl_config_file"] or self.values["use_alts_credentials"])
-        return readiness.Probe(host=readiness.reached_at(host), port=self.port, rest_port=self.rest_port, models=self.names, tls=tls)
+        values = self.values
+        return readiness.Probe(host=readiness.reached_at(host), port=self.port, rest_port=self.rest_port, models=self.names,
+                               tls=bool(values["ssl_config_file"]), alts=bool(values["use_alts_credentials"]),
+                               socket_path=values["grpc_socket_path"], metrics_path=self._metrics_path())
+
+    def _metrics_path(self) -> str:
+        path = self.values["monitoring_config_file"]
+        if not path or "://" in path or not self.rest_port:
+            return ""
+        config = config_files.read("monitoring_config_file", path).prometheus_config
+        return (config.path or metric_names.PATH) if config.enable else ""
 
 
 # Flags that name a file, in the order of the server's usage.

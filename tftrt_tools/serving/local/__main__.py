@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from tftrt_tools import collection, errors, lean_import
 from tftrt_tools.serving import server_flags
-from tftrt_tools.serving.local import failure, freed_memory
+from tftrt_tools.serving.local import failure
 
 _OWN = (server_flags.Flag("host", server_flags.STRING, "127.0.0.1", "address to listen on"),)
 _FAILED = 255
@@ -47,7 +47,6 @@ def _serve(options: types.SimpleNamespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     logging.info("development server of tftrt-tools, not for production")
-    freed_memory.keep()
     with collection.paused(), lean_import.tensorflow():
         from tftrt_tools.serving.local.server import Server
 

@@ -100,5 +100,6 @@ def _runnable(path: str, folder: pathlib.Path) -> str | pathlib.Path:
     if gpu.seen():
         return path
     replaced = native_copy.write(path, folder)
-    _log.warning("no GPU here: %d TF-TRT engine%s of %s run natively", len(replaced), "s"[:len(replaced) != 1], path)
+    which = f"engine of {path} runs" if len(replaced) == 1 else f"engines of {path} run"
+    _log.warning("no GPU here: %d TF-TRT %s natively", len(replaced), which)
     return folder

@@ -20,7 +20,6 @@ from tftrt_tools.serving.local import (
     manager,
     metrics_page,
 )
-from tftrt_tools.serving.local.http2 import http2_server
 from tftrt_tools.wire import config_messages
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tftrt.serving")
 _STOP_SECONDS = 5
-_SPARE_THREADS = 3  # that read, write and refuse while all others work
+_SPARE_THREADS = 3  # that refuse while all others work
 _ABSENT = ("use_alts_credentials", "platform_config_file", "prefer_tflite_model", "thread_pool_factory_config_file")
 
 
@@ -41,7 +40,7 @@ class Server:
     def __init__(self, options: types.SimpleNamespace) -> None:
         self._options = options
         self.port = self.rest_port = 0
-        self._grpc: grpc_server.GrpcServer | http2_server.Http2Server | None = None
+        self._grpc: grpc_server.GrpcServer | None = None
         self._rest: RestServer | None = None
         self._scheduler: batch_scheduler.Scheduler | None = None
         self._watcher: threading.Thread | None = None
@@ -119,7 +118,7 @@ class Server:
                 if self._manager:
                     self._manager.reload(_models(self._options))
             except failure.Failure as error:
-                _log.error("%s: %s", self._options.model_config_file, error.to_text())
+                _log.error("a reload of %s failed: %s", self._options.model_config_file, error.to_text())
 
 
 def _refuse_absent(options: types.SimpleNamespace) -> None:
@@ -175,15 +174,11 @@ def _session_config(options: types.SimpleNamespace) -> bytes:
     return config.SerializeToString()
 
 
-def _transport(shared: core.Core, options: types.SimpleNamespace) -> grpc_server.GrpcServer | http2_server.Http2Server:
+def _transport(shared: core.Core, options: types.SimpleNamespace) -> grpc_server.GrpcServer:
     """What listens for gRPC. One of its threads always waits for the next call, as in the real server."""
     at_once = max(options.grpc_max_threads - 1, 1)
-    threads = at_once + _SPARE_THREADS
-    methods = grpc_methods.table(shared, at_once)
-    arguments, credentials = _channel_arguments(options), _credentials(options)
-    if arguments or credentials:
-        return grpc_server.GrpcServer(methods, threads, arguments, credentials)
-    return http2_server.Http2Server(methods, threads)
+    return grpc_server.GrpcServer(grpc_methods.table(shared, at_once), at_once + _SPARE_THREADS, _channel_arguments(options),
+                                  _credentials(options))
 
 
 def _credentials(options: types.SimpleNamespace) -> Any:

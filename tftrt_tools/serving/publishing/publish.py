@@ -13,6 +13,7 @@ from tftrt_tools import child, errors, op_libraries, progress, scratch
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.savedmodel.inspection import Finding
 from tftrt_tools.serving import version_directories
+from tftrt_tools.serving.configuration import unbatched
 from tftrt_tools.serving.publishing import base_path as base_paths
 from tftrt_tools.serving.publishing import placing, server_target, target_preflight, verification_check
 from tftrt_tools.serving.publishing.model_facts import Facts
@@ -252,6 +253,12 @@ def _foreign(facts: Facts, here: server_target.Machine) -> bool:
 
 
 def _batching_notes(stage: pathlib.Path, facts: Facts, worker: child.Worker, batching: BatchSizes | None) -> Iterator[str]:
+    refused = [line for one in facts.seen.signatures for line in unbatched.of_signature(one.name, one.inputs, one.outputs)]
+    if refused and batching is None:
+        yield (f"{refused[0]}; a server with --enable_batching does not load a version whose warm-up makes such a call: publish with its "
+               "--batching_parameters_file, which leaves it out, or serve without batching")
+    elif refused:
+        yield refused[0]
     if batching is None or not facts.seen.engines:
         return
     covered = worker.call({"step": "covered", "model": str(stage)}).result

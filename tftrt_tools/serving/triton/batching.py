@@ -71,9 +71,7 @@ def _unbatched(model: Servable) -> str:
 def _not_batched(spec: InputSpec) -> str:
     if spec.shape is None:
         return "its rank is not known"
-    if not spec.shape or spec.shape[0] is not None:
-        return "its first dimension is not open"
-    return "it has no dimension besides the batch" if len(spec.shape) == 1 else ""
+    return "its first dimension is not open" if not spec.shape or spec.shape[0] is not None else ""
 
 
 def _sizes(profiles: Sequence[dict[str, Range]]) -> list[tuple[int, int]]:

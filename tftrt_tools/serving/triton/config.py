@@ -47,7 +47,9 @@ def make(name: str, model: Servable, backend: Backend, batching: Batching, setti
     own = model.engine_dtypes if backend.name == "tensorrt" else {}
     for field, specs in ((made.input, model.inputs), (made.output, model.outputs)):
         for spec in specs:
-            field.add(name=spec.name, data_type=_type(spec, own, backend), dims=_dims(spec, batching.largest))
+            added = field.add(name=spec.name, data_type=_type(spec, own, backend), dims=_dims(spec, batching.largest))
+            if _of_one_number(spec, batching.largest):
+                added.reshape.SetInParent()
     made.version_policy.latest.num_versions = settings.versions or 1
     group = made.instance_group.add(count=settings.instances or 1, kind=KINDS[settings.instance_kind or "auto"])
     if backend.name == "tensorrt" and len(model.profiles) > 1:
@@ -140,7 +142,14 @@ def _dims(spec: InputSpec, largest: int) -> list[int]:
         raise errors.UsageError(f"{spec.name!r} is a scalar, and Triton wants a dimension", "export the model with one of size 1 there")
     if 0 in spec.shape:
         raise errors.UsageError(f"{spec.name!r} is {spec.text()}, and Triton has no dimension of 0", "export the model without it")
+    if _of_one_number(spec, largest):
+        return [1]
     return [-1 if size is None else size for size in spec.shape[1 if largest else 0:]]
+
+
+def _of_one_number(spec: InputSpec, largest: int) -> bool:
+    """Whether a row is one number. Triton wants a dimension for it, and takes that away before the model."""
+    return bool(largest) and spec.shape is not None and len(spec.shape) == 1
 
 
 def _warm_up(made: Any, model: Servable, own: Mapping[str, str], backend: Backend, largest: int, shapes: Shapes) -> None:
@@ -153,7 +162,7 @@ def _warm_up(made: Any, model: Servable, own: Mapping[str, str], backend: Backen
         shape = shapes[spec.name]
         data = added.inputs.add(key=spec.name).value
         data.data_type = triton_config.type_number(_type(spec, own, backend))
-        data.dims.extend(shape[1:] if largest else shape)
+        data.dims.extend([1] if _of_one_number(spec, largest) else shape[1:] if largest else shape)
         if spec.dtype.startswith(("float", "bfloat")) and spec.limit is None:
             data.random_data = True
         else:

@@ -1,4 +1,4 @@
-"""The frames that are about a connection or a window, not about a message: the same for a server and a client."""
+"""The frames that are about a connection or a window, not about a message."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def take(kind: int, flags: int, stream: int, content: bytes | memoryview, outgoi
 
 
 def greeting(frame_size: int) -> bytes:
-    """The first frames of either side: the other one may send frames of this size, and as much as it likes."""
+    """The first frames: the server may send frames of this size, and as much as it likes."""
     return (frames.settings({frames.INITIAL_WINDOW_SIZE: frames.LARGEST_WINDOW, frames.MAX_FRAME_SIZE: frame_size})
             + frames.number(frames.WINDOW_UPDATE, 0, frames.LARGEST_WINDOW - frames.FIRST_WINDOW))

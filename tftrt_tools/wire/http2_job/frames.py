@@ -9,8 +9,7 @@ HEAD_BYTES = 9
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 # Flags: END_STREAM of DATA and HEADERS, ACK of SETTINGS and PING.
 END_STREAM, ACK, END_HEADERS, PADDED, HAS_PRIORITY = 1, 1, 4, 8, 32
-NO_ERROR, PROTOCOL_ERROR, FLOW_CONTROL_ERROR, STREAM_CLOSED, FRAME_SIZE_ERROR, REFUSED_STREAM = 0, 1, 3, 5, 6, 7
-COMPRESSION_ERROR, ENHANCE_YOUR_CALM = 9, 11
+PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR = 1, 3, 6, 9
 HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = 1, 4, 5
 LARGEST_WINDOW = (1 << 31) - 1
 FIRST_WINDOW, FIRST_FRAME_SIZE, FIRST_TABLE_SIZE = (1 << 16) - 1, 1 << 14, 4096
@@ -46,11 +45,6 @@ def frame(kind: int, flags: int, stream: int, content: bytes = b"") -> bytes:
 def number(kind: int, stream: int, value: int) -> bytes:
     """A frame whose content is a number of 32 bits: RST_STREAM or WINDOW_UPDATE."""
     return frame(kind, 0, stream, struct.pack(">I", value))
-
-
-def goaway(last_stream: int, code: int) -> bytes:
-    """A GOAWAY frame."""
-    return frame(GOAWAY, 0, 0, struct.pack(">II", last_stream, code))
 
 
 def settings(values: dict[int, int]) -> bytes:

@@ -11,7 +11,6 @@ Header = tuple[bytes, bytes]
 _TABLE_BYTES = frames.FIRST_TABLE_SIZE
 _ENTRY_BYTES = 32
 _LARGEST_INTEGER = 1 << 31
-_STATUS_OK = b"\x88"
 _STATIC: tuple[Header, ...] = tuple((name.encode(), value.encode()) for name, _, value in (line.partition("=") for line in """:authority
 :method=GET
 :method=POST
@@ -161,11 +160,6 @@ def _string(block: bytes, at: int) -> tuple[bytes, int]:
         raise ValueError("a string is cut off")
     text = block[at:at + size]
     return huffman.decode(text) if coded else text, at + size
-
-
-def ok_block(headers: Iterable[Header]) -> bytes:
-    """The block of ":status: 200" and these headers."""
-    return _STATUS_OK + block(headers)
 
 
 def block(headers: Iterable[Header]) -> bytes:

@@ -14,12 +14,12 @@ _MOST_UNSENT = 1 << 22  # bytes of frames without a message; one that reads noth
 
 
 class _Message:
-    """A message on its way. parts: what is left of it; end: the frame behind it."""
+    """A message on its way. parts: what is left of it."""
 
-    __slots__ = ("stream", "parts", "left", "end", "window")
+    __slots__ = ("stream", "parts", "left", "window")
 
-    def __init__(self, stream: int, parts: Sequence[bytes | memoryview], end: bytes, window: int) -> None:
-        self.stream, self.end, self.window = stream, end, window
+    def __init__(self, stream: int, parts: Sequence[bytes | memoryview], window: int) -> None:
+        self.stream, self.window = stream, window
         self.parts = collections.deque(memoryview(part).cast("B") for part in parts if len(part))
         self.left = sum(map(len, self.parts))
 
@@ -73,21 +73,21 @@ class Outgoing:
             if not self._messages and sum(map(len, self._unsent)) > _MOST_UNSENT:
                 raise BrokenPipeError("the other side reads nothing")
 
-    def message(self, stream: int, start: bytes, message: Sequence[bytes | memoryview], end: bytes = b"") -> None:
-        """Send the frame `start`, the bytes of `message` as DATA, the frame `end`; without one the last DATA ends the stream."""
+    def message(self, stream: int, start: bytes, message: Sequence[bytes | memoryview]) -> None:
+        """Send the frame `start`, then the bytes of `message` as DATA, which ends the stream."""
         with self._lock:
             window = self._windows.pop(stream, self._first_window)
             size = sum(map(len, message))
             if size <= min(window, self._window, self._frame_size) and not self._messages:
                 self._window -= size
-                data = frames.head(frames.DATA, 0 if end else frames.END_STREAM, stream, size)
+                data = frames.head(frames.DATA, frames.END_STREAM, stream, size)
                 if size < 1 << 14:
-                    self._write([memoryview(b"".join((start, data, *message, end)))])
+                    self._write([memoryview(b"".join((start, data, *message)))])
                 else:
-                    self._write([memoryview(one).cast("B") for one in (start, data, *message, end) if len(one)])
+                    self._write([memoryview(one).cast("B") for one in (start, data, *message) if len(one)])
                 return
             self._write([memoryview(start)])
-            self._messages[stream] = _Message(stream, message, end, window)
+            self._messages[stream] = _Message(stream, message, window)
             self._pump()
 
     def flush(self) -> None:
@@ -131,12 +131,11 @@ class Outgoing:
                     raise frames.BrokenConnection(frames.PROTOCOL_ERROR, "no frame may have this size")
                 self._frame_size = value
 
-    def forget(self, stream: int, given_up: bool = True) -> None:
-        """Nothing new comes on the stream; given_up: what is on its way is not wanted either."""
+    def forget(self, stream: int) -> None:
+        """The stream was given up: what is on its way is not wanted."""
         with self._lock:
             self._windows.pop(stream, None)
-            if given_up:
-                self._messages.pop(stream, None)
+            self._messages.pop(stream, None)
 
     def _pump(self) -> None:
         """Write of the messages, in turn, what the windows allow."""
@@ -146,8 +145,8 @@ class Outgoing:
                 while len(pieces) < _PIECES and (size := min(message.left, message.window, self._window, self._frame_size)) > 0:
                     message.window -= size
                     self._window -= size
-                    last = not message.end and size == message.left
-                    pieces.append(memoryview(frames.head(frames.DATA, frames.END_STREAM if last else 0, message.stream, size)))
+                    ends = frames.END_STREAM if size == message.left else 0
+                    pieces.append(memoryview(frames.head(frames.DATA, ends, message.stream, size)))
                     pieces += message.take(size)
                 if not pieces:
                     break
@@ -156,7 +155,6 @@ class Outgoing:
                 return
             if not message.left:
                 del self._messages[message.stream]
-                self._write([memoryview(message.end)] if message.end else [])
 
     def _write(self, pieces: list[memoryview]) -> None:
         """Send these bytes after those that wait; what the socket does not take waits."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tftrt_tools.serving.local import failure
 from tftrt_tools.serving.local.rest import json_in, value_text
 
@@ -48,8 +50,8 @@ def _fill_example(value: Any, example: Any) -> None:
 def _fill_whole(values: Any, feature: Any) -> bool:
     """Fill from values that are all of one type and within its range. Returns: whether they were."""
     kinds = set(map(type, values))
-    if kinds == {float} and all(json_in.lossless(value, "float") for value in values):
-        feature.float_list.value.extend(values)
+    if kinds == {float}:
+        feature.float_list.value.extend(json_in.floats(values, np.float32).tolist())
     elif kinds == {int} and min(values) in _INT64 and max(values) in _INT64:
         feature.int64_list.value.extend(values)
     elif kinds == {str}:
@@ -68,13 +70,11 @@ def _add(value: Any, name: str, feature: Any) -> None:
         feature.bytes_list.value.append(json_in.as_bytes(value) if isinstance(value, str) else json_in.decode_base64(value))
     elif isinstance(value, float):
         _expect(feature, "float_list", name)
-        if not json_in.lossless(value, "float"):
-            raise json_in.lossy(value, "float")
-        feature.float_list.value.append(value)
+        feature.float_list.value.extend(json_in.floats([value], np.float32).tolist())
     else:
         _expect(feature, "int64_list", name)
         if value not in _INT64:
-            raise failure.invalid(f"Feature: {name} has uint64 element. Only int64 is supported.")
+            raise failure.invalid(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
         feature.int64_list.value.append(int(value))
 
 

@@ -89,7 +89,7 @@ class Handler:
         try:
             return self._answer(verb, target, encoding, body)
         except Exception as error:
-            _log.exception("%s %s failed", verb, target)
+            _log.exception("the REST request %s %s failed", verb, target)
             return _json(500, json_out.error(f"{type(error).__name__}: {error}"))
 
     def _answer(self, verb: str, target: str, encoding: str, body: bytes) -> Answer:
@@ -105,6 +105,8 @@ class Handler:
             return Answer(200, "text/plain", text.encode())
         if not routes.is_api(target):
             return page(404)
+        if verb == "OPTIONS" and body:
+            return Answer(400, "text/html", b"")
         try:
             route = routes.find(verb, target)
             return _json(200, self._calls[route.call](route, uncompressed(body) if "gzip" in encoding else body))

@@ -18,10 +18,8 @@ from tftrt_tools.serving.local.rest import value_text
 from tftrt_tools.serving.local.servable import Array
 
 DEFAULT_SIGNATURE = "serving_default"
-_FLOAT_MAX = float(np.finfo(np.float32).max)
 _INT64_MIN = -2**63
-_FLOATS = {"float": np.float32, "double": np.float64}
-_WHOLE = {"float": 2**24 - 1, "double": 2**53 - 1}  # largest whole number that the server takes for the type
+_FLOATS: dict[str, Any] = {"float": np.float32, "double": np.float64}
 _INT32 = (-2**31, 2**31 - 1)
 # dtype: (NumPy's, lowest, highest value that JSON may hold). The small types take any int32 and keep its low bits.
 _INTS = {"int32": (np.int32, *_INT32), "int16": (np.int16, *_INT32), "int8": (np.int8, *_INT32), "uint8": (np.uint8, *_INT32),
@@ -113,8 +111,8 @@ def _columns(value: Any, dtypes: Mapping[str, str]) -> dict[str, Array]:
     for alias, dtype in dtypes.items():
         if alias not in value:
             raise failure.invalid(f"Missing named input: {alias} in 'inputs' object.")
-        array = dense(value[alias], dtype, exact=False)
-        arrays[alias] = walk(value[alias], dtype, exact=False) if array is None else array
+        array = dense(value[alias], dtype)
+        arrays[alias] = walk(value[alias], dtype) if array is None else array
     return arrays
 
 
@@ -190,10 +188,9 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and not is_base64(value)
 
 
-def dense(value: Any, dtype: str, exact: bool = True) -> Array | None:
+def dense(value: Any, dtype: str) -> Array | None:
     """An array of a value or of regular nested lists, checked and converted without a loop over the values.
 
-    Args: exact: whether a whole number that the floating dtype cannot hold is refused: in row form it is, in column form it is rounded.
     Returns: array, equal to what `walk` returns; None where a value or a length is not as it should be.
     """
     shape = _shape(value)
@@ -204,7 +201,7 @@ def dense(value: Any, dtype: str, exact: bool = True) -> Array | None:
         level = list(itertools.chain.from_iterable(level))
     kinds = set(map(type, level))
     if dtype in _FLOATS:
-        fits = kinds <= {float, int} and _float_fits(level, kinds, dtype, exact)
+        fits = kinds <= {float, int}
     elif dtype in _INTS:
         fits = kinds <= {int} and (not level or _INTS[dtype][1] <= min(level) and max(level) <= _INTS[dtype][2])
     else:
@@ -214,26 +211,25 @@ def dense(value: Any, dtype: str, exact: bool = True) -> Array | None:
     return _array(list(map(as_bytes, level)) if dtype == "string" else level, shape, dtype)
 
 
-def _float_fits(values: Sequence[Any], kinds: set[type], dtype: str, exact: bool) -> bool:
-    whole = [value for value in values if type(value) is int] if exact and int in kinds else ()
-    if whole and not -_WHOLE[dtype] <= min(whole) <= max(whole) <= _WHOLE[dtype]:
-        return False
-    if dtype == "double" or float not in kinds:
-        return True
-    size = np.abs(np.array(values, np.float64))
-    return not ((size > _FLOAT_MAX) & (size != np.inf)).any()
+def floats(values: Sequence[float], dtype: Any) -> Array:
+    """Numbers as the server's threads convert them: rounded, infinite beyond the range, and 0 where they are denormal."""
+    with np.errstate(over="ignore", under="ignore"):
+        array = np.array(values, np.float64).astype(dtype)
+    small = np.abs(array) < np.finfo(dtype).tiny
+    array[small] = np.copysign(np.zeros((), dtype), array[small])
+    return array
 
 
-def walk(value: Any, dtype: str, exact: bool = True) -> Array:
+def walk(value: Any, dtype: str) -> Array:
     """The same array value by value. Raises: Failure, of the first fault in the server's order."""
-    flat, shape = _walked(value, dtype, exact)
+    flat, shape = _walked(value, dtype)
     return _array(flat, shape, dtype)
 
 
-def _walked(value: Any, dtype: str, exact: bool = True) -> tuple[list[Any], list[int]]:
+def _walked(value: Any, dtype: str) -> tuple[list[Any], list[int]]:
     flat: list[Any] = []
     shape = _shape(value)
-    _fill(value, 0, shape, dtype, flat, exact)
+    _fill(value, 0, shape, dtype, flat)
     return flat, shape
 
 
@@ -250,7 +246,7 @@ def _array(flat: list[Any], shape: Sequence[int], dtype: str) -> Array:
     if len(shape) > _MAX_RANK:
         raise failure.invalid(f"JSON value of {len(shape)} dimensions, and the local server takes at most {_MAX_RANK}")
     if dtype in _FLOATS:
-        array = np.array(flat, np.float64).astype(_FLOATS[dtype])
+        array = floats(flat, _FLOATS[dtype])
     elif dtype in _INTS:
         array = np.array(flat, np.uint64 if dtype == "uint64" else np.int64).astype(_INTS[dtype][0])
     elif dtype == "string":
@@ -261,23 +257,23 @@ def _array(flat: list[Any], shape: Sequence[int], dtype: str) -> Array:
     return array.reshape(shape)
 
 
-def _fill(value: Any, level: int, shape: Sequence[int], dtype: str, flat: list[Any], exact: bool) -> None:
+def _fill(value: Any, level: int, shape: Sequence[int], dtype: str, flat: list[Any]) -> None:
     rank = len(shape)
     if not isinstance(value, list):
         if level != rank:
             raise failure.invalid(f"JSON Value: {value_text.text(value)} found at incorrect level: {level + 1} in the JSON DOM."
                                   f" Expected at level: {rank}")
-        flat.append(_leaf(value, dtype, exact))
+        flat.append(_leaf(value, dtype))
         return
     if level >= rank:
         raise failure.invalid(f"Encountered list at unexpected level: {level} expected < {rank}")
     if len(value) != shape[level]:
         raise failure.invalid(f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: {shape[level]}")
     for item in value:
-        _fill(item, level + 1, shape, dtype, flat, exact)
+        _fill(item, level + 1, shape, dtype, flat)
 
 
-def _leaf(value: Any, dtype: str, exact: bool) -> Any:
+def _leaf(value: Any, dtype: str) -> Any:
     """One value, checked. Returns: what `_array` takes."""
     if isinstance(value, dict):
         if dtype == "string":
@@ -285,8 +281,6 @@ def _leaf(value: Any, dtype: str, exact: bool) -> Any:
         raise _wrong_type(value, dtype)
     if dtype in _FLOATS:
         fits = type(value) in (int, float)
-        if fits and (exact or type(value) is float) and not lossless(value, dtype):
-            raise lossy(value, dtype)
     elif dtype in _INTS:
         fits = type(value) is int and _INTS[dtype][1] <= value <= _INTS[dtype][2]
     elif dtype in ("bool", "string"):
@@ -296,18 +290,6 @@ def _leaf(value: Any, dtype: str, exact: bool) -> Any:
     if not fits:
         raise _wrong_type(value, dtype)
     return as_bytes(value) if dtype == "string" else value
-
-
-def lossless(value: float, dtype: str) -> bool:
-    """Whether the server takes a number for "float" or "double": whole ones up to 2**24 - 1 or 2**53 - 1, others within its range."""
-    if type(value) is int:
-        return abs(value) <= _WHOLE[dtype] or value == _INT64_MIN  # C's abs() of it is negative
-    return dtype == "double" or abs(value) <= _FLOAT_MAX or value != value or abs(value) == float("inf")
-
-
-def lossy(value: float, dtype: str) -> failure.Failure:
-    """The Failure of a number that is not `lossless`."""
-    return failure.invalid(f"Cannot convert JSON value: {value_text.text(value)} to {dtype} without loss of precision.")
 
 
 def _wrong_type(value: Any, dtype: str) -> failure.Failure:

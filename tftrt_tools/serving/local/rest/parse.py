@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
+import json
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,19 +18,20 @@ from tftrt_tools.serving.local.rest import value_text
 MAX_DEPTH = 500
 
 _ERROR = re.compile(r"Parse error at offset (\d+): (.*)", re.DOTALL)
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 24  # bytes checked at a time
+_WIDEST = range(-2**63, 2**64)  # integers that RapidJSON keeps; beyond them it reads a double
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"[{")] = 1
 _STEPS[list(b"]}")] = -1
+_OTHERS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def parse(body: bytes) -> dict[str, Any]:
     """Parse the bytes of a request body.
 
     Returns: dict; within it dict, list, str (bytes that are no UTF-8 as surrogate escapes), int (within 64 bits), float,
-    bool, None. NaN, Infinity and Inf are numbers. If a key comes twice, the last value counts; in the real server, the first.
+    bool, None. NaN, Infinity and Inf are numbers. If a key comes twice, the first value counts.
     Raises: Failure INVALID_ARGUMENT: no JSON, no object, or nested deeper than MAX_DEPTH.
     """
     if not body:
@@ -49,7 +52,36 @@ def parse(body: bytes) -> dict[str, Any]:
 
 def _decode(body: bytes) -> Any:
     # No hooks of a Decoder here: with objects other than dicts python-rapidjson 1.25 loses count of references and crashes.
-    return rapidjson.loads(body, number_mode=rapidjson.NM_NATIVE | rapidjson.NM_NAN)
+    found = rapidjson.loads(body, number_mode=rapidjson.NM_NATIVE | rapidjson.NM_NAN)
+    # Where a key comes twice, it has kept the last value.
+    if isinstance(found, (dict, list)) and body.count(b":") > len(found) and _members(found) < _colons(body):
+        with contextlib.suppress(ValueError):  # of Inf, which Python's parser has not
+            return json.loads(body, object_pairs_hook=_first_ones, parse_int=_integer, strict=False)
+    return found
+
+
+def _members(value: Any) -> int:
+    """How many members all objects in a value have."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(_members, value.values()))
+    return sum(map(_members, value)) if isinstance(value, list) else 0
+
+
+def _colons(body: bytes) -> int:
+    return sum(part.count(b":") for part in bare(body))
+
+
+def _first_ones(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        found.setdefault(key, value)
+    return found
+
+
+def _integer(text: str) -> float:
+    """As RapidJSON reads a whole number."""
+    value = int(text) if len(text) <= 20 else float(text)
+    return value if value in _WIDEST or isinstance(value, float) else float(value)
 
 
 def _decoded(body: bytes, skipped: int) -> Any:
@@ -96,15 +128,31 @@ def _check_depth(body: bytes) -> None:
     """Raise Failure where lists and objects nest deeper than MAX_DEPTH; brackets inside strings do not count."""
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return
-    bare = np.frombuffer(_STRING.sub(b"", body), np.uint8)
-    depth = 0
-    for start in itertools.takewhile(lambda at: at < len(bare), itertools.count(0, _CHUNK)):
-        steps = _STEPS[bare[start:start + _CHUNK]]
-        depths = depth + np.cumsum(steps[steps != 0], dtype=np.int64)
-        if depths.size:
-            if depths.max() > MAX_DEPTH:
-                raise _too_deep()
-            depth = int(depths[-1])
+    depth, brackets = 0, np.frombuffer(b"".join(bare(body)).translate(None, _OTHERS), np.uint8)
+    for start in range(0, len(brackets), _CHUNK):
+        depths = depth + np.cumsum(_STEPS[brackets[start:start + _CHUNK]], dtype=np.int64)
+        if depths.max() > MAX_DEPTH:
+            raise _too_deep()
+        depth = int(depths[-1])
+
+
+def bare(body: bytes) -> Iterator[bytes]:
+    """The parts of a text outside its strings. Each byte is looked at once or twice, whatever quotes are missing."""
+    at = 0
+    while (start := body.find(b'"', at)) >= 0:
+        yield body[at:start]
+        at = _behind_string(body, start + 1)
+    yield body[at:]
+
+
+def _behind_string(body: bytes, at: int) -> int:
+    """The place behind a string whose content begins at `at`; a string without an end lasts to the end of the text."""
+    while (quote := body.find(b'"', at)) >= 0:
+        content = body[at:quote]
+        if (len(content) - len(content.rstrip(b"\\"))) % 2 == 0:
+            return quote + 1
+        at = quote + 1
+    return len(body)
 
 
 def _too_deep() -> failure.Failure:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import errno
 import logging
 import threading
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -16,8 +18,45 @@ from tftrt_tools.serving.local.rest import handler
 
 _HEADER_LIMIT = 1 << 20  # bytes of one line; the real server has no limit
 _SHUTDOWN_S = 1.0
+_MOST_CONNECTIONS = 512  # one more is closed at once
+_LARGEST = 256 << 20  # bytes of a body
+_PATIENCE_S = 60.0  # for a first request, a body, and the next request
 _quiet = logging.getLogger(__name__ + ".http")
 _quiet.setLevel(logging.CRITICAL + 1)  # errors of clients are not logged; handler logs our own errors
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Bounded(web.Server):
+    """Takes a limited number of connections."""
+
+    def __call__(self) -> Any:
+        return _Refusing() if len(self.connections) >= _MOST_CONNECTIONS else super().__call__()
+
+
+class _Refusing(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _without_descriptor(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say nothing where no descriptor is left for a connection: the loop would say it once a second, with a traceback."""
+    error = context.get("exception")
+    if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+        loop.default_exception_handler(context)
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    """Raises: _TooLarge, and what a broken body raises."""
+    parts, size = [], 0
+    async for part in request.content.iter_any():
+        size += len(part)
+        if size > _LARGEST:
+            raise _TooLarge
+        parts.append(part)
+    return b"".join(parts)
 
 
 class RestServer:
@@ -28,10 +67,12 @@ class RestServer:
       host: address to listen on. port: 0 for any.
       timeout_ms: deadline of one model run; 0: none.
       threads: requests worked on at the same time; further ones wait.
+      patience_s: how long a client may take to send what it has to send.
     """
 
     def __init__(self, backend: handler.Backend, host: str, port: int, timeout_ms: int = 30000, threads: int = 4,
-                 metrics_path: str = handler.METRICS_PATH) -> None:
+                 metrics_path: str = handler.METRICS_PATH, patience_s: float = _PATIENCE_S) -> None:
+        self._patience = patience_s
         self._handler = handler.Handler(backend, timeout_ms, metrics_path)
         self._address = host, port
         self._pool = concurrent.futures.ThreadPoolExecutor(max(threads, 1), thread_name_prefix="rest")
@@ -71,8 +112,9 @@ class RestServer:
 
     async def _serve(self, ready: concurrent.futures.Future[int]) -> None:
         self._stop = asyncio.Event()
-        server = web.Server(self._respond, access_log=None, logger=_quiet, auto_decompress=False, max_line_size=_HEADER_LIMIT,
-                            max_field_size=_HEADER_LIMIT)
+        asyncio.get_running_loop().set_exception_handler(_without_descriptor)
+        server = _Bounded(self._respond, access_log=None, logger=_quiet, auto_decompress=False, max_line_size=_HEADER_LIMIT,
+                          max_field_size=_HEADER_LIMIT, keepalive_timeout=self._patience)
         runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
         try:
@@ -88,7 +130,11 @@ class RestServer:
             if request.headers.get("Expect", "").lower() == "100-continue":
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 request.writer.output_size = 0  # nothing of the answer itself is sent yet
-            body = await request.content.read()
+            body = await asyncio.wait_for(_body(request), self._patience)
+        except asyncio.TimeoutError:
+            answer = handler.page(408)
+        except _TooLarge:
+            answer = handler.page(413)
         except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError, EOFError):
             answer = handler.page(400)  # a broken body; nobody reads this if the client has gone
         else:

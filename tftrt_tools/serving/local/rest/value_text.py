@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import decimal
 import math
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from tftrt_tools.serving.local.rest import decimals
+from tftrt_tools.serving.local.rest import decimals, grisu
 
 _SPECIAL = re.compile(r'["\\\x00-\x1f]')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _FLOAT_LIMIT = 3.4028234e38  # RapidJSON 1.1.0, Value::IsFloat
+_LEAST = sys.float_info.min  # smaller ones are 0 to the server
 _NAMES = {type(None): "Null", list: "Array", str: "String", int: "Number", float: "Number"}
 
 
@@ -78,15 +79,12 @@ def _scalar(value: Any) -> str:
 
 
 def _double(value: float) -> str:
-    """Shortest digits that read back as the same double, in RapidJSON's notation (its dtoa.h, Prettify)."""
+    """RapidJSON's digits in its notation (its dtoa.h, Prettify)."""
     if not math.isfinite(value):
         raise _Unprintable
-    if value == 0:
+    if abs(value) < _LEAST:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
-    written = decimal.Decimal(repr(value)).as_tuple()
-    digits, exponent = "".join(map(str, written.digits)), int(written.exponent)
-    exponent += len(digits) - len(digits.rstrip("0"))
-    digits = digits.rstrip("0")
+    digits, exponent = grisu.digits(abs(value))
     point = len(digits) + exponent  # the value is 0.DIGITS * 10**point
     if exponent >= 0 and point <= 21:
         number = digits + "0" * exponent + ".0"
@@ -96,7 +94,7 @@ def _double(value: float) -> str:
         number = "0." + "0" * -point + digits
     else:
         number = digits[0] + ("." + digits[1:] if len(digits) > 1 else "") + f"e{point - 1}"
-    return ("-" if written.sign else "") + number
+    return ("-" if value < 0 else "") + number
 
 
 def _escape(match: re.Match[str]) -> str:
