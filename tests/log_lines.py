@@ -100,6 +100,6 @@ LINES = [
     ("engines_run_natively", "2026-11-25 10:11:12.386: W no GPU here: 1 TF-TRT engine of /models/digits/1 runs natively"),
     ("ended_under_way", "2026-11-25 10:11:12.386: W requests or loads still run, they end with the process"),
     ("configuration_not_reloaded", "2026-11-25 10:11:12.386: E a reload of /models/models.config failed: INVALID_ARGUMENT: Invalid protobuf file: '/models/models.config'"),
-    ("development_server_fault", "2026-11-25 10:11:12.386: E a PredictRequest failed"),
-    ("development_server_fault", "2026-11-25 10:11:12.386: E the REST request POST /v1/models/digits:predict failed"),
+    ("development_server_fault", "2026-11-25 10:11:12.386: E a fault of the development server: a PredictRequest failed"),
+    ("development_server_fault", "2026-11-25 10:11:12.386: E a fault of the development server: the REST request POST /v1/models/digits:predict failed"),
 ]

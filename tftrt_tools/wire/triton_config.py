@@ -5,6 +5,7 @@ somebody else wrote may have more fields: they are read over.
 """
 
 import functools
+import re
 from typing import Any
 
 from tftrt_tools import documents
@@ -37,6 +38,9 @@ _ENUMS: dict[str, dict[str, int]] = {
 }
 
 
+_EMPTY_RESHAPE = re.compile(r"^( *)reshape \{\n *\}\n", re.MULTILINE)
+
+
 def new() -> Any:
     """An empty ModelConfig."""
     return _made()["ModelConfig"]()
@@ -63,7 +67,7 @@ def render(message: Any) -> str:
     from google.protobuf import text_format
 
     text: str = text_format.MessageToString(message, use_short_repeated_primitives=True)
-    return text
+    return _EMPTY_RESHAPE.sub(r"\1reshape { shape: [] }\n", text)  # the same, and says what it means
 
 
 def type_name(number: int) -> str:

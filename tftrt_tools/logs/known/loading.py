@@ -37,11 +37,13 @@ NO_VERSION = known(
 NO_SUCH_VERSION = known(
     "version_not_found", "load", "warning",
     "Version {version} of servable {model}, which was requested to be served as a 'specific' version",
+    "ersion {version} of {model}, a specific version of its policy, is not in the file system",
     meaning="models.config names a version that is not there.",
     mend="publish it, or take it out of model_version_policy", subject="model")
 DUPLICATE = known(
     "version_twice", "load", "warning",
     "Duplicate version directories detected. Version {version} will be loaded from {path}",
+    "ersion {version} of {model} is there twice: {taken} is taken",
     meaning="Two directories have the same number (such as 1 and 001); one is not served.",
     mend="take one of them away")
 KEPT = known(
@@ -113,6 +115,7 @@ WARMUP = known(
 PLATFORM = known(
     "model_type_old", "load", "note",
     "Deprecated ModelServerConfig::model_type field used",
+    "sets the deprecated model_type: use model_platform",
     meaning="models.config uses an old field.",
     mend='model_platform: "tensorflow" instead')
 EARLY = known(
@@ -127,11 +130,14 @@ LOADED = known(
 
 NATIVE = known(
     "engines_run_natively", "load", "warning",
-    "no GPU here: {number} TF-TRT engine of {path} run natively",
-    "no GPU here: {number} TF-TRT engine of {path} runs natively",
-    "no GPU here: {number} TF-TRT engines of {path} run natively",
+    "no GPU here: {number} TF-TRT ",
     meaning="The development server has no GPU, so it computes the engines of this model as the TensorFlow ops that they were made from.",
     mend="nothing, for answers; serve on a machine with a GPU to see the engines' speed")
+NOT_POLLED = known(
+    "base_paths_not_polled", "load", "note",
+    "file_system_poll_wait_seconds is 0: the base paths of {models} are not looked at",
+    meaning="The server does not look for new versions of these models.",
+    mend="leave --file_system_poll_wait_seconds out to have them looked at")
 ENDED_BEFORE = known(
     "ended_under_way", "load", "warning",
     "requests or loads still run, they end with the process",
@@ -139,9 +145,9 @@ ENDED_BEFORE = known(
     mend="end the clients first, where their answers matter")
 NOT_RELOADED = known(
     "configuration_not_reloaded", "load", "error",
-    "a reload of {path} failed: {said}",
+    "a reload of {file} failed: {said}",
     meaning="The configuration file was read again (--model_config_file_poll_wait_seconds) and refused. What was served before is.",
     mend="mend what the message names; `tftrt configure --check` says more")
 
-ALL = (NATIVE, ENDED_BEFORE, NOT_RELOADED, FAILED, GIVEN_UP, NOT_STARTED, FILE_SYSTEM, NO_VERSION, NO_SUCH_VERSION, DUPLICATE, KEPT,
+ALL = (NATIVE, NOT_POLLED, ENDED_BEFORE, NOT_RELOADED, FAILED, GIVEN_UP, NOT_STARTED, FILE_SYSTEM, NO_VERSION, NO_SUCH_VERSION, DUPLICATE, KEPT,
        NO_ROOM, LABEL, CONFIGURATION, BATCHING, PORT, SAVED_MODEL, DAMAGED, NO_WARMUP, WARMUP, PLATFORM, EARLY, LOADED)

@@ -64,8 +64,7 @@ NO_ROWS = known(
     mend="refuse requests of 0 rows before the server; or serve without allowed_batch_sizes, which pads nothing")
 SERVER_FAULT = known(
     "development_server_fault", "request", "error",
-    "a {kind}Request failed",
-    "the REST request {verb} {path} failed",
+    "a fault of the development server: {what}",
     "a bug of the development server",
     meaning="The development server failed by a fault of its own; the traceback behind the line says where.",
     mend="the call got INTERNAL or status 500; ask the real server (--backend=docker or --backend=binary) the same")

@@ -54,7 +54,7 @@ def _serve(options: types.SimpleNamespace) -> int:
     lost: list[str] = []
 
     def failed(said: threading.ExceptHookArgs) -> None:
-        logging.error("a thread of the server failed", exc_info=said.exc_value)
+        logging.error("a fault of the development server: a thread failed", exc_info=said.exc_value)
         lost.append(f"{said.exc_type.__name__}: {said.exc_value}")
         ended.set()
 
@@ -68,7 +68,7 @@ def _serve(options: types.SimpleNamespace) -> int:
         except errors.TftrtError as error:
             outcome.append(f"{error.cause}; {error.mend}")
         except BaseException:
-            logging.exception("the start failed")
+            logging.exception("a fault of the development server: the start failed")
             outcome.append("a bug of the development server")
         if outcome:
             ended.set()

@@ -91,7 +91,7 @@ def _guarded(request_name: str, answer: Method) -> Method:
         except failure.Failure:
             raise
         except Exception as error:
-            _log.exception("a %s failed", request_name)
+            _log.exception("a fault of the development server: a %s failed", request_name)
             raise failure.Failure(failure.INTERNAL, f"{type(error).__name__}: {error}") from None
 
     return call

@@ -195,7 +195,7 @@ class Versions:
                 _LOG.error("loading %s failed: %s", version, error.to_text())
             except Exception as error:  # noqa: BLE001  the thread must outlive any loader
                 failure = Failure(grpc.StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
-                _LOG.exception("loading %s failed", version)
+                _LOG.exception("a fault of the development server: loading %s failed", version)
         _LOG.error("servable %s cannot be loaded: %s", version, failure.to_text() if failure else "")
         return None, failure
 
@@ -241,7 +241,7 @@ class Versions:
             loaded.close()
             _LOG.info("unloaded servable version %s", version)
         except Exception:  # noqa: BLE001  one that cannot be closed must not keep the others
-            _LOG.exception("unloading %s failed", version)
+            _LOG.exception("a fault of the development server: unloading %s failed", version)
 
     def _show(self) -> None:
         serving: dict[tuple[str, int | None], Held] = {}

@@ -89,7 +89,7 @@ class Handler:
         try:
             return self._answer(verb, target, encoding, body)
         except Exception as error:
-            _log.exception("the REST request %s %s failed", verb, target)
+            _log.exception("a fault of the development server: the REST request %s %s failed", verb, target)
             return _json(500, json_out.error(f"{type(error).__name__}: {error}"))
 
     def _answer(self, verb: str, target: str, encoding: str, body: bytes) -> Answer:
