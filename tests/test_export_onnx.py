@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import types
 
 import numpy as np
 import onnx
@@ -24,7 +23,7 @@ from tftrt_tools.execution import npz
 from tftrt_tools.exporting import onnx_bisect_job, precision, targets
 from tftrt_tools.exporting.job import foreign, lowering, opsets
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.models.onnx import file, runner_job
+from tftrt_tools.models.onnx import file
 from tftrt_tools.plans import convert
 from tftrt_tools.plans.settings import Settings
 from tftrt_tools.savedmodel import files

@@ -306,7 +306,8 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         structure_problems=(*structure, *judged.problems), engine_runs=_totals(answers, "engine"), builds=_totals(answers, "build"),
         calls=len(calls), shapes=_distinct_shapes(calls), sources=sources, samples=chosen.rows, dropped=chosen.dropped,
         seed=options.asked.seed, accuracy=accuracy, calibration=used, kernels=answers.kernels, precision=_lowest(second),
-        nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings, notes=(*(chosen.given.notes if chosen.given else ()), *_remarks(reference, answers)),
+        nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings,
+        notes=(*(chosen.given.notes if chosen.given else ()), *_remarks(reference, answers)),
         twins={name: twins for name, twins in walked.twins.items() if twins}, unbuilt=unbuilt, functions=dict(judged.functions),
         runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes)
 

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pathlib
 import platform
+import re
 import threading
 import time
 import typing
@@ -298,10 +299,21 @@ class _Digest:
         return self._value
 
 
+# How TF-TRT says that TensorRT lacks a type, which it calls otherwise than NumPy.
+_LACKING = re.compile(r"data ?type:? '?(double|bfloat16|complex\w+|u?int16|uint\d+)\b")
+_NAMES = {"double": "float64"}
+
+
 def _check_engines(done: Conversion) -> None:
     if done.engines or done.settings.allow_no_engines:
         return
-    left = sum(len(signature.left_out) for signature in done.signatures)
-    raise errors.CheckFailed(f"no segment is worth an engine: all {left} computing ops would stay in TensorFlow",
+    left = [one for signature in done.signatures for one in signature.left_out]
+    lacking = [match[1] for one in left if (match := _LACKING.search(one.reason))]
+    if left and len(lacking) * 2 >= len(left):
+        dtype = _NAMES.get(lacking[0], lacking[0])
+        raise errors.CheckFailed(
+            f"no segment is worth an engine: TensorRT has no {dtype}, and {len(lacking)} of {len(left)} computing ops have it",
+            "compute in float32: tf.cast(x, tf.float32) in the model, with weights in float32; or accept with --allow_no_engines")
+    raise errors.CheckFailed(f"no segment is worth an engine: all {len(left)} computing ops would stay in TensorFlow",
                              "`tftrt inspect` names each op and the reason; try --use_dynamic_shape or a lower "
                              "--minimum_segment_size, or accept with --allow_no_engines")

@@ -7,7 +7,6 @@ import dataclasses
 from tftrt_tools import records
 from tftrt_tools.savedmodel.engine_op import Shape
 
-
 # The "ops" of the graph's own inputs and outputs, which are listed as nodes.
 INPUT, OUTPUT = "input", "output"
 

@@ -108,7 +108,8 @@ class Takes:
         found = frozen_inputs.values(flag, self.specs)
         specs = {name: [InputSpec(one.name, one.dtype, ()) if one.name in found.get(name, {}) else one for one in listed]
                  for name, listed in self.specs.items()}
-        return dataclasses.replace(self, specs=specs, frozen={name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs})
+        frozen = {name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs}
+        return dataclasses.replace(self, specs=specs, frozen=frozen)
 
     def with_known(self, known: Mapping[str, list[Shapes]]) -> Takes:
         """The same with `known` shapes; those that do not fit their signature are left out."""
