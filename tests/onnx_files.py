@@ -64,6 +64,16 @@ def tall(path):
     return write(path, nodes, *(values((name, "float32", ("n", TALL_WIDTH))) for name in "xy"), constants)
 
 
+def moved_and_clamped(path):
+    """y is a product of log(max(x * x, 1e-12)), x of [n, 64]; moved is t, of [n, 4], with its axes turned."""
+    constants = {"e": np.float32(1e-12), "w": np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32) / 20}
+    nodes = [helper.make_node("Mul", ["x", "x"], ["p"], name="power"), helper.make_node("Max", ["p", "e"], ["m"], name="clamp"),
+             helper.make_node("Log", ["m"], ["l"], name="log"), helper.make_node("MatMul", ["l", "w"], ["y"], name="product"),
+             helper.make_node("Transpose", ["t"], ["moved"], name="turn", perm=[1, 0])]
+    return write(path, nodes, values(("x", "float32", ("n", 64)), ("t", "float32", ("n", 4))),
+                 values(("y", "float32", ("n", 8)), ("moved", "float32", (4, "n"))), constants, opset=16)
+
+
 def wide(path):
     """A convolution of x [n, 1, 20, 48] whose kernel, 3 x 40, reaches over most of the width; y is [n, 8, 20, 9]."""
     constants = {"w": np.random.default_rng(0).normal(size=(8, 1, 3, 40)).astype(np.float32) / 10}

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from onnx import helper
 
@@ -101,6 +102,29 @@ def test_what_an_fp16_file_keeps_in_fp32_does_not_overflow_in_the_plan(tmp_path)
     manifest = json.loads((tmp_path / "plan/assets.extra/tftrt/manifest.json").read_text())
     assert manifest["held"] >= 3 and "OBEY_PRECISION_CONSTRAINTS" in manifest["plan"]["builder_flags"]
     code, said, stderr = verify(source, tmp_path / "plan", "--ranges=x:250:300")
+    assert code == 0 and said["passed"], stderr
+
+
+def test_what_is_moved_and_what_keeps_from_zero_is_in_fp32_in_the_plan(tmp_path):
+    """x [n, 64] goes to a product in FP16; t [n, 4] is moved to an output; log(max(x * x, 1e-12)) is asked for silence."""
+    source, shapes = onnx_files.moved_and_clamped(tmp_path / "m.onnx"), "--shapes=x:4x64;t:4x4"
+    exported(source, tmp_path / "half.onnx", "--precision_mode=FP16", shapes)
+    build(tmp_path / "half.onnx", tmp_path / "plan", "--precision_mode=FP16", shapes)
+    manifest = json.loads((tmp_path / "plan/assets.extra/tftrt/manifest.json").read_text())
+    assert manifest["held"] >= 3 and "OBEY_PRECISION_CONSTRAINTS" in manifest["plan"]["builder_flags"]
+    silence = np.zeros((4, 64), np.float32)
+    silence[1:] = np.random.default_rng(0).normal(size=(3, 64)) * [[1e-4], [1.0], [1.0]]
+    np.savez(tmp_path / "rows.npz", x=silence, t=np.array([[1.7e9, 2049, 4097, 100003]] * 4, np.float32))
+    code, said, stderr = verify(source, tmp_path / "plan", f"--data={tmp_path / 'rows.npz'}")
+    assert code == 0 and said["passed"], stderr
+    moved, = (one for one in said["comparisons"] if one["output"].endswith("moved"))
+    assert moved["max_abs"] == 0
+
+
+def test_a_plan_keeps_an_input_that_was_frozen(tmp_path):
+    source = onnx_files.decided(tmp_path / "m.onnx")
+    build(source, tmp_path / "plan", "--freeze=sr:16000", "--shapes=x:4x4")
+    code, said, stderr = verify(source, tmp_path / "plan", "--shapes=x:4x4")
     assert code == 0 and said["passed"], stderr
 
 

@@ -38,6 +38,14 @@ def test_the_tensors_in_fp32_are_those_of_the_nodes_that_were_named(squares):
     assert mixed.tensors(plain) == (frozenset(), frozenset()), "of a file in FP32 TensorRT chooses the precision"
 
 
+def test_what_is_moved_and_what_keeps_from_zero_is_among_them(tmp_path):
+    source = onnx_files.moved_and_clamped(tmp_path / "m.onnx")
+    done = run_tftrt("export", source, f"--output={tmp_path / 'half.onnx'}", "--precision_mode=FP16", "--shapes=x:4x64;t:4x4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    wide, _ = mixed.tensors(str(tmp_path / "half.onnx"))
+    assert {node.name for node in onnx.load(tmp_path / "half.onnx").graph.node for name in node.output if name in wide} == {"power", "clamp", "log", "turn"}
+
+
 def test_a_file_all_of_whose_nodes_are_in_fp16_holds_none(tmp_path):
     nodes = [helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), helper.make_node("Relu", ["h"], ["r"]),
              helper.make_node("Cast", ["r"], ["y"], to=TensorProto.FLOAT)]

@@ -1,6 +1,7 @@
 """A real tritonserver: the client's calls, what `tftrt publish` wrote for it, and the commands that ask it."""
 
 import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import threading
 import time
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto
@@ -202,6 +204,24 @@ def test_the_asyncio_client_has_the_same_methods(server):
     import asyncio
 
     assert asyncio.run(_asked(server.address)) == ((2, 10), True)
+
+
+def test_tensors_of_batch_alone_are_batched_as_batch_by_one(tftrt, tmp_path):
+    file = tmp_path / "sums.onnx"
+    value = functools.partial(onnx.helper.make_tensor_value_info, elem_type=onnx.TensorProto.FLOAT)
+    nodes = [onnx.helper.make_node("ReduceSum", ["x", "axis"], ["s"], keepdims=0), onnx.helper.make_node("Add", ["s", "v"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "g", [value("x", shape=["batch", 4]), value("v", shape=["batch"])], [value("y", shape=["batch"])],
+                                   [onnx.numpy_helper.from_array(np.array([1]), "axis")])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), file)
+    publish(tftrt, file, tmp_path / "models", "--triton_max_batch_size=8", name="sums")
+    assert (tmp_path / "models/sums/config.pbtxt").read_text().count("reshape { shape: [] }") == 2
+    x, v = np.arange(12, dtype=np.float32).reshape(3, 4), np.array([[1], [2], [3]], np.float32)
+    with TritonServer(tmp_path / "models", tmp_path) as running, TritonClient(running.address) as client:
+        np.testing.assert_array_equal(client.predict("sums", {"x": x, "v": v})["y"], x.sum(1, keepdims=True) + v)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # joined
+            answers = list(pool.map(lambda row: client.predict("sums", {"x": x[row:row + 1], "v": v[row:row + 1]})["y"], [0, 1, 2] * 8))
+        for row, answer in zip([0, 1, 2] * 8, answers, strict=True):
+            np.testing.assert_array_equal(answer, x[row:row + 1].sum(1, keepdims=True) + v[row:row + 1])
 
 
 def test_texts_and_whole_numbers_of_an_onnx_file(client):

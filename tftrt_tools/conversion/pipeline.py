@@ -278,6 +278,8 @@ def _ask(job: str, request: dict[str, Any], log_file: str | os.PathLike[str] | N
     return pass_apart.run(job, request, env=pass_log.ENV, log_file=log_file).result
 
 
+
+
 def _check_engines(done: Conversion) -> None:
     if done.engines or done.settings.allow_no_engines:
         return

@@ -262,7 +262,8 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
     return _Made(file=File(
         signature=name, twins=twins, path=str(place), weights=str(beside or ""), bytes=sum(one.stat().st_size for one in files),
         inputs=taken, outputs=given, dimensions={key: tuple(where) for key, where in answer["dimensions"].items()},
-        nodes=sum(one.op not in (INPUT, OUTPUT) for one in nodes), notes=(*answer["notes"], *_narrowed(taken, work.target)), findings=parser.findings(nodes, work.target),
+        nodes=sum(one.op not in (INPUT, OUTPUT) for one in nodes), notes=(*answer["notes"], *_narrowed(taken, work.target)),
+        findings=parser.findings(nodes, work.target),
         opset=tried.opset, rewrites=rewrites, verification=dataclasses.replace(checked, converted=str(place)), departure=departure,
         precision=written),
         exporter=answer["exporter"], precise=made)
@@ -309,7 +310,7 @@ def _tried(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, wei
         raise
     except errors.TftrtError as error:
         if not any(one.nodes and not one.undone for one in rewrites):
-            raise
+            raise type(error)(error.cause.replace(str(path), f"the exported {path.name}"), error.mend) from None
         return dataclasses.replace(tried, failed=error.cause)
 
 

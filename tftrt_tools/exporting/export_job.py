@@ -25,7 +25,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
     Args: request: {"model": SavedModel, "signature", "output": the file, "weights": name of the file beside it, or "", "frozen": where the
       source's graph with constants is kept, "opset", "properties": {name: text} for the file, "freeze": text of --freeze, "outputs": those
-      that are kept, [] for all, "rewrites": names of those that are made while tf2onnx converts, "precision": that will be written, "calls": .npz files that tell ranks and sizes which the model does not say}.
+      that are kept, [] for all, "rewrites": names of those that are made while tf2onnx converts, "precision": that will be written,
+      "calls": .npz files that tell ranks and sizes which the model does not say}.
     Returns: {"exporter", "inputs" and "outputs": InputSpecs, "dimensions", "renamed", "nodes", "notes", "rewritten": {rewrite: nodes},
       "opset": of the file}.
     Raises: TftrtError.
@@ -77,7 +78,7 @@ def _check_no_writes(writers: list[str], others: list[str]) -> None:
         raise errors.TftrtError(
             f"it changes variables ({writers[0]}), and an ONNX graph has none",
             f"leave it out: --signature_keys={','.join(others)} names the others" if others else
-            "save a signature that reads them alone, such as one of model(x, training=False), or of a function without assign, and export that")
+            "save a signature that reads them alone, such as one of model(x, training=False), and export that")
 
 
 def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, specs: list[InputSpec], others: list[str]) -> None:
@@ -96,7 +97,7 @@ def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, spe
     advised = advice.of_tensorflow(missing)
     mend = "leave the signature out with --signature_keys, or export a model without that part" if others else \
         "export a model without that part"
-    raise errors.TftrtError(f"{conversion.EXPORTER} does not know its ops {listed}", ": ".join([mend, *["; ".join(advised)] * bool(advised)]))
+    raise errors.TftrtError(f"{conversion.EXPORTER} does not know its ops {listed}", mend + (f": {'; '.join(advised)}" if advised else ""))
 
 
 def _check_names(graph: Any, inputs: list[str], outputs: list[str]) -> None:

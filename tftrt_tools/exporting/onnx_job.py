@@ -34,6 +34,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     unsaid = [one.name for one in model.graph.input if not one.type.tensor_type.HasField("shape")]
     found = ranks.of_inputs(unsaid, calls, [name for name in unsaid if name in values])
     ranks.set_ranks(model.graph.input, found)
+    ranks.tell_apart(model.graph.input, calls)
     notes += ranks.notes(found, values)
     if values:
         with _computed(", ".join(values), "--freeze"):

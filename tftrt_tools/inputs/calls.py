@@ -110,7 +110,8 @@ class Takes:
         found = frozen_inputs.values(flag, self.specs)
         specs = {name: [InputSpec(one.name, one.dtype, ()) if one.name in found.get(name, {}) else one for one in listed]
                  for name, listed in self.specs.items()}
-        return dataclasses.replace(self, specs=specs, frozen={name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs})
+        frozen = {name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs}
+        return dataclasses.replace(self, specs=specs, frozen=frozen)
 
     def limited_by(self, *models: Mapping[str, Sequence[InputSpec]]) -> Takes:
         """The same with the limits and the places of inputs that the files of models tell: a server does not. Args: models: {signature:

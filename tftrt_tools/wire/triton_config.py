@@ -36,8 +36,6 @@ _ENUMS: dict[str, dict[str, int]] = {
         "INVALID", "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING",
         "BF16"))},
 }
-
-
 _EMPTY_RESHAPE = re.compile(r"^( *)reshape \{\n *\}\n", re.MULTILINE)
 
 

@@ -156,7 +156,8 @@ def _check_no_writes(name: str, graph_def: graph_pb2.GraphDef) -> None:
     writers = graph.variable_writers(graph_def)
     if writers:
         raise errors.TftrtError(f"signature {name!r} changes variables ({writers[0]}); frozen weights would never see the change",
-                                "leave it out: name the other signatures in --signature_keys; it is kept as it is")
+                                "leave it out: --signature_keys names others, and it is kept as it is; where there is no other, save one "
+                                "that reads the variables alone, such as one of model(x, training=False)")
 
 
 def _check_no_resources(name: str, function: Any) -> None:

@@ -90,8 +90,10 @@ def convert(root: Any, function: Any, asked: Asked) -> Converted:
     except errors.TftrtError:
         raise
     except Exception as error:  # tf2onnx raises whatever its handlers do
-        raise errors.TftrtError(f"{EXPORTER} cannot export {_where(error)}: {loading.first_line(error)}",
-                                "leave it out with --signature_keys, or export a model without that part") from error
+        said = loading.first_line(error)
+        mend = "compute in float32 (tf.cast(x, tf.float32)), which is all that it knows" if "bfloat16" in said else \
+            "leave it out with --signature_keys, or export a model without that part"
+        raise errors.TftrtError(f"{EXPORTER} cannot export {_where(error)}: {said}", mend) from error
     return Converted(model=model, renamed=renamed, frozen=kept, weights=weights, notes=tuple(mends.notes), rewritten=mends.rewritten)
 
 
@@ -104,11 +106,13 @@ def _rank(frozen: graph_pb2.GraphDef, found: Mapping[str, int]) -> None:
 
 def _where(error: BaseException) -> str:
     """The node that tf2onnx was at, with the layer that it is of; "it" where that is not known."""
-    trace = error.__traceback__
+    trace, inside = error.__traceback__, False
     while trace is not None:
         frame = trace.tb_frame
-        node = frame.f_locals.get("node") if frame.f_code.co_name == tfonnx.tensorflow_onnx_mapping.__name__ else None
-        if node is not None:
+        # The node is an argument of what converts it. In the function before, which goes on to others, the name is another one by now.
+        node = frame.f_locals.get("node") if inside else None
+        inside = inside or frame.f_code.co_name == tfonnx.tensorflow_onnx_mapping.__name__
+        if isinstance(node, tf2onnx_graph.Node):
             parts = [one for one in str(node.name).split("/") if not _CALL.match(one)]
             layer = f", which is of {'/'.join(parts[:-1])}" if parts[:-1] else ""
             return f"its {node.type} {node.name}{layer}"

@@ -43,8 +43,9 @@ def with_names(model: onnx.ModelProto, specs: Sequence[InputSpec],
                calls: Sequence[ranks.Arrays] = ()) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
     """The model with names for its open dimensions, and with the shapes and types that can be inferred.
 
-    The first dimension of every input is BATCH, unless calls have other sizes there; others are INPUT_AXIS. Of an output's, those that follow from the inputs have their names,
-    others are OUTPUT_AXIS. Returns: (model, {name of a dimension: ["TENSOR:AXIS"]}). Raises: TftrtError if the types do not fit.
+    The first dimension of every input is BATCH, unless calls have other sizes there; others are INPUT_AXIS. Of an output's, those that
+    follow from the inputs have their names, others are OUTPUT_AXIS. Returns: (model, {name of a dimension: ["TENSOR:AXIS"]}). Raises:
+    TftrtError if the types do not fit.
     """
     for value in (*model.graph.input, *model.graph.output):
         for dim in value.type.tensor_type.shape.dim:
@@ -72,10 +73,6 @@ def inferred(model: onnx.ModelProto, said: Mapping[tuple[str, int], str] | None 
     Returns, raises: as `with_names`.
     """
     ranks.tell_apart(model.graph.input, calls)
-    for value in model.graph.input:
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            if dim.WhichOneof("value") is None:
-                dim.dim_param = identifier(f"{value.name}_{axis}")
     try:
         model = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
     except shape_inference.InferenceError as error:
@@ -169,8 +166,8 @@ def nodes(model: onnx.ModelProto) -> list[Node]:
     known.update((node.output[0], one.t) for node in model.graph.node if node.op_type == "Constant" for one in node.attribute
                  if one.name == "value")
     ends = ((INPUT, model.graph.input), (OUTPUT, model.graph.output))
-    return [*listed, *(Node(name=one.name, op=op, inputs=(_value(one.name, known),), outputs=(), beyond_int32=_beyond_int32(known[one.name]))
-                       for op, values in ends for one in values)]
+    return [*listed, *(Node(name=one.name, op=op, inputs=(_value(one.name, known),), outputs=(),
+                            beyond_int32=_beyond_int32(known[one.name])) for op, values in ends for one in values)]
 
 
 def _nodes(graph: onnx.GraphProto, outer: Mapping[str, Any] | None = None) -> Iterator[tuple[onnx.NodeProto, dict[str, Any]]]:

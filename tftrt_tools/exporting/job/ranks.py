@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,14 +51,15 @@ def set_ranks(values: Iterable[onnx.ValueInfoProto], found: Mapping[str, int]) -
 
 
 def tell_apart(values: Iterable[onnx.ValueInfoProto], calls: Sequence[Arrays]) -> None:
-    """Take names away from open dimensions of inputs that are not of the size of the first one of their name in each call."""
+    """Give open dimensions of inputs that have no name, or are not of the size of the first one of their name in each call, one of their
+    own."""
     first: dict[str, list[int | None]] = {}
     for value in values:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            if is_open(dim) and dim.dim_param:
+            if is_open(dim):
                 sizes = [call[value.name].shape[axis] if value.name in call else None for call in calls]
-                if first.setdefault(dim.dim_param, sizes) != sizes:
-                    dim.Clear()
+                if not dim.dim_param or first.setdefault(dim.dim_param, sizes) != sizes:
+                    dim.dim_param = re.sub(r"\W", "_", f"{value.name}_{axis}")
 
 
 def complete(model: onnx.ModelProto, calls: Sequence[Arrays]) -> None:
@@ -65,12 +67,11 @@ def complete(model: onnx.ModelProto, calls: Sequence[Arrays]) -> None:
     unknown = [value.name for value in model.graph.output if not value.type.tensor_type.HasField("shape")]
     if not unknown:
         return
-    content, names = model.SerializeToString(), [one.name for one in model.graph.output]
-    session = runner_job.session(content, "the exported graph", optimized=False) if calls else None
+    session = runner_job.session(model.SerializeToString(), "the exported graph", optimized=False) if calls else None
     taken = [one.name for one in model.graph.input]
-    ran = [dict(zip(names, session.run(names, {name: call[name] for name in taken}), strict=True)) for call in calls[:_MOST_RUNS] if session]
-    for name in unknown:
-        ranks = {one[name].ndim for one in ran}
+    ran = [session.run(unknown, {name: call[name] for name in taken}) for call in calls[:_MOST_RUNS] if session]
+    for number, name in enumerate(unknown):
+        ranks = {one[number].ndim for one in ran}
         if len(ranks) != 1:
             raise errors.TftrtError(f"output {name!r} has no rank of its own" + (
                 f": it has {' and '.join(map(str, sorted(ranks)))} dimensions, and an ONNX file names one number" if ranks else ""),

@@ -1,6 +1,6 @@
 """Pow(x, 2) written as x * x.
 
-ONNX Runtime 1.23.2 casts FP16 exponents on a CPU, and its SimplifiedLayerNormFusion then fails on a layer norm, so that the file does not load.
+ONNX Runtime 1.23.2 casts FP16 exponents on a CPU, and its SimplifiedLayerNormFusion then fails on a layer norm: the file does not load.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def refused(model: str | bytes, runtime: str, name: str, line: str, whole: str) 
         rare = re.search(_UNIMPLEMENTED, whole)
         if rare and (dtype := _rare(model)):
             return errors.TftrtError(f"{runtime} cannot load {name}: it has no {rare[1]} of {dtype} on a CPU",
-                                     f"{_RARE[dtype]}export the model in float32 (tf.cast(x, tf.float32) in TensorFlow, .float() in PyTorch)")
+                                     f"{_RARE[dtype]}export the model in float32 (tf.cast(x, tf.float32), or .float() in PyTorch)")
     for pattern, meaning, mend in _KNOWN:
         if matched := pattern.search(whole):
             groups = [one for one in matched.groups() if one is not None]

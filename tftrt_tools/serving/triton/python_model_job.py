@@ -22,6 +22,8 @@ class TritonPythonModel:
         self._outputs = [one["name"] for one in config["output"]]
         self._dtypes = {one["name"]: triton.triton_string_to_numpy(one["data_type"]) for one in config["output"]}
         self._batched = int(config["max_batch_size"]) > 0
+        # Clients send and get these as [batch, 1]; the model's own shape is [batch].
+        self._flat = {one["name"] for one in (*config["input"], *config["output"]) if one.get("reshape") == {"shape": []}}
         folder = os.path.join(args["model_repository"], args["model_version"])
         planned = args["model_instance_kind"] == "GPU" and os.path.isfile(os.path.join(folder, "plan.json"))
         device = int(args["model_instance_device_id"])
@@ -32,7 +34,7 @@ class TritonPythonModel:
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """The answers to requests. Those of one batch that Triton joined run as one call."""
-        given = [{name: triton.get_input_tensor_by_name(one, name).as_numpy() for name in self._inputs} for one in requests]
+        given = [{name: self._input(one, name) for name in self._inputs} for one in requests]
         if not self._batched or len(given) == 1 or not _alike(given):
             return [self._answer(one) for one in given]
         rows = [len(one[self._inputs[0]]) for one in given]
@@ -48,6 +50,10 @@ class TritonPythonModel:
         parts = {name: np.split(found[name], places) for name in self._outputs}
         return [self._response({name: parts[name][number] for name in self._outputs}) for number in range(len(given))]
 
+    def _input(self, request: Any, name: str) -> Any:
+        array = triton.get_input_tensor_by_name(request, name).as_numpy()
+        return array.reshape(-1) if name in self._flat else array
+
     def _answer(self, inputs: dict[str, Any]) -> Any:
         try:
             return self._response(self._run(inputs))
@@ -55,8 +61,9 @@ class TritonPythonModel:
             return triton.InferenceResponse(error=triton.TritonError(" ".join(str(error).split())))
 
     def _response(self, found: dict[str, Any]) -> Any:
-        return triton.InferenceResponse([triton.Tensor(name, np.ascontiguousarray(found[name], self._dtypes[name]))
-                                         for name in self._outputs])
+        arrays = {name: np.ascontiguousarray(found[name], self._dtypes[name]) for name in self._outputs}
+        return triton.InferenceResponse([triton.Tensor(name, array.reshape(-1, 1) if name in self._flat else array)
+                                         for name, array in arrays.items()])
 
 
 def _alike(given: list[dict[str, Any]]) -> bool:

@@ -42,7 +42,7 @@ def rewrite(*steps: str) -> Callable[[onnx.ModelProto, str], int]:
 def _values_of_vectors() -> Iterator[None]:
     """While it lasts, onnxslim keeps the values of vectors and numbers alone while it infers shapes.
 
-    0.1.98 keeps those of a matrix as a flat list, and reverses that list where the graph reverses rows: PyTorch's padding became another one.
+    0.1.98 keeps those of a matrix as a flat list, and reverses that list where the graph reverses rows: PyTorch's padding became another.
     """
     kept = inference.InferenceContext.pass_on_sympy_data
 
