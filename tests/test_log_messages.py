@@ -96,7 +96,7 @@ NOT_HERE = {"no_engine_and_no_build", "engine_not_built", "grouped_convolution",
             "model_type_old", "version_loaded", "batch_queue_timeout", "model_not_served", "no_thread_left", "no_ipv6",
             "trtexec_failed", "input_unknown", "shape_chosen", "times_unstable", "bound_by_launches", "times_of_several_streams", "system_without_memory",
             "range_not_given", "layernorm_in_fp16", "engines_run_natively", "ended_under_way", "configuration_not_reloaded", "development_server_fault",
-            "base_paths_not_polled"}
+            "base_paths_not_polled", "rank_ended_server", "no_rows_ended_server"}
 
 
 @pytest.mark.slow
