@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The tests that need a GPU, on one GPU: the newest first, several at a time, then those that need it alone, then the rest. OUTPUT is written all the
+# time, so that a run that is cut keeps what it has: OUTPUT/logs/*.log, and OUTPUT/report.jsonl for `python -m tests.gpu_report`.
+#
+#   benchmarks/tests_on_gpu.sh OUTPUT [FILE…]
+#
+# FILE: the test files that come first, by default those of the newest changes. PYTHON: the interpreter, by default .venv/bin/python. SECONDS_LEFT: of
+# all, by default 1500. WORKERS: tests at a time, by default 7.
+set -uo pipefail
+if [ $# -lt 1 ]; then echo "usage: benchmarks/tests_on_gpu.sh OUTPUT [FILE…]" >&2; exit 2; fi
+output=$(realpath -m "$1") && shift
+first=("$@")
+[ ${#first[@]} -gt 0 ] || first=(tests/test_gpu_foreign.py tests/test_gpu_prepared.py tests/test_gpu_plan_rewrites.py tests/test_gpu_smoke.py
+  tests/test_gpu_tensors.py tests/test_gpu_regress.py)
+python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500} workers=${WORKERS:-7}
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+mkdir -p "$output/logs"
+export TFTRT_GPU_REPORT=$output/report.jsonl TFTRT_BUILD_TURNS=0
+
+step() {  # step NAME SECOND COMMAND…: runs it until second SECOND of this run at most, if 20 s or more are left
+  local left=$(($2 - SECONDS))
+  if [ "$left" -lt 20 ]; then echo "$SECONDS s: $1 left out" >> "$output/logs/steps.txt"; return; fi
+  echo "$SECONDS s: $1 begins" >> "$output/logs/steps.txt"
+  timeout -k 5 "$left" "${@:3}" > "$output/logs/$1.log" 2>&1
+  echo "$SECONDS s: $1 ended with $?" >> "$output/logs/steps.txt"
+}
+tests() {  # tests NAME SECOND WORKERS MARK FILE…
+  step "$1" "$2" "$python" -m pytest -n "$3" --dist worksteal -m "$4" -v -rf --tb=short -p no:cacheprovider "${@:5}"
+}
+
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader > "$output/logs/gpu.txt" 2>&1
+# The first native run compiles TensorFlow's kernels, once a machine.
+step warm 150 "$python" -c 'import tensorflow as tf; print(tf.nn.conv2d(tf.ones((1, 8, 8, 3)), tf.ones((3, 3, 3, 4)), 1, "SAME")[0, 0, 0])'
+pipe=$(mktemp -d)
+CUDA_MPS_PIPE_DIRECTORY=$pipe CUDA_MPS_LOG_DIRECTORY=$pipe nvidia-cuda-mps-control -d && export CUDA_MPS_PIPE_DIRECTORY=$pipe CUDA_MPS_LOG_DIRECTORY=$pipe
+tests first $((seconds * 6 / 10)) "$workers" "gpu and not gpu_alone" "${first[@]}"
+tests simulation $((seconds * 7 / 10)) 4 gpu tests/test_gpu_int8.py -k "simulation or toolkit"
+rest=()
+for file in tests/test_gpu*.py; do [[ " ${first[*]} " == *" $file "* ]] || rest+=("$file"); done
+tests rest $((seconds - 60)) "$workers" "gpu and not gpu_alone" "${rest[@]}"
+echo quit | timeout 20 nvidia-cuda-mps-control > /dev/null 2>&1
+unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+echo "$SECONDS s: done" >> "$output/logs/steps.txt"
