@@ -240,7 +240,8 @@ def test_the_command_prints_a_screenful_and_writes_everything(zoo_model, tmp_pat
     done = inspect_alone(zoo_model("bert_encoder"), f"--json={tmp_path / 'plan.json'}")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) < 60
-    assert max(map(len, done.stdout.splitlines()[1:])) <= 140  # the first line is the model's path
+    assert max(map(len, done.stdout.splitlines()[1:-1])) <= 140  # the first line is the model's path, the last one the next command
+    assert done.stdout.splitlines()[-1].startswith("next: tftrt convert ")
     plan = json.loads((tmp_path / "plan.json").read_text())
     signature, = plan["signatures"]
     assert plan["kind"] == "plan" and signature["ops"] == signature["ops_in_tensorrt"] + len(signature["left_out"])

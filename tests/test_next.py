@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tests.command_here import run_tftrt
-from tftrt_tools.commands import _flags, _next, convert
+from tftrt_tools.commands import _calling, _flags, _next, convert
 from tftrt_tools.savedmodel import passport
 
 
@@ -31,6 +31,12 @@ def test_no_line_where_a_program_reads_what_is_printed(capsys):
     assert capsys.readouterr() == ("", "")
     _next.show(values_of("--json=result.json"), ["verify", "a", "b"])
     assert next_lines(capsys.readouterr().out) == [[["verify", "a", "b"]]]
+
+
+def test_a_step_of_another_command_shows_no_line(capsys, monkeypatch):
+    monkeypatch.setattr(_calling, "_running", ["optimize", "convert"])
+    _next.show(values_of("--json=result.json"), ["verify", "a", "b"])
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(("model", "beside"), [("m.h5", "m_fp16"), (".", "../here_fp16"), ("..", "../../HERE_fp16"), ("/", "/_fp16"), ("sub/..", "../here_fp16")])

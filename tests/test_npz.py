@@ -110,3 +110,14 @@ def test_a_model_that_takes_and_gives_bfloat16_is_verified(tftrt, tmp_path):
     assert made.returncode == 0, made.stderr
     done = tftrt("verify", tmp_path / "model", tmp_path / "out")
     assert done.returncode == 0 and "bfloat16" in done.stdout, done.stdout + done.stderr
+
+
+def test_an_archive_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path, monkeypatch):
+    from tftrt_tools import archives, errors
+    from tftrt_tools.execution import arrays
+
+    np.savez_compressed(tmp_path / "zeros.npz", x=np.zeros((5_000_000,), np.float32))
+    assert arrays.load(tmp_path / "zeros.npz")["x"].size == 5_000_000
+    monkeypatch.setattr(archives, "_UNPACKED_BYTES", 1 << 20)
+    with pytest.raises(errors.UsageError, match="would unpack to"):
+        arrays.load(tmp_path / "zeros.npz")

@@ -8,6 +8,14 @@ from collections.abc import Sequence
 from tftrt_tools import environment, errors, op_libraries
 from tftrt_tools.commands import _flags
 
+# Commands that run: one may call others as its steps.
+_running: list[str] = []
+
+
+def is_step() -> bool:
+    """Whether the command that runs is a step of another one."""
+    return len(_running) > 1
+
 
 def call(name: str, argv: Sequence[str]) -> int:
     """Parse the words and run the command. Args: name: of the command. argv: the words behind it. Returns: the exit code.
@@ -19,5 +27,9 @@ def call(name: str, argv: Sequence[str]) -> int:
     if values is None:
         return errors.EXIT_DONE
     with environment.variables(op_libraries.variables(values.op_library if "op_library" in values else [])):
-        code: int = command.run(values, positional)
-        return code
+        _running.append(name)
+        try:
+            code: int = command.run(values, positional)
+            return code
+        finally:
+            _running.pop()

@@ -69,7 +69,7 @@ def _named_by_place(name: str, values: flags.FlagValues, names: Sequence[str], p
     """Give the first arguments to the flags `names`, in their order. Returns: the arguments behind them. Raises: UsageError."""
     for flag, word in zip(names, positional, strict=False):
         if values[flag].present:
-            raise errors.UsageError(f"--{flag}={values[flag].value} is given, and {word} as an argument", "give it once")
+            raise errors.UsageError(f"unexpected argument {word!r}: --{flag}={values[flag].value} is given", "give it once")
         values[flag].parse(word)
         values[flag].using_default_value = False
         values[flag].present += 1

@@ -9,7 +9,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from tftrt_tools.commands import _calibration_flags, _flags, _output
+from tftrt_tools.commands import _calibration_flags, _calling, _flags, _output
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import files, passport
 
@@ -24,11 +24,12 @@ _SOURCE = ("allow_unsafe_deserialization", "custom_objects", "inputs", "op_libra
 
 
 def show(values: flags.FlagValues, *commands: Sequence[str]) -> None:
-    """Print `next: tftrt COMMAND …`, for one or more commands. Print nothing with --json=-, because then a program reads what is printed.
+    """Print `next: tftrt COMMAND …`, for one or more commands. Print nothing with --json=-, because then a program reads what is printed,
+    nor for a step of another command.
 
     Args: commands: the words of each, without `tftrt`.
     """
-    if values.json == "-":
+    if values.json == "-" or _calling.is_step():
         return
     line = " && ".join(shlex.join(["tftrt", *words]) for words in commands)
     _output.console(values.json).print(f"next: {line}", markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import zipfile
@@ -12,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import errors
+from tftrt_tools import archives, errors
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 
@@ -21,6 +22,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
     path = pathlib.Path(path)
     if not path.is_file():
         raise errors.UsageError(f"no such file: {path}", "give an .npz or .npy file, or module:function")
+    _check_size(path)
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -31,6 +33,15 @@ def load(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
         hint = "save strings as a fixed-width array (np.array(values, 'S')), not as objects" if "pickle" in str(error).lower() else \
             "write it with np.savez(path, input_name=array)"
         raise errors.UsageError(f"{path} is no readable .npz or .npy file", hint) from None
+
+
+def _check_size(path: pathlib.Path) -> None:
+    """Refuse an archive that unpacks to far more than it holds. Raises: UsageError."""
+    with contextlib.suppress(OSError, zipfile.BadZipFile, NotImplementedError), zipfile.ZipFile(path) as archive:
+        try:
+            archives.check(archive)
+        except ValueError as error:
+            raise errors.UsageError(f"{path}: {error}", "write it with np.savez(path, input_name=array), which does not pack") from None
 
 
 def names(path: str | os.PathLike[str]) -> list[str]:
