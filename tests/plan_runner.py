@@ -10,7 +10,7 @@ from tftrt_tools.models.plan.document import ENGINE
 
 @contextlib.contextmanager
 def load(path, wanted):
-    yield Loaded(runner_job.session(f"{path}/model.onnx"))
+    yield Loaded(runner_job.opened(f"{path}/model.onnx"))
 
 
 class Loaded(runner_job.Loaded):

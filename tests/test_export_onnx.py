@@ -359,10 +359,19 @@ def test_calibration_flags_of_a_plan_count_with_data(tftrt, tmp_path):
     for flags, says in (([data], "--calibration_data has no effect with --precision_mode=FP32"),
                         (["--precision_mode=INT8", "--calibration_method=max"], "--calibration_method has no effect with --backend=tensorrt where nothing"),
                         (["--precision_mode=INT8", data, "--calibrator=tensorrt"], "--calibrator has no effect with --backend=tensorrt"),
-                        (["--outputs=y"], "--outputs has no effect"), (["--freeze=x:1"], "--freeze has no effect with --backend=tensorrt")):
+                        (["--outputs=y"], "--outputs has no effect")):
         assert_clear(tftrt(*told, *flags, env=NO_GPU), 2, says)
-    assert_clear(tftrt(*told, "--precision_mode=INT8", data, "--calibration_method=max", env=NO_GPU), 1, "no GPU is visible here")
+    for flags in (["--precision_mode=INT8", data, "--calibration_method=max"], ["--freeze=x:1"]):
+        assert_clear(tftrt(*told, *flags, env=NO_GPU), 1, "no GPU is visible here")
     assert not (tmp_path / "plan").exists()
+
+
+def test_a_plan_of_a_file_with_a_frozen_input_gets_the_export(tmp_path):
+    source, stage = onnx_files.decided(tmp_path / "m.onnx"), tmp_path / "stage"
+    stage.mkdir()
+    convert.place_onnx(Source(path=source), stage, Settings(shapes="x:2x4", freeze="sr:16000"))
+    found = file.overview(str(stage / "model.onnx"))
+    assert found.facts["tftrt.freeze"] == "sr:16000" and "If" not in found.ops
 
 
 def test_the_flags_of_an_int8_plan_can_be_given_again(tmp_path):

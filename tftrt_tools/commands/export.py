@@ -137,7 +137,7 @@ def _sensitivity(values: flags.FlagValues, model: str) -> list[str]:
     inputs say little."""
     names = ("data_rows", "batch_size", *_calibration_flags.names(), *_calibration_flags.METHOD, "calibration_table")
     kept = [f"--fp32_nodes={'|'.join(values.fp32_nodes)}"] if values.fp32_nodes else []
-    return ["sensitivity", model, f"--data={values.data or 'ROWS.npz'}", f"--precision_mode={values.precision_mode}",
+    return ["sensitivity", model, f"--precision_mode={values.precision_mode}", f"--data={values.data or 'ROWS.npz'}",
             *_next.given(values, names), *kept]
 
 

@@ -78,7 +78,7 @@ def _check_no_writes(writers: list[str], others: list[str]) -> None:
         raise errors.TftrtError(
             f"it changes variables ({writers[0]}), and an ONNX graph has none",
             f"leave it out: --signature_keys={','.join(others)} names the others" if others else
-            "save a signature that reads them alone, such as one of model(x, training=False), and export that")
+            "leave the change out: save a signature that reads them alone, such as one of model(x, training=False), and export that")
 
 
 def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, specs: list[InputSpec], others: list[str]) -> None:
@@ -96,7 +96,7 @@ def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, spe
     listed = "; ".join(f"{op} ({', '.join(names[:_MOST_NAMED] + ['…'] * (len(names) > _MOST_NAMED))})" for op, names in missing.items())
     advised = advice.of_tensorflow(missing)
     mend = "leave the signature out with --signature_keys, or export a model without that part" if others else \
-        "export a model without that part"
+        "leave that part out of the model that is exported"
     raise errors.TftrtError(f"{conversion.EXPORTER} does not know its ops {listed}", mend + (f": {'; '.join(advised)}" if advised else ""))
 
 

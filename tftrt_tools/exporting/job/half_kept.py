@@ -62,7 +62,7 @@ _Tensor = tuple[int, str]
 Key = tuple[int, ...]
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, kw_only=True)
 class _Scope:
     """A graph. outer: the graph around it; floats: names of its tensors that are float32; values: {constant: its values}."""
 
@@ -80,7 +80,7 @@ class _Scope:
         return self.outer.holder(name) if self.outer else None
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, kw_only=True)
 class _Place:
     """A node. half: whether its result can be in FP16 at all; reason: why it stays in FP32, or ""."""
 
@@ -131,7 +131,8 @@ class Kept:
     # The graph ------------------------------------------------------------------------------------------------------------------------
 
     def _walk(self, graph: onnx.GraphProto, outer: _Scope | None, key: Key) -> None:
-        scope = _Scope(len(self._scopes), graph, outer, frozenset(floats(graph)), {}, {one.name for one in graph.input})
+        scope = _Scope(number=len(self._scopes), graph=graph, outer=outer, floats=frozenset(floats(graph)), values={},
+                       names={one.name for one in graph.input})
         self._scopes.append(scope)
         self._inner[key] = scope
         for tensor in graph.initializer:
@@ -147,7 +148,8 @@ class Kept:
                     pairs = zip(node.output, inner.output, strict=False)
                     self._given.update({(self._inner[way].number, theirs.name): (scope.number, ours) for ours, theirs in pairs})
             outputs = [name for name in node.output if name in scope.floats]
-            place = _Place((*key, index), node, scope, outputs, bool(outputs) and node.op_type != "Constant")
+            place = _Place(key=(*key, index), node=node, scope=scope, outputs=outputs,
+                           computes=bool(outputs) and node.op_type != "Constant")
             self._places.append(place)
             self._makers.update({(scope.number, name): place for name in node.output if name})
             for number, name in enumerate(node.input):

@@ -72,6 +72,11 @@ def inferred(model: onnx.ModelProto, said: Mapping[tuple[str, int], str] | None 
     Args: said: {(output, axis): a name}, for what does not follow from the inputs. calls: those that tell ranks and sizes.
     Returns, raises: as `with_names`.
     """
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            # onnx's converter drops the names of an input that is an output as well.
+            if dim.WhichOneof("value") is None and (name := (said or {}).get((value.name, axis))):
+                dim.dim_param = name
     ranks.tell_apart(model.graph.input, calls)
     try:
         model = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
