@@ -42,6 +42,34 @@ def test_the_same_row_for_the_same_input_is_right():
     assert said(np.tile([0.5, 0.25], (3, 1)), inputs_differ=False) == ""
 
 
+LARGE = np.random.default_rng(0).normal(size=(64, 5)) * 40
+
+
+def _softmax(logits):
+    return (lambda raised: raised / raised.sum(-1, keepdims=True))(np.exp(logits - logits.max(-1, keepdims=True))).astype(np.float32)
+
+
+@pytest.mark.parametrize(("array", "saturated"), [
+    (_softmax(LARGE * 50), True), (_softmax(LARGE / 40), False), ((1 / (1 + np.exp(-LARGE - 20 * np.sign(LARGE)))).astype(np.float32), True),
+    # A mask, boxes' flags: exactly 0 and 1.
+    ((LARGE > 0).astype(np.float32), False), ((1 / (1 + np.exp(-LARGE / 40))).astype(np.float32), False), (_softmax(LARGE * 50)[:31], False)])
+def test_scores_of_zero_and_one_in_all_rows_are_saturated(array, saturated):
+    seen = constancy.Variation()
+    seen.add(array, len(array))
+    assert (seen.text(True) == f"saturated: 0 or 1 in all {len(array)} rows") == saturated
+
+
+def test_answers_that_show_little_are_a_warning():
+    rows, mostly = np.arange(64.0)[:, None], _softmax(LARGE * 50)
+    mostly[0] = 0.2
+    for given, answer, text in ((rows, mostly, "y is saturated, 0 or 1, in 98.4% of the rows"), (rows, _softmax(LARGE / 40), ""),
+                                (np.ones((64, 1)), np.tile(_softmax(LARGE / 40)[:1], (64, 1)), "all 64 rows of the data are the same")):
+        pair = run.Call("s", {"x": given}), {"y": answer}, {"y": answer}
+        found = judgement.judge([pair], "INT8", ["s"], judgement.Rules())
+        assert not found.all_problems and (text in found.warnings[0] if text else found.warnings == ()), found.warnings
+        assert judgement.judge([pair], "INT8", [], judgement.Rules()).warnings == (), "drawn inputs are no data"
+
+
 def test_calls_are_seen_together():
     assert said(np.zeros((3, 2)), np.zeros((3, 2))) == "0 everywhere"
     assert said(np.zeros((3, 2)), np.ones((3, 2))) == ""

@@ -497,7 +497,7 @@ def test_the_whole_way_without_a_gpu(tftrt, zoo_model, folder, monkeypatch):
     for words in commands:
         check_flags(words)
     assert "OPEN: FP16, simulated on 300 rows, answers like the original" in done.stdout and "300 rows to score, 100 other rows" in done.stdout
-    following, = re.findall(r"^next: (.*)$", done.stdout, re.MULTILINE)
+    *_, following = re.findall(r"^next: (.*)$", done.stdout, re.MULTILINE)  # commands in it name a next one, too
     check_flags(shlex.split(following))
     assert shlex.split(following)[1:] == ["optimize", "digits_cnn", "--batch_sizes=1,8", "--data=held_back.npz", "--goal=top1:max-degradation=0.01",
                                           "--html=mine.html", "--labels=labels.npy", "--max_minutes=30.0", "--output_flagfile=best.flags",
@@ -618,3 +618,12 @@ def test_labels_are_looked_at_where_the_data_leaves_a_frozen_input_out(tftrt, fo
     flags = {"--data": "rows.npz", "--labels": "few.npy", "--goal": "rmse:threshold=9"}
     done = optimize(tftrt, folder, "model", "--precisions=FP16", "--freeze=training:false", **flags)
     assert done.returncode == 2 and "--labels holds 3 float32 values for 9 rows" in done.stderr
+
+
+def test_a_signature_that_was_not_simulated_is_named(script):
+    script.documents["doctor"] = machine(gpu=False).to_dict()
+    part = {"simulated": {"a": "INT8"}, "rows": 200, "left_out": {"b": "its inputs are drawn"}}
+    script.documents["verify-int8"]["simulation"] = script.documents["verify"]["simulation"] = part
+    assert ". INT8 was not simulated on the rows that are scored for b" in script.run().story.verdict
+    said = script.run(precisions=("INT8",), work_dir="other").story.verdict
+    assert "INT8, simulated on 200 rows, answers like the original; b: not simulated" in said

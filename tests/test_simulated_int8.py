@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import tempfile
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def test_good_ranges_pass_with_a_word_that_says_what_ran(made, zoo_model, images
     seen = run_tftrt("inspect", made / "good").stdout
     assert INT8 in seen and "next, on a machine with a GPU: tftrt verify" in seen and "publish" not in seen
     done = run_tftrt("publish", made / "good", "--model_name=m", f"--base_path={tmp_path}", "--nowarmup")
-    assert done.returncode == 0 and "nothing is known of the engines themselves" in done.stdout
+    assert done.returncode == 0 and "nothing is known of the engines themselves" in done.stdout and "INT8 ranges" not in done.stdout
     kept = passport.read(tmp_path / "m/1", passport.PUBLISH)
     assert kept["verified"] and kept["evidence"]["said"]["verdict"] == INT8
 
@@ -131,6 +132,9 @@ def test_drawn_inputs_show_the_graph_alone(made, zoo_model):
     assert found["verdict"] == GRAPH and "graph rewrite only" in found["evidence"] and found["arithmetic"] == "rewrite"
     assert "INT8 was not simulated for serving_default, and no engine ran: its inputs are drawn" in printed
     assert "next, on a machine with a GPU" in printed
+    with tempfile.TemporaryDirectory() as folder:
+        done = run_tftrt("publish", made / "good", "--model_name=m", f"--base_path={folder}", "--nowarmup")
+    assert done.returncode == 0 and "nothing has judged the INT8 ranges" in done.stdout
 
 
 def test_a_quantization_aware_model_rounds_by_itself(tmp_path):
@@ -213,6 +217,16 @@ def test_rows_and_ranges_of_one_wrong_scale_show_nothing(made, zoo_model, images
     done = run_tftrt("sensitivity", zoo_model("digits_cnn"), f"--data={tmp_path}/x.npz", "--nodes=.*conv1.*")
     assert "nothing was shown: serving_default: probabilities is saturated: 0 or 1 in all 400 rows" in done.stdout
     assert "suggestion: none: these answers show nothing" in done.stdout and "\nnext" not in done.stdout
+
+
+def test_calibration_on_one_row_again_and_again_compares_nothing(tmp_path):
+    """The ranges of the other rows are then those of the row itself: 145 dB."""
+    original, x = saved_function(tmp_path / "model", lambda x: {"y": two_layers(x)}), rows(tmp_path / "x.npz")
+    with np.load(x) as known:
+        np.savez(tmp_path / "one.npz", **{name: np.repeat(array[:1], 64, 0) for name, array in known.items()})
+    done = run_tftrt("calibrate", original, f"--calibration_data={tmp_path}/one.npz", "--compare")
+    assert done.returncode == 0 and "y shows nothing: it is the answer to one row, which the data has 64 times" in done.stdout, done.stderr
+    assert "nothing tells the methods apart" in done.stdout and "harms" not in done.stdout
 
 
 def test_calibration_on_rows_for_which_the_answer_is_always_the_same_says_so(tmp_path):

@@ -80,7 +80,8 @@ def test_what_was_drawn_is_not_called_data_and_the_evidence_is_that_of_the_file(
     document = json.loads(published.stdout)
     assert document["verified"] is True and not any("without evidence" in one for one in document["notes"])
     assert any("drawn for words: ids: whole numbers from 0 to 29" in one for one in document["notes"])
-    (wrapped / "assets.extra/mine.txt").write_text("x")
+    (wrapped / "assets/mine.txt").parent.mkdir(exist_ok=True)
+    (wrapped / "assets/mine.txt").write_text("x")
     stale = tftrt("publish", wrapped, "--model_name=m", f"--base_path={tmp_path / 'models'}")
     assert stale.returncode == 0 and "NOT VERIFIED: its files have changed" in stale.stdout and "verified    NO" in stale.stdout
 

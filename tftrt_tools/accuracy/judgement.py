@@ -128,6 +128,7 @@ def _value(function: str, kept: list[Pair], labels: Labels | None) -> float:
 def _shown(watch: constancy.Watch, own_data: set[str], rules: Rules) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(nothing_shown, warnings) of a Judgement."""
     nothing, beside = watch.findings()
+    beside = (*beside, *watch.hints(own_data - set(nothing)))
     if rules.allow_constant_outputs:
         return (), (*(f"{text} (accepted)" for text in nothing.values()), *beside)
     return tuple(f"{text}; {mend(signature in own_data)}" for signature, text in nothing.items()), beside

@@ -31,7 +31,7 @@ def show(console: Console, comparison: Comparison | None, most: int | None = Non
     for problem in comparison.problems:
         say(f"  not simulated: {problem}")
     for line in comparison.nothing_shown:
-        say(f"  warning: calibration data: {line}; is the data scaled as in training?")
+        say(f"  warning: calibration data: {line}; is this the data that the model is for, scaled as in training?")
     if comparison.outputs and not comparison.blind:
         reason = f"{comparison.reason}; the worst output keeps {kept(comparison.worst(comparison.taken))}"
     else:

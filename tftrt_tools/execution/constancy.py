@@ -3,7 +3,7 @@ saturated, such as a softmax of inputs that are far too large, hides what roundi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-6
 # Fewer rows may all be classified without any doubt.
 _LEAST_SATURATED = 32
+# From this share of saturated rows on, the rest shows little.
+MOSTLY_SATURATED = 0.95
 _SATURATED = "saturated: 0 or 1 in all {rows} rows"
 
 
@@ -23,7 +25,8 @@ class Variation:
     """How an array varies over calls: over its elements, and from row to row."""
 
     def __init__(self) -> None:
-        self._elements = self._rows = self._one_hot = 0
+        self._elements = self._rows = self._certain = 0
+        self._inexact = False
         self._value: Any = None
         self._row: Any = None
         self._one_value = self._alike = True
@@ -38,7 +41,9 @@ class Variation:
         if self._value is None and array.size:
             self._value = array.reshape(-1)[0]
         self._rows += len(split)
-        self._one_hot += _one_hot(split)
+        certain, inexact = _certain(split)
+        self._certain += certain
+        self._inexact = self._inexact or inexact
         self._one_value = self._one_value and (not array.size or _alike(array, self._value))
         self._alike = self._alike and (not len(split) or split.shape[1:] == self._row.shape and _alike(split, self._row))
 
@@ -48,9 +53,14 @@ class Variation:
         return not self._alike
 
     @property
+    def repeated(self) -> int:
+        """How many rows there are that are all the same; 0 where two differ, or there is one."""
+        return self._rows if self._alike and self._rows > 1 else 0
+
+    @property
     def saturated(self) -> float:
         """The share of rows whose classes all have the score 0 or 1; 0 where there are too few rows to tell."""
-        return self._one_hot / self._rows if self._rows >= _LEAST_SATURATED else 0.0
+        return self._certain / self._rows if self._rows >= _LEAST_SATURATED and self._inexact else 0.0
 
     def text(self, inputs_differ: bool) -> str:
         """Why it shows nothing, such as "0 everywhere", "the same for every input" or "empty"; "" if it shows something.
@@ -66,12 +76,14 @@ class Variation:
         return _SATURATED.format(rows=self._rows) if inputs_differ and self.saturated == 1 else ""
 
 
-def _one_hot(rows: npt.NDArray[Any]) -> int:
-    """How many rows hold classes (in the last dimension) of which one has 1 and all others 0."""
-    if rows.dtype.kind != "f" or rows.ndim < 2 or rows.shape[-1] < 2 or not rows.size:
-        return 0
-    near = ((np.abs(rows) <= _ROUNDING) | (np.abs(rows - 1) <= _ROUNDING)).all(axis=-1) & (np.abs(rows.sum(axis=-1) - 1) <= _ROUNDING)
-    return int(near.reshape(len(rows), -1).all(axis=1).sum())
+def _certain(rows: npt.NDArray[Any]) -> tuple[int, bool]:
+    """(how many rows hold nothing but scores near 0 and 1, whether one of all scores is not exactly 0 or 1, or classes in the last dimension
+    add up to 1). A mask has exactly 0 and 1; a softmax or sigmoid that is saturated only comes near."""
+    if rows.dtype.kind != "f" or rows.ndim < 2 or not rows.size:
+        return 0, False
+    near = (np.abs(rows) <= _ROUNDING) | (np.abs(rows - 1) <= _ROUNDING)
+    one_hot = rows.shape[-1] > 1 and bool((np.abs(rows.sum(axis=-1) - 1) <= _ROUNDING).all())
+    return int(near.reshape(len(rows), -1).all(axis=1).sum()), one_hot or bool(((rows != 0) & (rows != 1)).any())
 
 
 def _alike(array: npt.NDArray[Any], one: npt.ArrayLike) -> bool:
@@ -117,6 +129,11 @@ class Watch:
         """Variation.saturated of an output."""
         return self._outputs[signature, output].saturated
 
+    def repeated(self, signature: str) -> int:
+        """How many rows the inputs of a signature have, if they are all the same; 0 where any two differ."""
+        found = [one.repeated for (name, _), one in self._inputs.items() if name == signature]
+        return max(found) if found and not any(one.differs for (name, _), one in self._inputs.items() if name == signature) else 0
+
     def constant(self, signature: str, output: str) -> str:
         """Variation.text of an output."""
         differ = any(one.differs for (name, _), one in self._inputs.items() if name == signature)
@@ -142,6 +159,17 @@ class Watch:
                 them = "it" if len(constants) == 1 else "them"
                 beside.append(f"{signature}: {said(constants)} in the original, which shows nothing of {them}")
         return nothing, tuple(beside)
+
+    def hints(self, signatures: Iterable[str]) -> Iterator[str]:
+        """What to know of answers to the user's rows that show little, a line each. Args: signatures: whose inputs are the user's."""
+        for signature in sorted(signatures):
+            if repeated := self.repeated(signature):
+                yield f"{signature}: all {repeated} rows of the data are the same, and show what one row shows"
+            for output in (output for name, output in self._outputs if name == signature):
+                share = self.saturated(signature, output)
+                if MOSTLY_SATURATED <= share < 1:
+                    yield (f"{signature}: {output} is saturated, 0 or 1, in {share:.1%} of the rows, and shows little there: is the data "
+                           "scaled as in training?")
 
 
 def said(constants: dict[str, str]) -> str:

@@ -69,7 +69,14 @@ def calls(reference: str, specs: Mapping[str, Sequence[InputSpec]], folder: str 
     if not found:
         raise errors.UsageError(f"{said}={reference} yields nothing for {', '.join(specs)}, but for {', '.join(aside)}",
                                 "name the signatures that the items are for in --signature_keys")
-    return Yielded(found, tuple(aside))
+    return Yielded({name: _counted(calls) for name, calls in found.items()}, tuple(aside))
+
+
+def _counted(calls: Sequence[run.Call]) -> list[run.Call]:
+    """The calls of a signature, all counted the same way: where any item has inputs of unlike rows, each is one item, also if its rows happen
+    to be equally many."""
+    items_alone = any(call.whole for call in calls)
+    return [dataclasses.replace(call, count=1, whole=True) if items_alone else call for call in calls]
 
 
 def _meant(default: str, arrays: Mapping[str, Any], specs: Mapping[str, Sequence[InputSpec]],

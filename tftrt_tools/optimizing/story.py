@@ -94,8 +94,10 @@ def _answers(known: Known) -> str:
     """What `verify` saw without engines."""
     simulation = (known.document(knowledge.VERIFY) or {}).get("simulation") or {}
     what = " and ".join(dict.fromkeys(simulation.get("simulated", {}).values()))
-    return f"{what}, simulated on {simulation['rows']} rows, answers like the original" if what else \
-        "the rewritten graph answers like the original"
+    if not what:
+        return "the rewritten graph answers like the original"
+    left = ", ".join(simulation.get("left_out", {}))
+    return f"{what}, simulated on {simulation['rows']} rows, answers like the original" + (f"; {left}: not simulated" if left else "")
 
 
 def _of_int8(known: Known) -> str:
@@ -104,7 +106,10 @@ def _of_int8(known: Known) -> str:
         return ""
     if known.int8_misses:
         return f". INT8 misses the goal, simulated: {known.int8_misses}"
-    return "" if known.int8_verification else ". INT8 was not simulated on the rows that are scored"
+    left = ", ".join(((known.int8_verification or {}).get("simulation") or {}).get("left_out", {}))
+    if known.int8_verification and not left:
+        return ""
+    return ". INT8 was not simulated on the rows that are scored" + (f" for {left}" if left else "")
 
 
 def _of_calibration(known: Known) -> Iterator[str]:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from tftrt_tools.calibration.job.kept_back import Batch
 
-# Answers of which so many rows are saturated hide rounding, if every method keeps so much: no row's class changes.
-_SATURATED, _UNCHANGED_DB = 0.95, 60.0
+# Answers of which most rows are saturated hide rounding, if every method keeps so much: no row's class changes.
+_UNCHANGED_DB = 60.0
 
 Levels = Mapping[str, Mapping[str, float]]
 
@@ -38,5 +38,8 @@ class Shown:
     def _why(self, output: str, level: float) -> str:
         if text := self._watch.constant(self._signature, output):
             return text
+        if repeated := self._watch.repeated(self._signature):
+            return f"the answer to one row, which the data has {repeated} times"
         share = self._watch.saturated(self._signature, output)
-        return f"saturated: 0 or 1 in {share:.0%} of the rows" if share >= _SATURATED and level >= _UNCHANGED_DB else ""
+        mostly = share >= constancy.MOSTLY_SATURATED and level >= _UNCHANGED_DB
+        return f"saturated: 0 or 1 in {share:.0%} of the rows" if mostly else ""

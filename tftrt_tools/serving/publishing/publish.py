@@ -6,11 +6,12 @@ import os
 import pathlib
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tftrt_tools import child, errors, op_libraries, progress, scratch
-from tftrt_tools.savedmodel import files, passport
+from tftrt_tools.accuracy.verify import REWRITE_ONLY
+from tftrt_tools.savedmodel import engine_op, files, passport
 from tftrt_tools.savedmodel.inspection import Finding
 from tftrt_tools.serving import version_directories
 from tftrt_tools.serving.configuration import unbatched
@@ -276,8 +277,17 @@ def _evidence_notes(judged: verification_check.Evidence, facts: Facts) -> Iterat
     elif judged.said and judged.said.get("mode") != "gpu" and facts.engine_ops:
         yield (f"verified without a GPU ({judged.said.get('evidence')}): nothing is known of the engines themselves; `tftrt verify` on a "
                "machine with a GPU judges them")
+        if _ranges_unseen(judged.said, facts):
+            yield ("nothing has judged the INT8 ranges of this model, and wrong ones ruin its answers: `tftrt verify` with --data for each "
+                   "signature simulates INT8, without a GPU too")
     for one in facts.seen.findings if facts.converted else ():
         yield f"{one.about}: {one.text}"
+
+
+def _ranges_unseen(said: Mapping[str, Any], facts: Facts) -> bool:
+    """Whether a verification without a GPU has not simulated INT8 for each signature. Args: said: of an Evidence."""
+    lowest = engine_op.lowest_precision(one.precision for one in facts.seen.engines)
+    return lowest == "INT8" and str(said.get("evidence")).startswith(REWRITE_ONLY)
 
 
 def _warm_up_notes(planned: warmup_requests.Plan | None, warm_up: WarmUp | None) -> Iterator[str]:
