@@ -75,7 +75,8 @@ def _of_development_server(server: Process) -> Use:
     if server.environ is None:
         return Use(uses=None, seen="the server's environment cannot be read")
     env: dict[str, str | None] = {name: None for name in os.environ if _DECIDES.match(name)}
-    env |= {name: value for name, value in server.environ.items() if _DECIDES.match(name)}
+    # Its packages may lie where PYTHONPATH says.
+    env |= {name: value for name, value in server.environ.items() if _DECIDES.match(name) or name == "PYTHONPATH"}
     try:
         found = child.run("tftrt_tools.serving.smoke.gpu_use_job:tensorflow", None, env=env, python=_interpreter(server), timeout=_SECONDS)
     except (errors.TftrtError, child.ChildBug, OSError) as error:
