@@ -170,7 +170,7 @@ def converted(model, calls, tmp_path, **settings):
     """Returns: the finishing.Made of the model's only signature, as convert_job makes it."""
     loaded = loading.load(model)
     work = finishing.Work(settings=Settings(use_dynamic_shape=True, **settings), gpu=GPU, versions=VERSIONS, store=None, origin="model")
-    ready, measured = convert_job._ready(loaded, ["serving_default"], 0, None, work, int8.Source(None, None), f"TRTEngineOp_r{next(_NUMBERS)}", calls,
+    ready, measured = convert_job._ready(loaded, ["serving_default"], 0, None, work, int8.Source(options=None, given=None), f"TRTEngineOp_r{next(_NUMBERS)}", calls,
                                          str(tmp_path), 0)
     return convert_job._signature(ready, measured, work, int8.Decision(methods.Method("max"), ""), str(tmp_path))
 
@@ -222,7 +222,14 @@ def test_nothing_is_left_where_each_node_is_refused(monkeypatch, tmp_path):
 def test_slices_that_all_calls_decide_are_fixed_in_the_engine_alone(monkeypatch, tmp_path):
     builds = stand_in(monkeypatch, Builds([], set(), threading.Event()))
     seen = []
-    monkeypatch.setattr(engines, "compile_engines", lambda lone, feeds, dynamic: (builds.compile(lone, feeds, dynamic), seen.append(lone)))
+
+    def compile_engines(lone, feeds, dynamic):
+        # As the real one: the functions of the engine's graph are known to the process from here on.
+        tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(lone.graph_def, name=""), [])
+        builds.compile(lone, feeds, dynamic)
+        seen.append(lone)
+
+    monkeypatch.setattr(engines, "compile_engines", compile_engines)
     made = converted(cropping(tmp_path / "model"), [{"x": (1, 24, 8)}, {"x": (4, 24, 8)}], tmp_path)
     (built,) = made.result.built
     assert len(built.slices) == 1 and not made.result.findings

@@ -142,7 +142,10 @@ class _Builder:
         segment = graph.native_segments(lone.graph_def).get(engine.name)
         if segment is None or not self._settings.dynamic or len(feeds) == 1:
             return lone, ()
-        return lone, slices.fix(segment.function, segment.shapes, [[one.shape for one in feed] for feed in feeds])
+        fixed = slices.fix(segment.function, segment.shapes, [[one.shape for one in feed] for feed in feeds])
+        if fixed:
+            lone_engine.with_changed_segment(lone)
+        return lone, fixed
 
     def engine(self, engine: EngineOp, path: pathlib.Path, position: str) -> Unbuilt | list[BuiltEngine]:
         """The BuiltEngines of one engine op (several in implicit batch mode), with their file at `path`; or Unbuilt."""

@@ -13,7 +13,7 @@ from tftrt_tools.savedmodel.job import graph, inline
 if TYPE_CHECKING:
     from tensorflow.core.framework import node_def_pb2, tensor_pb2
 
-_IDLE = "_idle"
+_IDLE, _CHANGED = "_idle", "_changed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +44,15 @@ def alone(graph_def: graph_pb2.GraphDef, engine: str) -> LoneEngine:
     functions = graph.library(graph_def)
     lone.library.function.extend(functions[name] for name in inline.reached(lone.node, functions))
     return LoneEngine(lone, engine, tuple(f"input_{index}:0" for index in range(len(dtypes))))
+
+
+def with_changed_segment(lone: LoneEngine) -> None:
+    """Give the engine's segment, which was changed, a name of its own, in place: a process has one function of a name, and the model's own
+    segment is another."""
+    node = next(node for node in lone.graph_def.node if node.op == graph.ENGINE_OP)
+    segment = node.attr["segment_func"].func
+    graph.library(lone.graph_def)[segment.name].signature.name = segment.name + _CHANGED
+    segment.name += _CHANGED
 
 
 def collecting(lone: LoneEngine) -> LoneEngine:
