@@ -47,6 +47,34 @@ def test_counted_as_tensorflow_counts(case):
     assert counted(*CASES[case]) == Flops(inside=0, total=of_tensorflow(*CASES[case]))
 
 
+def test_products_that_grappler_folds_into_filters_are_known(tmp_path):
+    """As Keras 3 exports a BatchNormalization: the pass multiplies the filters, and calls the convolution like the product."""
+    rng = np.random.default_rng(0)
+    filters, plane, rows, dense = (tf.Variable(rng.normal(size=shape).astype("f4")) for shape in ((3, 3, 3, 8), (3, 3, 8, 1), (3, 8, 6), (6, 4)))
+    variances = [tf.Variable(rng.uniform(0.5, 1, size=size).astype("f4")) for size in (8, 8, 6, 4)]
+
+    def normalized(x, variance):
+        return tf.nn.relu(x * tf.math.rsqrt(tf.reshape(variance, [1] * (len(x.shape) - 1) + [-1]) + 1e-3) - 0.5)
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 3), name="x")])
+    def serve(x):
+        h = normalized(tf.nn.conv2d(x, filters, 1, "VALID"), variances[0])
+        h = normalized(tf.nn.depthwise_conv2d(h, plane, (1, 1, 1, 1), "SAME"), variances[1])
+        h = normalized(tf.nn.conv1d(tf.reduce_mean(h, 1), rows, 1, "SAME"), variances[2])
+        return {"y": tf.nn.softmax(normalized(tf.reduce_mean(h, 1) @ dense * 2.0, variances[3]))}
+
+    known = 2 * (36 * 8 * 27 + 36 * 8 * 9 + 6 * 6 * 3 * 8 + 6 * 4)
+    frozen = graph_pass.freeze("serve", serve.get_concrete_function())
+    for dynamic in (False, True):
+        passed = graph_pass.run(frozen, Settings(use_dynamic_shape=dynamic))
+        one = flop_count.count(frozen.graph_def, passed.graph_def, frozen.one_row(()))
+        assert (one.total, one.unknown) == (known, ()) and one.inside > 0
+        before = {node.name: node.op for node in frozen.graph_def.node}
+        assert [node for nodes in flop_count._counted(passed.graph_def) for node in nodes if before[node.name] != node.op]
+    kept = graph_pass.run(frozen, Settings(minimum_segment_size=10**6))
+    assert flop_count.count(frozen.graph_def, kept.graph_def, frozen.one_row(())) == Flops(inside=0, total=known)
+
+
 def test_what_tensorflow_does_not_count():
     assert counted(lambda x, y: tf.matmul(x, y, transpose_a=True), (2, 5, 3), (2, 5, 4)).total == 2 * 2 * 3 * 4 * 5
     assert counted(lambda x, y: tf.einsum("abc,cde->abde", x, y), (2, 3, 4), (4, 5, 6)).total == 2 * (2 * 3 * 5 * 6) * 4

@@ -85,3 +85,25 @@ def test_a_cropped_length_of_two_sizes_is_left_to_tensorflow_if_tensorrt_refuses
     code, result, error = verify(source, tmp_path / "out")
     report(test="cropping of two sizes", left=said["signatures"][0]["left_out"], unbuilt=said["signatures"][0]["unbuilt"], passed=code == 0)
     assert said["signatures"][0]["built"] and (code == 0 or "would be wrong" in str(said["signatures"][0]["findings"])), error
+
+
+@pytest.mark.parametrize("dynamic", [True, False], ids=["dynamic", "implicit"])
+def test_a_computed_flatten_and_a_dropout_that_keeps_everything_leave_one_engine(dynamic, tmp_path):
+    rng = np.random.default_rng(0)
+    filters, weights = rng.normal(scale=0.2, size=(3, 3, 3, 8)).astype("f4"), rng.normal(scale=0.2, size=(288, 4)).astype("f4")
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 8, 8, 3), name="x")])
+    def body(x):
+        h = tf.nn.relu(tf.nn.conv2d(x, filters, 1, "VALID"))
+        h = h / tf.ones(()) * tf.floor(1.0 + tf.random.uniform(tf.shape(h)))
+        return {"y": tf.nn.softmax(tf.reshape(h, tf.stack([tf.shape(h)[0], 288])) @ weights)}
+
+    source = save(body, tmp_path / "in")
+    flags = ["--shapes=x:1x8x8x3,4x8x8x3"] if dynamic else ["--shapes=x:4x8x8x3", "--nouse_dynamic_shape"]
+    said = convert(source, tmp_path / "out", "--precision_mode=FP32", *flags)
+    code, result, error = verify(source, tmp_path / "out")
+    done = said["signatures"][0]["preparation"]
+    report(test="flatten and dropout", dynamic=dynamic, engines=len(engines_of(said)), coverage=said["signatures"][0]["coverage"],
+           snr_db=result and result["comparisons"][0]["snr_db"], passed=code == 0)
+    assert code == 0, error or result["problems"]
+    assert len(engines_of(said)) == 1 and done["flattened"] and done["dropouts"]

@@ -86,6 +86,11 @@ def prepared(preparation: Preparation) -> list[str]:
                     + (f"; depthwise ones have zeros in their filters, {zeros:.3g} MB" if zeros else ""))
     if preparation.paddings:
         said.append(f"{counted(len(preparation.paddings), 'padding')} of three dimensions done in four: TF-TRT pads nothing else")
+    if preparation.flattened:
+        said.append(f"{counted(len(preparation.flattened), 'reshape')} of rows with a constant shape: TF-TRT takes a computed one only "
+                    "with dynamic shapes")
+    if preparation.dropouts:
+        said.append(preparation_module.dropouts(preparation.dropouts))
     if preparation.slices:
         said.append(f"{counted(len(preparation.slices), 'slice')} counted from the beginning: TF-TRT counts from the end only where the "
                     "engine itself knows the size")

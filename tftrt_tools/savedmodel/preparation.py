@@ -1,6 +1,7 @@
 """How a frozen signature was rewritten before the pass (conversion.job.prepare). No TensorFlow here."""
 
 import dataclasses
+from collections.abc import Collection
 
 from tftrt_tools import records
 
@@ -39,6 +40,11 @@ def constant(name: str, value: str) -> str:
     return f"{name} has {'the value ' + value if value else 'its default'} for good: no signature names it, so nobody can feed it"
 
 
+def dropouts(names: Collection[str]) -> str:
+    """A sentence on dropouts. Args: as of Preparation.dropouts."""
+    return f"{len(names)} dropout{'s' * (len(names) != 1)} that keep{'s' * (len(names) == 1)} everything taken out"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preparation(records.Record):
     """The changes to a signature's graph. Its answers stay the same, except for `unquantized` and `frozen`, which the user asks for."""
@@ -53,6 +59,10 @@ class Preparation(records.Record):
     paddings: tuple[str, ...] = ()
     # Names of slices that are counted from the beginning now, and were from the end.
     slices: tuple[str, ...] = ()
+    # Names of Reshapes that keep the rows and have a constant shape now; it was computed.
+    flattened: tuple[str, ...] = ()
+    # Names of the ends of dropouts that drop nothing, because they keep the constant share 1.
+    dropouts: tuple[str, ...] = ()
     # Names of FakeQuant nodes on constants that became constants.
     folded: tuple[str, ...] = ()
     # Names of FakeQuant nodes on activations that were left out.

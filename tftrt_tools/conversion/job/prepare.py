@@ -12,7 +12,20 @@ import tensorflow as tf
 from tftrt_tools import errors
 from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.savedmodel import frozen_inputs
-from tftrt_tools.savedmodel.job import compiled, conditionals, defaulted, dilated, fake_quant, graph, grouped, loading, slices, unbuildable
+from tftrt_tools.savedmodel.job import (
+    compiled,
+    conditionals,
+    defaulted,
+    dilated,
+    dropouts,
+    fake_quant,
+    flattened,
+    graph,
+    grouped,
+    loading,
+    slices,
+    unbuildable,
+)
 from tftrt_tools.savedmodel.preparation import Preparation
 
 if TYPE_CHECKING:
@@ -46,12 +59,15 @@ def passed(name: str, function: Any, settings: Settings, gathered: Patterns | No
         own = {one: value for one, value in values.items() if one in frozen.input_names}
         defaults = defaulted.fold(frozen.graph_def, frozen.inputs, {one: value for one, value in values.items() if one not in own})
         offered = _freeze_inputs(frozen, own)
+        dropped = dropouts.fold(frozen.graph_def, kept)
         folded = fake_quant.fold(frozen.graph_def, kept)
         left_out = fake_quant.leave_out(frozen.graph_def, kept) if _drops_quantization(settings) else ()
         written = dilated.rewrite(frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept, settings.dynamic)
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
+        reshaped = flattened.rewrite(frozen.graph_def, kept)
         done = Preparation(opened=tuple(wanted), convolutions=convolutions, dilated=written, paddings=paddings, folded=folded,
+                           flattened=reshaped, dropouts=dropped,
                            unquantized=left_out, frozen=tuple((one, value.item()) for one, value in own.items()),
                            defaults=defaults, offered=offered)
         frozen = dataclasses.replace(frozen, preparation=done)

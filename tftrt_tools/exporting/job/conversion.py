@@ -23,7 +23,7 @@ from tftrt_tools.exporting.job import fourier
 from tftrt_tools.exporting.job.rewrites.converting import CONVERTING
 from tftrt_tools.exporting.job.rewrites.replaced import BOOL, Replaced
 from tftrt_tools.savedmodel import preparation
-from tftrt_tools.savedmodel.job import compiled, conditionals, defaulted, loading, unnamed
+from tftrt_tools.savedmodel.job import compiled, conditionals, defaulted, dropouts, loading, unnamed
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -138,14 +138,22 @@ def _graph(root: Any, function: Any, inputs: Mapping[str, str], outputs: list[st
     if captures:
         opened = opened or whole
         notes += [preparation.constant(*one) for one in defaulted.fold(opened, inputs)]
+        notes += _dropouts(opened)
         with tf_private.graph_in_place(function.graph, opened):
             return tf_loader.from_trackable(root, function, list(inputs), outputs, asked.outside)
     placeholders = {name: tensor.removesuffix(":0") for tensor, name in inputs.items()}
     others = {name: value for name, value in asked.frozen.items() if name not in placeholders}
     notes += [preparation.constant(*one) for one in defaulted.fold(graph, inputs, others)]
     conditionals.freeze(graph, {placeholders[name]: value for name, value in asked.frozen.items() if name in placeholders})
+    notes += _dropouts(graph)
     with tf.Graph().as_default():
         return tf_loader.tf_optimize(list(inputs), outputs, graph), {}
+
+
+def _dropouts(graph: graph_pb2.GraphDef) -> list[str]:
+    """Take out those that drop nothing, in place. Returns: a sentence on them, if there are any."""
+    names = dropouts.fold(graph)
+    return [preparation.dropouts(names)] if names else []
 
 
 def deciding(frozen: graph_pb2.GraphDef, tensors: Mapping[str, str], specs: Sequence[InputSpec]) -> list[str]:

@@ -6,6 +6,7 @@ and no transposed Conv3D (TF 2.14.1); where both count, they agree.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP
 from tftrt_tools.savedmodel.flops import Flops
-from tftrt_tools.savedmodel.job import control_flow, graph, inferred, inline
+from tftrt_tools.savedmodel.job import control_flow, folding, graph, inferred, inline
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import node_def_pb2
@@ -38,8 +39,8 @@ def count(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, sizes: Mapping[
     hidden, seen = _hidden(after), seen or {}
     if not native and not inside:
         return Flops(unknown=hidden)
-    known = _inferred(before, sizes)
-    found = {node.name: seen[node.name] if node.name in seen else _flops(node.name, known) for node in (*native, *inside)}
+    known, constants = _inferred(before, sizes), _constants(after)
+    found = {node.name: seen[node.name] if node.name in seen else _flops(node, known, constants) for node in (*native, *inside)}
     unknown = tuple(name for name, flops in found.items() if flops is None)
     looping = control_flow.in_loops(before)
     return Flops(inside=sum(found[node.name] or 0 for node in inside), total=sum(flops or 0 for flops in found.values()),
@@ -48,9 +49,9 @@ def count(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, sizes: Mapping[
 
 
 def looping(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef) -> tuple[str, ...]:
-    """Names of the nodes of loops that `count` counts. Args: as of `count`."""
-    inner = control_flow.in_loops(before)
-    return tuple(node.name for nodes in _counted(after) for node in nodes if node.name in inner)
+    """Names of the nodes of loops that `count` counts, without those that the pass made. Args: as of `count`."""
+    inner, ops = control_flow.in_loops(before), {node.name: node.op for node in before.node}
+    return tuple(node.name for nodes in _counted(after) for node in nodes if node.name in inner and ops[node.name] == node.op)
 
 
 def _counted(graph_def: graph_pb2.GraphDef) -> tuple[list[node_def_pb2.NodeDef], list[node_def_pb2.NodeDef]]:
@@ -75,15 +76,49 @@ def _hidden(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
                                                     for inner in functions[name].node_def))
 
 
-def _flops(name: str, known: Any) -> int | None:
-    """Operations of one node, or None if a size is open or the pass made the node."""
+def _constants(graph_def: graph_pb2.GraphDef) -> dict[str, tf.TensorShape]:
+    """{constant: its shape} of a graph and its engines."""
+    engines = [node for one in graph.native_segments(graph_def).values() for node in one.function.node_def]
+    return {node.name: tf.TensorShape(node.attr["value"].tensor.tensor_shape)
+            for node in (*graph_def.node, *engines) if node.op == "Const"}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Made:
+    """A node that the pass put where another one was, such as the product of a convolution and a constant: grappler multiplies the filter
+    instead, and keeps the product's name."""
+
+    node: node_def_pb2.NodeDef
+
+    @property
+    def type(self) -> str:
+        return self.node.op
+
+    def get_attr(self, name: str) -> Any:
+        value = self.node.attr[name]
+        return value.s if value.WhichOneof("value") == "s" else value.b
+
+
+def _flops(node: node_def_pb2.NodeDef, known: Any, constants: Mapping[str, tf.TensorShape]) -> int | None:
+    """Operations of one node, or None if a size is open. Args: constants: as of _constants."""
+    before = _tensor(node.name, known)
+    if before is None:
+        return None
+    if before.op.type == node.op:
+        return of_sizes(before.op, [tensor.shape for tensor in before.op.inputs], before.shape)
+    inputs = []
+    for name in (folding.name_of(source) for source in node.input if not source.startswith("^")):
+        tensor = _tensor(name, known) if name not in constants else None
+        inputs.append(constants.get(name, tf.TensorShape(None) if tensor is None else tensor.shape))
+    return of_sizes(_Made(node), inputs, before.shape)
+
+
+def _tensor(name: str, known: Any) -> Any:
+    """The first result of a node, None for a node that is not in the graph or has no result."""
     try:
-        operation = known.get_operation_by_name(name)
+        return next(iter(known.get_operation_by_name(name).outputs), None)
     except KeyError:
         return None
-    if operation.type not in OPS:
-        return None
-    return of_sizes(operation, [tensor.shape for tensor in operation.inputs], operation.outputs[0].shape)
 
 
 def of_sizes(operation: Any, inputs: Sequence[tf.TensorShape], output: tf.TensorShape) -> int | None:
@@ -100,10 +135,14 @@ def _summed(operation: Any, inputs: Sequence[tf.TensorShape]) -> list[int | None
     if kind == "Einsum":
         return _einsum(operation, inputs)
     first, second = inputs[:2]
-    if first.rank is None or second.rank is None:
-        return [None]
     if kind in _PRODUCTS:
-        return [first[-2 if operation.get_attr(_PRODUCTS[kind]) else -1]]
+        if first.rank is not None:
+            return [first[-2 if operation.get_attr(_PRODUCTS[kind]) else -1]]
+        # It is a size of the other factor, too.
+        turned = operation.get_attr(_PRODUCTS[kind].replace("_a", "_b").replace("_x", "_y"))
+        return [None if second.rank is None else second[-1 if turned else -2]]
+    if second.rank is None:
+        return [None]
     # A filter is (sizes…, input channels, output channels), for a transposed convolution (sizes…, output channels, input channels).
     return list(second[:-2] if kind in _DEPTHWISE else second[:-1])
 

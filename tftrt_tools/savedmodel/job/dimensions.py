@@ -1,0 +1,158 @@
+"""Which sizes of a graph are the same, whatever their values: of two tensors, and of a shape that the graph computes.
+
+Nothing is run. Args of all functions: tensors of a graph that `inferred.shapes` made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """The size of an axis of a tensor, which is not known."""
+
+    # Its name, "node:0".
+    tensor: str
+    axis: int
+
+
+# A number where it is known; None for anything else.
+Dimension = int | Size | None
+
+# Ops whose result has the shape of their first input.
+_ALIKE = frozenset({
+    "Identity", "StopGradient", "Snapshot", "Cast", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign",
+    "Exp", "Expm1", "Log", "Log1p", "Sqrt", "Rsqrt", "Square", "Neg", "Abs", "Erf", "Floor", "Round", "Reciprocal", "LogicalNot", "Softmax",
+    "LogSoftmax", "BiasAdd", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+# Ops whose result has as many rows as their first input.
+_BY_ROW = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"})
+# Ops of two inputs of which the smaller one is repeated.
+_BROADCAST = frozenset({"Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "Maximum", "Minimum", "SquaredDifference", "Pow"})
+_REDUCED = frozenset({"Mean", "Sum", "Max", "Min", "Prod", "All", "Any"})
+# Shapes that are computed in more steps are not looked into.
+_DEEPEST = 16
+
+
+def of(tensor: Any) -> list[Dimension] | None:
+    """The sizes of a tensor, one an axis; None where its rank is not known."""
+    return None if tensor.shape.rank is None else [size_of(tensor, axis) for axis in range(tensor.shape.rank)]
+
+
+def size_of(tensor: Any, axis: int) -> int | Size:
+    """The size of an axis, which counts from the beginning. Sizes that are equal as Python values are equal in each run of the graph."""
+    while True:
+        size = tensor.shape[axis]
+        if size is not None:
+            return int(size)
+        before = _before(tensor, axis)
+        if before is None:
+            return Size(tensor.name, axis)
+        tensor, axis = before
+
+
+def _before(tensor: Any, axis: int) -> tuple[Any, int] | None:
+    """(an input, its axis) of the same size, or None."""
+    op = tensor.op
+    if not op.inputs or tensor.value_index != 0:
+        return None
+    first = op.inputs[0]
+    if op.type in _ALIKE:
+        return (first, axis) if first.shape.rank is not None else None
+    if op.type in _BROADCAST:
+        return _of_broadcast(op, axis)
+    if axis != 0 or first.shape.rank is None or not _keeps_rows(op):
+        return None
+    return first, 0
+
+
+def _keeps_rows(op: Any) -> bool:
+    """Whether the result of an op has as many rows as its first input."""
+    if op.type in _BY_ROW:
+        return True
+    if op.type == "MatMul":
+        return not op.get_attr("transpose_a")
+    if op.type == "Transpose":
+        order = _constant(op.inputs[1])
+        return order is not None and order.size > 0 and order.ravel()[0] == 0
+    if op.type in _REDUCED:
+        axes, rank = _constant(op.inputs[1]), op.inputs[0].shape.rank
+        return axes is not None and rank > 0 and not (axes.ravel() % rank == 0).any()
+    if op.type in ("Pad", "PadV2", "MirrorPad"):
+        sizes = _constant(op.inputs[1])
+        return sizes is not None and sizes.size > 0 and not sizes[0].any()
+    if op.type == "Reshape":
+        return _reshapes_rows(op)
+    return False
+
+
+def _reshapes_rows(op: Any) -> bool:
+    """Whether a Reshape to [-1, …] changes no more than what is in a row."""
+    shape, data = _constant(op.inputs[1]), op.inputs[0].shape
+    if shape is None or data.rank == 0 or not shape.size or None in data[1:]:
+        return False
+    return bool(shape[0] == -1 and 0 < np.prod(shape[1:]) == np.prod(data[1:].as_list()))
+
+
+def _of_broadcast(op: Any, axis: int) -> tuple[Any, int] | None:
+    rank = op.outputs[0].shape.rank
+    places = []
+    for tensor in op.inputs[:2]:
+        if tensor.shape.rank is None:
+            return None
+        own = axis - (rank - tensor.shape.rank)
+        if own >= 0 and tensor.shape[own] != 1:
+            places.append((tensor, own))
+    return places[0] if len(places) == 1 else None
+
+
+def of_shape(tensor: Any, deep: int = 0) -> list[Dimension] | None:
+    """What the numbers of a shape (a vector or a single number) are; None where their count is not known."""
+    while tensor.op.type in ("Identity", "Cast", "StopGradient"):
+        tensor = tensor.op.inputs[0]
+    op, known = tensor.op, _constant(tensor)
+    if known is not None:
+        return [int(value) for value in known.ravel()] if known.ndim <= 1 and known.dtype.kind in "iu" else None
+    if deep >= _DEEPEST or not tensor.dtype.is_integer:
+        return None
+    if op.type == "Shape":
+        return of(op.inputs[0])
+    if op.type in ("Pack", "ConcatV2"):
+        return _joined(op, deep)
+    if op.type == "StridedSlice":
+        return _sliced(op, deep)
+    return None
+
+
+def _joined(op: Any, deep: int) -> list[Dimension] | None:
+    parts, rank = (op.inputs, 0) if op.type == "Pack" else (op.inputs[:-1], 1)
+    found: list[Dimension] = []
+    for part in parts:
+        inner = of_shape(part, deep + 1) if part.shape.rank == rank else None
+        if inner is None:
+            return None
+        found += inner
+    return found
+
+
+def _sliced(op: Any, deep: int) -> list[Dimension] | None:
+    bounds = [_constant(one) for one in op.inputs[1:]]
+    masks = [op.get_attr(name) for name in ("begin_mask", "end_mask", "shrink_axis_mask")]
+    if any(one is None or one.size != 1 for one in bounds) or op.get_attr("ellipsis_mask") or op.get_attr("new_axis_mask"):
+        return None
+    values = of_shape(op.inputs[0], deep + 1) if op.inputs[0].shape.rank == 1 else None
+    if values is None:
+        return None
+    begin, end, step = (int(one.ravel()[0]) for one in bounds if one is not None)
+    if masks[2] & 1:
+        return [values[begin]] if -len(values) <= begin < len(values) else None
+    return values[None if masks[0] & 1 else begin:None if masks[1] & 1 else end:step] if step else None
+
+
+def _constant(tensor: Any) -> Any:
+    value = tf.get_static_value(tensor) if tensor.op.type == "Const" else None
+    return None if value is None else np.asarray(value)
