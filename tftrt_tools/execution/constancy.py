@@ -77,8 +77,8 @@ class Variation:
 
 
 def _certain(rows: npt.NDArray[Any]) -> tuple[int, bool]:
-    """(how many rows hold nothing but scores near 0 and 1, whether one of all scores is not exactly 0 or 1, or classes in the last dimension
-    add up to 1). A mask has exactly 0 and 1; a softmax or sigmoid that is saturated only comes near."""
+    """(how many rows hold nothing but scores near 0 and 1, whether one of all scores is not exactly 0 or 1, or classes in the last
+    dimension add up to 1). A mask has exactly 0 and 1; a softmax or sigmoid that is saturated only comes near."""
     if rows.dtype.kind != "f" or rows.ndim < 2 or not rows.size:
         return 0, False
     near = (np.abs(rows) <= _ROUNDING) | (np.abs(rows - 1) <= _ROUNDING)
