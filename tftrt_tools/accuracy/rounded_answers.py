@@ -75,8 +75,9 @@ class Simulation(records.Record):
         if not self.simulated:
             return ""
         nodes = sum(self.nodes.values())
-        return (f"{self.words} on {self.rows} row{'s'[:self.rows != 1]}: {nodes} node{'s'[:nodes != 1]} rounded in TensorFlow by the "
-                f"model's own engine ops ({self.seconds:.1f} s)")
+        rows = f"{self.rows} row{'s'[:self.rows != 1]}"
+        return (f"{self.words} on {rows}: {nodes} node{'s'[:nodes != 1]} rounded in TensorFlow by the model's own engine ops "
+                f"({self.seconds:.1f} s)")
 
     def warnings(self) -> tuple[str, ...]:
         """What was not simulated, a line each."""

@@ -73,7 +73,7 @@ def calls(reference: str, specs: Mapping[str, Sequence[InputSpec]], folder: str 
 
 
 def _counted(calls: Sequence[run.Call]) -> list[run.Call]:
-    """The calls of a signature, all counted the same way: where any item has inputs of unlike rows, each is one item, also if its
+    """The calls of a signature, all counted the same way: where any item has inputs of unlike rows, each is one item, even if its
     rows happen to be equally many."""
     items_alone = any(call.whole for call in calls)
     return [dataclasses.replace(call, count=1, whole=True) if items_alone else call for call in calls]

@@ -44,8 +44,8 @@ def with_names(model: onnx.ModelProto, specs: Sequence[InputSpec],
     """The model with names for its open dimensions, and with the shapes and types that can be inferred.
 
     The first dimension of every input is BATCH, unless calls have other sizes there; others are INPUT_AXIS. Of an output's, those that
-    follow from the inputs have their names, others are OUTPUT_AXIS. Returns: (model, {name of a dimension: ["TENSOR:AXIS"]}). Raises:
-    TftrtError if the types do not fit.
+    follow from the inputs have their names, others are OUTPUT_AXIS.
+    Returns: (model, {name of a dimension: ["TENSOR:AXIS"]}). Raises: TftrtError if the types do not fit.
     """
     for value in (*model.graph.input, *model.graph.output):
         for dim in value.type.tensor_type.shape.dim:
