@@ -126,7 +126,7 @@ def _calibrated(model, column, data, request):
     from tftrt_tools.conversion.job import int8
 
     settings = cases.settings(column, "")
-    source = int8.Source(DataOptions(source=data, batch_size=request["batch"]), None)
+    source = int8.Source(options=DataOptions(source=data, batch_size=request["batch"]), given=None)
     answer = convert_job.job({"source": str(model), "output": None, "settings": settings.to_dict(), "int8": source.to_dict(),
                               "cache": None})
     if not answer["tables"]:
@@ -190,7 +190,7 @@ def convert(request):
 
     column = cases.Column(**request["column"])
     settings = cases.settings(column, request["shapes"])
-    source = int8.Source(None, file.read(request["table"]) if request["table"] else None)
+    source = int8.Source(options=None, given=file.read(request["table"]) if request["table"] else None)
     pathlib.Path(request["output"]).mkdir(parents=True)
     before = _allocated(reset=True)
     start = time.monotonic()

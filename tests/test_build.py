@@ -95,7 +95,7 @@ def test_what_cannot_work_is_one_clear_line_and_changes_nothing(flags, code, say
     ('"precision_mode": "FP16"', '"precision_mode": "FP15"', "precision_mode: 'FP15' is none of FP32, FP16, INT8"),
     ('"minimum_segment_size": 3', '"minimum_segment_size": "three"', "minimum_segment_size: 'three' is no whole number"),
     ('"name": "serving_default"', '"nome": "serving_default"', "it has no 'name'"),
-    ('"converted": true', '"converted": 1', "converted: 1 is neither true nor false")])
+    ('"converted": true', '"converted": 1', "signatures[0].converted is no truth value")])
 def test_a_manifest_that_makes_no_sense_is_damaged(was, now, says, converted, tmp_path):
     model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "model")
     manifest = passport.folder(model) / passport.MANIFEST

@@ -294,7 +294,7 @@ def test_an_onnx_file_tells_its_limits(name, tmp_path):
     shapes = {one.name: tuple(dim.dim_value or SIZES[dim.dim_param] for dim in one.type.tensor_type.shape.dim) for one in taken}
     assert {one.name: one.limit.ends(shapes) for one in specs if one.limit} == wanted
     call = execution_inputs.random(specs, shapes, 0)
-    loaded = runner_job.Loaded(runner_job.session(path))
+    loaded = runner_job.Loaded(runner_job.opened(path))
     loaded.ready("serving_default", call)()
 
 

@@ -65,7 +65,9 @@ def test_every_argument_of_every_command(name):
         return
     with pytest.raises(errors.UsageError, match="is no path on this machine"):
         _flags.parse(name, command(name), ["a", "b", "s3://bucket/x"])
-    assert _flags.parse(name, command(name), ["a", "file:///nowhere/x"])[1] == ["a", "/nowhere/x"]
+    values, behind = _flags.parse(name, command(name), ["a", "file:///nowhere/x"])
+    by_place = [values[flag].value for flag in getattr(command(name), "ARGUMENTS", ())]
+    assert [*by_place, *behind][:2] == ["a", "/nowhere/x"]
 
 
 @pytest.mark.parametrize("text, says", [

@@ -247,7 +247,7 @@ def test_an_interruption_before_the_first_round_writes_nothing(server, tmp_path)
 
 
 @pytest.mark.parametrize("arguments, text", [
-    ([], "--native is missing"), (["--native=a"], "--candidate is missing"), (["a"], "flags only"), (["--native=a", "--candidate=b", "--metrics=p42"], "there is no p42"),
+    ([], "--native is missing"), (["--native=a"], "--candidate is missing"), (["a"], "--candidate is missing"), (["a", "b", "c"], "unexpected argument|takes"), (["--native=a", "--candidate=b", "--metrics=p42"], "there is no p42"),
     (["--native=a", "--candidate=b", "--rounds=3"], "can show nothing: at least"), (["--native=a", "--candidate=b", "--rounds=50", "--max_rounds=20"], "is below"),
     (["--native=a", "--candidate=b", "--must_decide=p90"], "is not among --metrics"), (["--native=a", "--candidate=b", "--labels=x.npy"], "needs --data"),
     (["--native=a", "--candidate=b", "--thresholds=x>1"], "is no bound"), (["--native=a", "--candidate=b", "--goals=none.toml"], "no such file"),

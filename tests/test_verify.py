@@ -255,7 +255,7 @@ def test_a_native_abort_is_an_error_message(tmp_path):
                                        "def leave(request):\n  os._exit(7)\n")
     code = ("from tftrt_tools import child\n"
             "for name in ('job', 'leave'):\n"
-            "  try:\n    child.run('dying:' + name, {}, env={'PYTHONPATH': '.'})\n"
+            f"  try:\n    child.run('dying:' + name, {{}}, env={{'PYTHONPATH': {str(tmp_path)!r}}})\n"
             "  except child.ChildDied as death:\n    print(death.cause, '|', 'last words' in death.mend)\n")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["native code ended the process (SIGABRT) | True", "the process ended with exit code 7 and no answer | False"]

@@ -40,7 +40,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     _check_no_writes(graph_protos.variable_writers(function.graph.as_graph_def()), others)
     values = frozen_inputs.of_signature(request["freeze"], request["signature"], loading.freezable(function))
     unread = {spec.name: values[spec.name] for spec in specs if spec.name in values}
-    calls = ranks.read(request["calls"])
+    calls = ranks.read(request.get("calls", ()))
     unranked = [one.name for one in specs if one.shape is None]
     found = ranks.of_inputs(unranked, calls, [name for name in unranked if name in values])
     made = conversion.convert(model.root, function, conversion.Asked(

@@ -106,8 +106,9 @@ class Takes:
         return dataclasses.replace(self, pictures=dict(pictures))
 
     def with_frozen(self, flag: str) -> Takes:
-        """The same with inputs that have one value for good. Args: flag: text of --freeze. Raises: UsageError."""
-        found = frozen_inputs.values(flag, self.specs)
+        """The same with inputs that have one value for good. Args: flag: text of --freeze; what names no input here is left aside. Raises:
+        UsageError."""
+        found = {name: frozen_inputs.of_signature(flag, name, listed) for name, listed in self.specs.items()}
         specs = {name: [InputSpec(one.name, one.dtype, ()) if one.name in found.get(name, {}) else one for one in listed]
                  for name, listed in self.specs.items()}
         frozen = {name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs}

@@ -6,13 +6,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import records
 from tftrt_tools.savedmodel.shapes import InputSpec
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # Both the largest value and the mean size of ordinary rows differ by less than this; of a few rows alone they may differ by more.
 _RATIO, _RATIO_OF_FEW, _FEW = 8.0, 64.0, 8
@@ -60,8 +60,8 @@ class Ranges:
         for name, array in inputs.items():
             if array.dtype.kind != "f" or not array.ndim or not array.size:
                 continue
-            wide = array.astype(np.float64)
-            one = ValueRange(minimum=float(wide.min()), maximum=float(wide.max()), rms=float(np.sqrt(np.mean(wide**2))), rows=len(array),
+            wide = array.astype("float64")
+            one = ValueRange(minimum=float(wide.min()), maximum=float(wide.max()), rms=math.sqrt(float((wide**2).mean())), rows=len(array),
                              values=array.size)
             key = f"{signature}/{name}"
             self.found[key] = self.found[key].with_others(one) if key in self.found else one

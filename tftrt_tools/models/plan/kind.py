@@ -15,7 +15,6 @@ from tftrt_tools.execution.run import Placed, Runtime
 from tftrt_tools.models import directory
 from tftrt_tools.models.model import Contents, Engine, File, Overview, Signature
 from tftrt_tools.models.onnx import file as onnx_file
-from tftrt_tools.models.onnx import index_limits
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan.profiles import Profile
 from tftrt_tools.savedmodel import files, passport
@@ -90,6 +89,8 @@ def _contents(plan: document.PlanFile) -> Contents:
 def _with_file(path: str, contents: Contents) -> Contents:
     """The same with what the ONNX file beside the plan tells: the limits of inputs, which inputs have a value for good, and which outputs
     were kept."""
+    from tftrt_tools.models.onnx import index_limits  # it loads NumPy
+
     one = contents.signatures[DEFAULT]
     inputs = index_limits.limited(f"{path}/{document.ONNX}", one.inputs)
     return dataclasses.replace(contents, signatures={DEFAULT: dataclasses.replace(one, inputs=inputs)},

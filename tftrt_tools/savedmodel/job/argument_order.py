@@ -28,7 +28,7 @@ def _places(signature: meta_graph_pb2.SignatureDef, nodes: dict[str, graph_pb2.N
             functions: dict[str, function_pb2.FunctionDef]) -> dict[str, int]:
     called = {info.name.partition(":")[0] for info in signature.outputs.values()}
     node = nodes.get(called.pop()) if len(called) == 1 else None
-    wrapper = functions.get(node.attr["f"].func.name) if node is not None and node.op in _CALLS else None
+    wrapper = functions.get(graph.attribute(node, "f").func.name) if node is not None and node.op in _CALLS else None
     if node is None or wrapper is None:
         return {}
     inner = [one for one in wrapper.node_def if one.op in _CALLS]

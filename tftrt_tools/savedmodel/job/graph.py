@@ -12,11 +12,11 @@ from tftrt_tools.savedmodel import tensor_kinds
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP as ENGINE_OP
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS as PASSIVE_OPS
 from tftrt_tools.savedmodel.engine_op import EngineOp, Tensor
-from tftrt_tools.savedmodel.job.protos import types_pb2
+from tftrt_tools.savedmodel.job.protos import attr_value_pb2, types_pb2
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
-    from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, tensor_shape_pb2
+    from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, tensor_shape_pb2
     from tensorflow.core.protobuf import meta_graph_pb2
 
     from tftrt_tools.savedmodel.engine_op import Shape
@@ -92,6 +92,11 @@ def _engine_op(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.
         workspace_size_bytes=_attr(node, "workspace_size_bytes"), maximum_cached_engines=_attr(node, "max_cached_engines_count"),
         allow_build_at_runtime=_attr(node, "_allow_build_at_runtime", True), use_calibration=_attr(node, "use_calibration"),
         calibrated=bool(_attr(node, "calibration_data")), explicit_precision=_attr(node, "use_explicit_precision"))
+
+
+def attribute(node: node_def_pb2.NodeDef, name: str) -> attr_value_pb2.AttrValue:
+    """An attribute, an empty one where the node has none. To read `node.attr[name]` adds it, and TensorFlow refuses one without a value."""
+    return node.attr[name] if name in node.attr else attr_value_pb2.AttrValue()
 
 
 def _attr(node: node_def_pb2.NodeDef, name: str, default: bool | None = None) -> Any:

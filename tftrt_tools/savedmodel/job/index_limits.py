@@ -189,9 +189,9 @@ def _passed(node: node_def_pb2.NodeDef, inputs: list[Value]) -> Sequence[Value]:
     """The outputs of a node that is no call."""
     first = inputs[0] if inputs else NOTHING
     if node.op == "Const":
-        return [_constant(node.attr["value"].tensor, node.name)]
+        return [_constant(graph.attribute(node, "value").tensor, node.name)]
     if node.op in _VARIABLES or node.op in _TABLES:
-        shape = graph.shape_of(node.attr["shape"].shape) if "shape" in node.attr else None
+        shape = graph.shape_of(graph.attribute(node, "shape").shape) if "shape" in node.attr else None
         return [Value(dims=shape, of=node.name)]
     if node.op == "IdentityN":
         return inputs
@@ -212,7 +212,9 @@ def _moved(node: node_def_pb2.NodeDef, inputs: list[Value]) -> Sequence[Value]:
     values = [inputs[number] for number in _MOVES[node.op] if number < len(inputs)] if _MOVES[node.op] else inputs
     value = joined(values)
     # Each output of these has the values of the same input.
-    return [value] * (max(1, node.attr["num_split"].i, node.attr["num"].i) if node.op in ("Split", "SplitV", "Unpack") else 1)
+    if node.op not in ("Split", "SplitV", "Unpack"):
+        return [value]
+    return [value] * max(1, graph.attribute(node, "num_split").i, graph.attribute(node, "num").i)
 
 
 def _constant(tensor: tensor_pb2.TensorProto, name: str) -> Value:
@@ -241,7 +243,7 @@ def _decoded(tensor: tensor_pb2.TensorProto, shape: Sequence[int | None], count:
 
 def _matmul(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     dims = inputs[0].dims
-    turned = node.attr["transpose_a"].b or node.attr["adj_x"].b
+    turned = graph.attribute(node, "transpose_a").b or graph.attribute(node, "adj_x").b
     return [Value(dims=(*dims[:-1], None) if dims and not turned else None)]
 
 
@@ -287,9 +289,9 @@ def _sliced(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     if sizes is None or len(bounds) < 3 or any(one is None or one.size != 1 for one in bounds):
         return [inputs[0].moved()]
     begin, end, step = (int(one.reshape(-1)[0]) for one in bounds if one is not None)
-    if node.attr["shrink_axis_mask"].i:
+    if graph.attribute(node, "shrink_axis_mask").i:
         return [Value(traces=inputs[0].traces, dims=(), sizes=sizes[begin:begin + 1 or None])]
-    chosen = slice(None if node.attr["begin_mask"].i else begin, None if node.attr["end_mask"].i else end, step)
+    chosen = slice(None if graph.attribute(node, "begin_mask").i else begin, None if graph.attribute(node, "end_mask").i else end, step)
     return [Value(traces=inputs[0].traces, sizes=sizes[chosen])]
 
 
@@ -351,7 +353,7 @@ def _smallest(dims: tuple[Dim, ...] | None) -> Dim:
 
 
 def _gather(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> None:
-    axis = _axis(inputs[2]) if len(inputs) > 2 else node.attr["batch_dims"].i if node.op == "ResourceGather" else 0
+    axis = _axis(inputs[2]) if len(inputs) > 2 else graph.attribute(node, "batch_dims").i if node.op == "ResourceGather" else 0
     found.index(inputs[1], _dim(inputs[0].dims, axis), _named(inputs[0], node))
 
 
@@ -396,7 +398,7 @@ def _rising(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> No
 
 def _lengths(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> None:
     """Lengths of rows: at most as long as the tensor."""
-    axis = node.attr["seq_dim"].i if node.op == "ReverseSequence" else 0
+    axis = graph.attribute(node, "seq_dim").i if node.op == "ReverseSequence" else 0
     place = 2 if node.op == "CTCLoss" or node.op == "CTCLossV2" else 1
     lengths = inputs[3] if place == 2 and len(inputs) > 3 else inputs[1]
     found.index(lengths, _dim(inputs[0].dims, axis), node.name, low=1, plus=1)

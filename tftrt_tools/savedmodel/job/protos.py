@@ -43,6 +43,7 @@ def _stand_in() -> Iterator[None]:
 
 with _stand_in():
     # `as`: for graph and declarations, which import them from here.
+    from tensorflow.core.framework import attr_value_pb2 as attr_value_pb2
     from tensorflow.core.framework import types_pb2 as types_pb2
     from tensorflow.core.protobuf import meta_graph_pb2 as meta_graph_pb2
     from tensorflow.core.protobuf import saved_model_pb2

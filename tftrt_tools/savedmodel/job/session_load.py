@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from tftrt_tools.savedmodel import signatures
+from tftrt_tools.savedmodel.job import graph
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import node_def_pb2
@@ -41,4 +42,4 @@ def _behind(tensors: Iterable[str], nodes: Mapping[str, node_def_pb2.NodeDef]) -
 
 
 def _variable(node: node_def_pb2.NodeDef) -> str:
-    return node.attr["shared_name"].s.decode(errors="replace") or node.name
+    return graph.attribute(node, "shared_name").s.decode(errors="replace") or node.name

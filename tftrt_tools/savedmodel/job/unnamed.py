@@ -44,8 +44,8 @@ def nodes(graph_def: graph_pb2.GraphDef, named: Container[str]) -> Iterator[node
 
 
 def _spec(node: node_def_pb2.NodeDef, constants: Mapping[str, node_def_pb2.NodeDef]) -> InputSpec:
-    shape = graph.shape_of(node.attr["shape"].shape)
+    shape = graph.shape_of(graph.attribute(node, "shape").shape)
     default = constants.get(node.input[0].split(":")[0])
     if shape is None and default is not None:
-        shape = graph.shape_of(default.attr["value"].tensor.tensor_shape)
-    return InputSpec(node.name, graph.dtype_name(node.attr["dtype"].type), shape)
+        shape = graph.shape_of(graph.attribute(default, "value").tensor.tensor_shape)
+    return InputSpec(node.name, graph.dtype_name(graph.attribute(node, "dtype").type), shape)
