@@ -55,6 +55,13 @@ def folder(tmp_path_factory):
     return path
 
 
+def test_a_placeholder_that_is_not_named_and_that_an_output_needs_is_named(folder, tmp_path):
+    model = folder / "unfrozen.pb"
+    with pytest.raises(errors.UsageError, match="need the placeholder 'label', which --inputs does not name") as refused:
+        export(folder / "step" / "model.ckpt-7.meta", tmp_path / "out", inputs=("image",), outputs=("loss",))
+    assert "--inputs=image,label" in refused.value.mend and model.exists()
+
+
 def export(path, output, inputs=(), outputs=()):
     """The signature's function, and what the job says. In this process: the child adds nothing to what is tested."""
     source = Source(path=path)

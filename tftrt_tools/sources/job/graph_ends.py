@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Collection
 
 import tensorflow as tf
 
@@ -81,12 +82,25 @@ def of(graph: tf.Graph, flags: Flags, source: str, several: bool) -> Ends:
         outputs = tuple(_dead_ends(graph, inputs or placeholders))
         if not outputs or len(outputs) > 1 and not several:
             raise _which(source, graph, inputs or placeholders, outputs)
-    if not inputs:
+    if inputs:
+        _check_fed(graph, inputs, outputs, source)
+    else:
         needed = _ancestors(graph, outputs)
         inputs = tuple(one for one in placeholders if one.tensor.node in needed)
     if not inputs:
         raise _which(source, graph, (), outputs)
     return Ends(_named(inputs), _named(outputs))
+
+
+def _check_fed(graph: tf.Graph, inputs: tuple[End, ...], outputs: tuple[End, ...], source: str) -> None:
+    """Refuse outputs that need a placeholder beside the inputs, unless it has a default. Raises: UsageError."""
+    fed = {one.tensor.node for one in inputs}
+    needed = _ancestors(graph, outputs, fed) - fed
+    missing = [name for name in sorted(needed) if graph.get_operation_by_name(name).type in _PLACEHOLDERS]
+    if missing:
+        named = ",".join([*(one.tensor.flag for one in inputs), *missing])
+        raise errors.UsageError(f"the outputs of {source} need the placeholder {missing[0]!r}, which --inputs does not name",
+                                f"name it: --inputs={named}; or choose other --outputs")
 
 
 def _named(ends: tuple[End, ...]) -> tuple[End, ...]:
@@ -148,14 +162,14 @@ def _is_answer(operation: tf.Operation) -> bool:
     return not (counter or _NO_ANSWER.fullmatch(operation.type) or _TRAINING.match(operation.name) or kinds & {tf.resource, tf.variant})
 
 
-def _ancestors(graph: tf.Graph, outputs: tuple[End, ...]) -> set[str]:
-    """Names of all nodes that the outputs need."""
+def _ancestors(graph: tf.Graph, outputs: tuple[End, ...], until: Collection[str] = ()) -> set[str]:
+    """Names of all nodes that the outputs need. Args: until: nodes behind which nothing is needed."""
     waiting, seen = [graph.get_operation_by_name(one.tensor.node) for one in outputs], set()
     while waiting:
         operation = waiting.pop()
         if operation.name not in seen:
             seen.add(operation.name)
-            waiting += [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+            waiting += [] if operation.name in until else [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
     return seen
 
 
