@@ -51,6 +51,15 @@ def test_the_result_goes_into_the_model_with_both_digests(tftrt, zoo_model, conv
     assert said["passed"] and said["original_digest"] == files.digest(zoo_model("ranker")) and said["converted_digest"] == files.digest(target)
 
 
+def test_a_model_that_cannot_keep_the_result_loses_no_other_copy_of_it(tftrt, zoo_model, converted, copy, tmp_path):
+    target = copy(converted("ranker", "--precision_mode=FP16"))
+    (target / "assets.extra/tftrt/verify.json").mkdir()  # No file can take this name, not even for root.
+    done = tftrt("verify", zoo_model("ranker"), target, f"--json={tmp_path / 'v.json'}", f"--html={tmp_path / 'v.html'}")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "was not kept with the model" in done.stderr and "Is a directory" in done.stderr and "--nowrite" in done.stderr
+    assert json.loads((tmp_path / "v.json").read_text())["passed"] and (tmp_path / "v.html").stat().st_size
+
+
 def test_random_inputs_are_the_same_for_the_same_seed(tftrt, zoo_model, converted, tmp_path):
     def metrics(seed):
         done = tftrt("verify", zoo_model("tf1_export"), converted("tf1_export", "--precision_mode=FP16"), f"--seed={seed}",

@@ -75,6 +75,10 @@ class CallFailed(TftrtError):
     """A loaded model does not answer a call (exit code 1)."""
 
 
+class NotKept(TftrtError):
+    """A result could not be written into the model that it is about (exit code 1); the user has seen it."""
+
+
 class CheckFailed(TftrtError):
     """The work was done, and a check failed (exit code 3)."""
 

@@ -150,7 +150,10 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
             asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed))
         with scratch.folder("diagnosis") as folder, progress.on_terminal():
             found = measure.measure(options, folder).profile
-        stored.keep(converted, found)
+        try:
+            stored.keep(converted, found)
+        except errors.NotKept as error:
+            _output.console(values.json).print(error.cause, markup=False, soft_wrap=True)
         return found
     kept = stored.read(values.profile or converted)
     again = f"tftrt profile {converted}{'' if alone else f' --original={original}'}"

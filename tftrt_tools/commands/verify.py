@@ -100,12 +100,12 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     with progress.on_terminal():
         done = verify.verify(_source_flags.read(values, original), converted, options)
     _print(done, values.json)
-    kept = values.write and opening.keep(converted, passport.VERIFY, done.to_dict())
     _output.write_json(done, values.json)
     if values.html:
         from tftrt_tools.report import html
 
         html.write_verification(done, values.html)
+    kept = values.write and opening.keep(converted, passport.VERIFY, done.to_dict())
     if done.passed and done.unseen:
         _next.show_on_gpu(values, _on_gpu(values, original, converted))
     elif done.passed and kept:

@@ -56,9 +56,16 @@ def document(model: str | os.PathLike[str] | Source, name: str) -> dict[str, Any
 
 
 def keep(model: str | os.PathLike[str] | Source, name: str, document: Mapping[str, Any]) -> bool:
-    """Put a document into the passport of a model. Returns: whether its kind has passports."""
+    """Put a document into the passport of a model.
+
+    Returns: whether its kind has passports. Raises: NotKept where the model's files cannot be written.
+    """
     source = of(model)
-    return table.kind(source.path).keep(source.path, name, document)
+    try:
+        return table.kind(source.path).keep(source.path, name, document)
+    except OSError as error:
+        raise errors.NotKept(f"the result was not kept with the model: {errors.from_os_error(error).cause}",
+                             "make the model writable, or add --nowrite, which leaves it as it is") from error
 
 
 @contextlib.contextmanager
