@@ -58,6 +58,8 @@ def test_a_model_that_cannot_keep_the_result_loses_no_other_copy_of_it(tftrt, zo
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "was not kept with the model" in done.stderr and "Is a directory" in done.stderr and "--nowrite" in done.stderr
     assert json.loads((tmp_path / "v.json").read_text())["passed"] and (tmp_path / "v.html").stat().st_size
+    failed = tftrt("verify", zoo_model("ranker"), target, "--thresholds=snr_db>=500")
+    assert failed.returncode == 3 and "was not kept with the model" in failed.stdout and failed.stderr == ""
 
 
 def test_random_inputs_are_the_same_for_the_same_seed(tftrt, zoo_model, converted, tmp_path):

@@ -105,7 +105,14 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         from tftrt_tools.report import html
 
         html.write_verification(done, values.html)
-    kept = values.write and opening.keep(converted, passport.VERIFY, done.to_dict())
+    try:
+        kept = values.write and opening.keep(converted, passport.VERIFY, done.to_dict())
+    except errors.NotKept as error:
+        if done.passed:
+            raise
+        # That the answers are wrong matters more, and gives the exit code.
+        _output.console(values.json).print(error.cause, markup=False, soft_wrap=True)
+        return errors.EXIT_CHECK
     if done.passed and done.unseen:
         _next.show_on_gpu(values, _on_gpu(values, original, converted))
     elif done.passed and kept:
