@@ -45,7 +45,7 @@ def on_terminal() -> Iterator[None]:
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=30), TimeElapsedColumn()
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn()
     with Progress(*columns, console=terminal.console(sys.stderr), transient=True) as bar:
         task = bar.add_task("starting", total=None)
 

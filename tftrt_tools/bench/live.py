@@ -94,7 +94,7 @@ class Table(Lines):
         self._live.stop()
 
     def note(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(text, highlight=False)
 
     def begin(self, number: int, total: int | None, text: str) -> None:
         self._now, self._moment = f"{number}/{total}  {text}" if total else f"probe {number}  {text}", None

@@ -70,9 +70,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         (str(result), lambda: whole_file.write_text(result, json.dumps(done.to_dict(), indent=2) + "\n"))))
     console = _output.console(values.json)
     for path in (*done.files.values(), str(plot), str(result)):
-        console.print(f"written: {path}" if path not in lost else path, markup=False, soft_wrap=True)
+        console.print(f"written: {path}" if path not in lost else path, soft_wrap=True)
     for line in lost:
-        console.print(f"  not written: {line}", markup=False, soft_wrap=True)
+        console.print(f"  not written: {line}", soft_wrap=True)
     if done.best is None:
         raise _none_keeps(done)
     if not done.winner:
@@ -170,7 +170,7 @@ def _print(done: Tuned, json_path: str | None) -> None:
                                                                         f">{done.percentile} ms", ">took s", ""], rows))
     for one in done.trials:
         if one.failure:
-            console.print(f"  trial {one.number} failed: {one.failure}", markup=False, soft_wrap=True)
+            console.print(f"  trial {one.number} failed: {one.failure}", soft_wrap=True)
     limited = [one.number for one in done.trials if one.limited]
     if limited:
         say("seen", f"in {_output.counted(len(limited), 'trial')} the load generator may have been the limit: with a machine of its own or "
@@ -195,7 +195,7 @@ def _mark(one: Trial, done: Tuned) -> str:
 
 
 def _say(console: Console, label: str, text: str) -> None:
-    console.print(f"{label:<10}{text}", markup=False, soft_wrap=True)
+    console.print(f"{label:<10}{text}", soft_wrap=True)
 
 
 def _print_turns(console: Console, turns: Turns, done: Tuned) -> None:
@@ -216,7 +216,7 @@ def _print_turns(console: Console, turns: Turns, done: Tuned) -> None:
         f": its {judged.metric} is {judged.ratio:.2f} of the other's ({judged.judged_interval[0]:.2f} to {judged.judged_interval[1]:.2f})"
     say("", f"{_compared(turns, best)}{interval}; {judged.reason}")
     for line in turns.notes:
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        console.print(f"  {line}", soft_wrap=True)
 
 
 def _compared(turns: Turns, best: str) -> str:

@@ -56,9 +56,9 @@ def exit_code(done: Conversion | Build) -> int:
 def print_unbuilt(console: Console, done: Conversion | Build, cache: dict[str, Any] | None) -> None:
     """Name the ops of a Conversion or Build that have no engine, and what to do. Prints nothing if every op has one."""
     for one in done.unbuilt:
-        console.print(f"  warning: {one.name} has no engine and runs in TensorFlow: {one.reason}", markup=False, soft_wrap=True)
+        console.print(f"  warning: {one.name} has no engine and runs in TensorFlow: {one.reason}", soft_wrap=True)
         if one.mend:
-            console.print(f"    {one.mend}", markup=False, soft_wrap=True)
+            console.print(f"    {one.mend}", soft_wrap=True)
     if any(one.is_late for one in done.unbuilt):
         ready = "; what is ready comes from the engine cache then" if cache else ""
-        console.print(f"    the same command with more --max_build_minutes builds the rest{ready}", markup=False, soft_wrap=True)
+        console.print(f"    the same command with more --max_build_minutes builds the rest{ready}", soft_wrap=True)

@@ -21,7 +21,7 @@ def show(console: Console, comparison: Comparison | None, most: int | None = Non
         return
 
     def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
     if comparison.outputs:
         levels = {f"{signature}/{output}": {method: comparison.level(method, signature, output) for method in comparison.methods}
@@ -47,7 +47,7 @@ def table(console: Console, title: str | None, levels: Mapping[str, Mapping[str,
         rows.insert(0, ("the worst output", *(text(min(found[method] for found in levels.values())) for method in methods)))
     console.print(_output.table(title, ["output", *(f">{method}{' (taken)' if method == taken else ''}" for method in methods)], rows))
     if most is not None and len(levels) > most:
-        console.print(f"  and {len(levels) - most} more outputs (--json)", markup=False)
+        console.print(f"  and {len(levels) - most} more outputs (--json)")
 
 
 def kept(level: float) -> str:

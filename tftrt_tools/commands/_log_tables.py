@@ -26,7 +26,7 @@ _MIB = 2**20
 def show(console: Console, summary: Summary, top: int, *, layers: bool, notes: bool) -> None:
     """Print a summary, what matters first. Args: top: rows of a table. layers, notes: whether to print these, too."""
     def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
     for line in _heading(summary):
         say(line)

@@ -32,14 +32,14 @@ def show(values: flags.FlagValues, *commands: Sequence[str]) -> None:
     if values.json == "-" or _calling.is_step():
         return
     line = " && ".join(shlex.join(["tftrt", *words]) for words in commands)
-    _output.console(values.json).print(f"next: {line}", markup=False, soft_wrap=True)
+    _output.console(values.json).print(f"next: {line}", soft_wrap=True)
 
 
 def show_on_gpu(values: flags.FlagValues, command: Sequence[str]) -> None:
     """Print `next, on a machine with a GPU: tftrt COMMAND …`, as `show` does."""
     if not values.json:
         line = shlex.join(["tftrt", *command])
-        _output.console(values.json).print(f"next, on a machine with a GPU: {line}", markup=False, soft_wrap=True)
+        _output.console(values.json).print(f"next, on a machine with a GPU: {line}", soft_wrap=True)
 
 
 def given(values: flags.FlagValues, names: Iterable[str]) -> list[str]:

@@ -43,10 +43,10 @@ def show(seen: Overview, console: Console, everything: bool) -> None:
     for name, text in seen.facts.items():
         _say(console, f"  {_one_line(name)}: {_one_line(text)}")
     rows = [(name, _specs(one.inputs), _specs(one.outputs)) for name, one in seen.signatures.items()]
-    console.print(_output.table(None, ["signature", "inputs", "outputs"], rows), markup=False)
+    console.print(_output.table(None, ["signature", "inputs", "outputs"], rows))
     ops = list(seen.ops.items())
     shown = ops if everything else ops[:_ROWS]
-    console.print(_output.table(f"{_output.counted(sum(seen.ops.values()), 'op')}", ["op", ">nodes"], shown), markup=False)
+    console.print(_output.table(f"{_output.counted(sum(seen.ops.values()), 'op')}", ["op", ">nodes"], shown))
     if len(shown) < len(ops):
         _say(console, f"  and {len(ops) - len(shown)} more kinds of ops: --all lists them\n")
     if seen.weights:
@@ -66,4 +66,4 @@ def _specs(specs: Iterable[InputSpec]) -> str:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)
+    console.print(text, soft_wrap=True)

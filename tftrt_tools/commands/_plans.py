@@ -144,8 +144,8 @@ def _print(done: Built, values: flags.FlagValues) -> None:
     lines += [f"plugins: {one.file} ({', '.join(one.creators) or 'none that TensorRT did not have'})" for one in plan.plugins]
     lines += [f"note: {note}" for note in done.notes]
     for line in lines:
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        console.print(f"  {line}", soft_wrap=True)
     if done.cache_problem:
-        console.print(f"the engine cache was not used: {done.cache_problem}", markup=False, soft_wrap=True)
+        console.print(f"the engine cache was not used: {done.cache_problem}", soft_wrap=True)
     written = f"written: {done.output}" if done.output else "nothing was written (--dry_run)"
-    console.print(f"{written} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
+    console.print(f"{written} ({done.seconds:.1f} s)", soft_wrap=True)

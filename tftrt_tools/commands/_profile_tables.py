@@ -54,7 +54,7 @@ def compared(console: Console, done: ProfileComparison, most: int) -> None:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)
+    console.print(text, soft_wrap=True)
 
 
 def _call(console: Console, call: CallProfile, other: CallProfile | None, most: int) -> None:

@@ -49,14 +49,14 @@ def _print(done: Tensors, values: flags.FlagValues) -> None:
     shown = done.departed or sorted(done.inners, key=lambda one: one.snr_db)
     title = "Tensors below the bound, in the order of the graph" if done.departed else "The tensors that are farthest"
     rows = [(one.tensor, one.node, one.problem or f"{one.snr_db:.1f}") for one in shown[:_ROWS]]
-    console.print(_output.table(title, ["tensor", "node", ">SNR dB"], rows), markup=False)
+    console.print(_output.table(title, ["tensor", "node", ">SNR dB"], rows))
     if len(done.departed) > _ROWS:
-        console.print(f"  and {len(done.departed) - _ROWS} more; --json has them all", markup=False)
+        console.print(f"  and {len(done.departed) - _ROWS} more; --json has them all")
     console.print(f"{len(done.inners)} of {done.computed} tensors of floats, {_output.counted(done.calls, 'call')}, in "
                   f"{_output.counted(done.chunks, 'run')}: {done.runtimes['original']} and {done.runtimes['converted']}; bound "
-                  f"{done.bound:g} dB ({done.arithmetic})", markup=False, soft_wrap=True)
-    console.print(done.text(), markup=False, soft_wrap=True)
+                  f"{done.bound:g} dB ({done.arithmetic})", soft_wrap=True)
+    console.print(done.text(), soft_wrap=True)
     if done.fallbacks:
-        console.print(f"native segments ran in place of {', '.join(done.fallbacks)}: their tensors say nothing of TensorRT", markup=False,
+        console.print(f"native segments ran in place of {', '.join(done.fallbacks)}: their tensors say nothing of TensorRT",
                       soft_wrap=True)
     console.print(done.verdict, style="bold green" if done.passed else "bold red")

@@ -90,9 +90,9 @@ def _print(done: Publication, json_path: str | None) -> None:
     console = _output.console(json_path)
 
     def say(label: str, text: str) -> None:
-        console.print(f"{label:<12}{text}", markup=False, soft_wrap=True)
+        console.print(f"{label:<12}{text}", soft_wrap=True)
 
-    console.print(f"published: {done.path}", markup=False, soft_wrap=True)
+    console.print(f"published: {done.path}", soft_wrap=True)
     say("backend", done.backend + (f", {done.release.text()}" if done.release else ""))
     joined = "Triton joins requests to batches" if done.joined else "requests are not joined"
     say("batch", f"at most {done.max_batch_size}; {joined}" if done.max_batch_size else f"shapes are whole; {joined}")

@@ -143,7 +143,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _print(done, values.json)
     lost = files.write(done, chosen.goal)
     for problem in lost:
-        _output.console(values.json).print(f"  not written: {problem}", markup=False, soft_wrap=True)
+        _output.console(values.json).print(f"  not written: {problem}", soft_wrap=True)
     return errors.EXIT_FAILED if lost and not done.exit_code else done.exit_code
 
 
@@ -151,7 +151,7 @@ def _print(done: Bench, json_path: str | None) -> None:
     console = _output.console(json_path)
 
     def say(label: str, text: str) -> None:
-        console.print(f"{label:<10}{text}", markup=False, soft_wrap=True)
+        console.print(f"{label:<10}{text}", soft_wrap=True)
 
     asked = done.subject
     where = f"{asked.address}, model {asked.model_name}, version {asked.model_version}" if asked.address else asked.model_dir
@@ -170,12 +170,12 @@ def _print(done: Bench, json_path: str | None) -> None:
     for taken in done.breakdowns:
         console.print(_breakdown(taken))
         for note in taken.notes:
-            console.print(f"  {note}", markup=False, soft_wrap=True)
+            console.print(f"  {note}", soft_wrap=True)
     _say_what_was_seen(say, done)
     for problem in done.problems:
-        console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
+        console.print(f"  failed: {problem}", soft_wrap=True)
     if not done.complete:
-        console.print(f"NOT COMPLETE: {done.ended or 'a point was cut short'}", style="bold red", markup=False)
+        console.print(f"NOT COMPLETE: {done.ended or 'a point was cut short'}", style="bold red")
     elif done.goal or done.problems:
         console.print("FAILED" if done.problems else "PASSED", style="bold red" if done.problems else "bold green")
 

@@ -127,8 +127,8 @@ def _fastest(model: str, options: Options, values: flags.FlagValues) -> int:
              "kept" if one.number == found.kept else one.kept_is.text("it") if one.kept_is else "not whole", f"{one.build_seconds:.1f} s")
             for one in found.builds]
     columns = [">build", *(f">{call}, ms" for call in found.calls), ">mean ms", "the kept one is", ">built in"]
-    console.print(_output.table("Builds, timed in turns", columns, rows), markup=False)
-    console.print(found.text(), markup=False, soft_wrap=True)
+    console.print(_output.table("Builds, timed in turns", columns, rows))
+    console.print(found.text(), soft_wrap=True)
     _print(done.build, values.json, None)
     _output.write_json(done, values.json)
     return _end(model, done.build, values)
@@ -149,11 +149,11 @@ def _print(done: Build, json_path: str | None, cache: dict[str, Any] | None) -> 
         convert.print_layers(console, done)
     else:
         ops = sum(len(one.engines) for one in done.signatures)
-        console.print(f"{_output.counted(ops, 'engine op')}, no engines: each target builds its own", markup=False)
+        console.print(f"{_output.counted(ops, 'engine op')}, no engines: each target builds its own")
     _building.print_unbuilt(console, done, cache)
     if done.cache_problem:
-        console.print(f"the engine cache was not used: {done.cache_problem}", markup=False, soft_wrap=True)
-    console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
+        console.print(f"the engine cache was not used: {done.cache_problem}", soft_wrap=True)
+    console.print(f"written: {done.output} ({done.seconds:.1f} s)", soft_wrap=True)
 
 
 def _print_engines(console: Console, done: Build) -> None:
@@ -169,4 +169,4 @@ def _print_engines(console: Console, done: Build) -> None:
     how = f"profiles: {done.strategy}" if done.strategy else "implicit batch: an engine serves its batch size and all smaller ones"
     gpu = done.gpu or {}
     console.print(f"{how}; {_output.counted(len(done.shapes_served), 'declared shape')} served by saved engines; TensorRT "
-                  f"{done.versions['tensorrt']}, {gpu.get('name')}, compute capability {gpu.get('compute_capability')}", markup=False)
+                  f"{done.versions['tensorrt']}, {gpu.get('name')}, compute capability {gpu.get('compute_capability')}")

@@ -100,7 +100,7 @@ def _print(action: str, listing: Listing, json_path: str | None, forgotten: int)
     console = _output.console(json_path)
 
     def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
     if action == "dir":
         say(listing.folder)

@@ -69,7 +69,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     console = _output.console(values.json)
     convert_command.print_calibration(console, done.calibration, None if values.compare else _comparison.FEW)
     where = f"written: {done.output}" if done.output else "nothing was written: --output_table names no file"
-    console.print(f"{where} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
+    console.print(f"{where} ({done.seconds:.1f} s)", soft_wrap=True)
     _output.write_json(done, values.json)
     # A converted model is calibrated with the flags of its conversion, which nobody gave here.
     if done.output and not passport.read(model, passport.MANIFEST):

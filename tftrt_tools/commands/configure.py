@@ -106,11 +106,11 @@ def _check(values: flags.FlagValues, positional: list[str]) -> int:
     console = _output.console(values.json)
     for file in done.files:
         for one in file.problems:
-            console.print(f"{file.file}:{one.line}: {one.level}: {one.text}", markup=False, soft_wrap=True)
+            console.print(f"{file.file}:{one.line}: {one.level}: {one.text}", soft_wrap=True)
             if one.mend:
-                console.print(f"  {one.mend}", markup=False, soft_wrap=True)
+                console.print(f"  {one.mend}", soft_wrap=True)
         if not file.problems:
-            console.print(f"{file.file}: nothing wrong", markup=False, soft_wrap=True)
+            console.print(f"{file.file}: nothing wrong", soft_wrap=True)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
 
@@ -121,7 +121,7 @@ def _print(done: Configuration, json_path: str | None) -> None:
     console = _output.console(json_path)
 
     def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
     rows = [(one.name, one.base_path, ", ".join(map(str, one.served_text())),
              ", ".join(f"{label}={version}" for label, version in one.labels.items())) for one in done.models]

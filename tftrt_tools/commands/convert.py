@@ -156,7 +156,7 @@ def read_layers(values: flags.FlagValues) -> bool:
 def print_layers(console: Console, done: Conversion | Build) -> None:
     """Print what the log says of the engines of a Conversion or Build; nothing if not requested."""
     for line in done.layers.text(done.signatures):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def read_settings(values: flags.FlagValues) -> settings_module.Settings:
@@ -196,7 +196,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _print(done, values.json, cache)
     if done.calibration is None and (data or settings.calibration_table):
         console = _output.console(values.json)
-        console.print("  warning: the calibration was not used: no INT8 engine of this model takes a table", markup=False, soft_wrap=True)
+        console.print("  warning: the calibration was not used: no INT8 engine of this model takes a table", soft_wrap=True)
     _output.write_json(done, values.json)
     if done.output:
         _next.show(values, _next.verify(values, values.input_saved_model_dir, values.output_saved_model_dir))
@@ -264,41 +264,41 @@ def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None
     console.print(_output.table("Signatures", columns, rows))
     for one in done.signatures:
         if note := _output.flops_note(one.flops, done.settings.shapes):
-            console.print(f"  {one.name}: {note}", markup=False, soft_wrap=True)
+            console.print(f"  {one.name}: {note}", soft_wrap=True)
         if one.left_out:
             top = ", ".join(f"{count} {op}" for op, count in sorted(one.native_ops.items(), key=lambda item: -item[1])[:6])
-            console.print(f"  {one.name}: stays in TensorFlow: {top}", markup=False)
+            console.print(f"  {one.name}: stays in TensorFlow: {top}")
         for failing in pass_log.failing(one.left_out):
             text = f"{failing.node} ({failing.op}) stays in TensorFlow: {failing.reason}"
-            console.print(f"  {one.name}: {text}", markup=False, soft_wrap=True)
+            console.print(f"  {one.name}: {text}", soft_wrap=True)
         if fixed := sorted({name for engine in one.built for name in engine.slices}):
             text = "counted from the beginning in the engines: all their shapes have one size there"
-            console.print(f"  {one.name}: {_output.counted(len(fixed), 'slice')} {text}", markup=False, soft_wrap=True)
+            console.print(f"  {one.name}: {_output.counted(len(fixed), 'slice')} {text}", soft_wrap=True)
         for reason in _output.prepared(one.preparation):
-            console.print(f"  {one.name}: {reason}", markup=False, soft_wrap=True)
+            console.print(f"  {one.name}: {reason}", soft_wrap=True)
     _print_worth(console, done)
     for finding in (finding for one in done.signatures for finding in one.findings):
-        console.print(f"  warning: {finding.about}: {finding.text}\n    {finding.mend}", markup=False, soft_wrap=True)
+        console.print(f"  warning: {finding.about}: {finding.text}\n    {finding.mend}", soft_wrap=True)
     where = f"on {done.gpu['name']}" if done.gpu else "without a GPU"
     precisions = sorted({engine.precision for engine in done.engines}) or [done.settings.precision_mode]
     count = _output.counted(len(done.engines), "engine op")
     console.print(f"{' and '.join(precisions)}, {count}, {done.coverage:.1%} of the computing ops; converted "
-                  f"{where}, TensorRT {done.versions['tensorrt']}; {_saved(done)}", markup=False)
+                  f"{where}, TensorRT {done.versions['tensorrt']}; {_saved(done)}")
     print_calibration(console, done.calibration)
     reused = sum(engine.cached for one in done.signatures for engine in one.built)
     if reused:
-        console.print(f"{_output.counted(reused, 'engine')} came from the engine cache", markup=False)
+        console.print(f"{_output.counted(reused, 'engine')} came from the engine cache")
     _building.print_unbuilt(console, done, cache)
     if done.cache_problem:
-        console.print(f"the engine cache was not used: {done.cache_problem}", markup=False, soft_wrap=True)
+        console.print(f"the engine cache was not used: {done.cache_problem}", soft_wrap=True)
     print_layers(console, done)
     for tags in done.left_behind:
-        console.print(f"  left behind: the source's MetaGraph tagged {tags}; a conversion has one, and --tags chooses it", markup=False,
+        console.print(f"  left behind: the source's MetaGraph tagged {tags}; a conversion has one, and --tags chooses it",
                       soft_wrap=True)
     if done.output:
-        console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
+        console.print(f"written: {done.output} ({done.seconds:.1f} s)", soft_wrap=True)
     else:
-        console.print("dry run: nothing was written", markup=False)
+        console.print("dry run: nothing was written")
 
 
 def _saved(done: Conversion) -> str:
@@ -320,11 +320,11 @@ def _print_worth(console: Console, done: Conversion) -> None:
         accepted = _worth.accepted(one) if done.settings.allow_quantization_changes else ()
         for text in (_worth.other_mode(one), advice.limited_by_number(len(one.engines), done.settings), *accepted):
             if text:
-                console.print(f"  {one.name}: {text}", markup=False, soft_wrap=True)
+                console.print(f"  {one.name}: {text}", soft_wrap=True)
     if done.coverage < pipeline.LITTLE:
         if text := _worth.little(done.signatures, done.coverage):
-            console.print(f"  {text}", markup=False, soft_wrap=True)
-        console.print("  `tftrt inspect` says why so much of it stays there", markup=False)
+            console.print(f"  {text}", soft_wrap=True)
+        console.print("  `tftrt inspect` says why so much of it stays there")
 
 
 def print_calibration(console: Console, calibration: Calibration | None, most: int | None = _comparison.FEW) -> None:
@@ -337,11 +337,11 @@ def print_calibration(console: Console, calibration: Calibration | None, most: i
     tensors = _output.counted(sum(len(one.table.scales) for one in calibration.engines), "tensor")
     left = sum(len(one.left_out) for one in calibration.engines)
     console.print(f"calibrated by {calibration.calibrator} ({calibration.method}){samples}: {tensors} with a range"
-                  + (f", {left} left out" if left else ""), markup=False)
+                  + (f", {left} left out" if left else ""))
     zero = [name for one in calibration.engines for name, reason in one.left_out if reason == file.NO_RANGE]
     if zero:
         console.print(f"  warning: {file.NO_RANGE}, so that the layers around them stay out of INT8: " + ", ".join(zero[:3])
-                      + (f", and {len(zero) - 3} more" if len(zero) > 3 else ""), markup=False, soft_wrap=True)
+                      + (f", and {len(zero) - 3} more" if len(zero) > 3 else ""), soft_wrap=True)
     for warning in data.get("warnings") or ():
-        console.print(f"  warning: calibration data: {warning}", markup=False, soft_wrap=True)
+        console.print(f"  warning: calibration data: {warning}", soft_wrap=True)
     _comparison.show(console, calibration.comparison, most)

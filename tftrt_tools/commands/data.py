@@ -102,7 +102,7 @@ def _print(done: Written, json_path: str | None) -> None:
     console = _output.console(json_path)
 
     def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
     wanted = done.wanted
     inputs = ", ".join(f"{name} {shape}" for name, shape in done.inputs.items())

@@ -153,7 +153,7 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
         try:
             stored.keep(converted, found)
         except errors.NotKept as error:
-            _output.console(values.json).print(error.cause, markup=False, soft_wrap=True)
+            _output.console(values.json).print(error.cause, soft_wrap=True)
         return found
     kept = stored.read(values.profile or converted)
     again = f"tftrt profile {converted}{'' if alone else f' --original={original}'}"
@@ -170,7 +170,7 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
         _check_same_inputs(measured, converted, differs, mend)
         said.append(f"{differs}, so the findings may be wrong; {mend}")
     for line in (*said, *profile_command.not_looked_at(values, _MEASURING if values.server else ("shapes", *_MEASURING), kept.profile)):
-        _output.console(values.json).print(line, markup=False, soft_wrap=True)
+        _output.console(values.json).print(line, soft_wrap=True)
     return kept.profile
 
 
@@ -286,4 +286,4 @@ def _ms(seconds: float | None) -> str:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)
+    console.print(text, soft_wrap=True)

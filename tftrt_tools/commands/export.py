@@ -164,23 +164,23 @@ def _print(done: Exported, values: flags.FlagValues) -> None:
     for one in done.files:
         _print_file(console, one, values.bisect)
     if done.remark:
-        console.print(done.remark, markup=False)
+        console.print(done.remark)
     for one in done.files if done.written else ():
         beside = f", with its weights in {one.weights}" if one.weights else ""
         in_precision = f", {done.precision}" if done.precision != "FP32" else ""
-        console.print(f"written: {one.path}{beside} ({done.exporter}, opset {one.opset}{in_precision})", markup=False, soft_wrap=True)
+        console.print(f"written: {one.path}{beside} ({done.exporter}, opset {one.opset}{in_precision})", soft_wrap=True)
     for path in done.removed:
-        console.print(f"removed: {path}, the weights of the file that was there before", markup=False, soft_wrap=True)
+        console.print(f"removed: {path}, the weights of the file that was there before", soft_wrap=True)
     for line in done.stay:
-        console.print(f"note: {line}", markup=False, soft_wrap=True)
+        console.print(f"note: {line}", soft_wrap=True)
     if done.table:
-        console.print(f"ranges of all tensors: {done.table}", markup=False, soft_wrap=True)
+        console.print(f"ranges of all tensors: {done.table}", soft_wrap=True)
     if not done.written:
-        console.print("nothing was written", markup=False)
+        console.print("nothing was written")
         if any(one.refused for one in done.files):
             outputs = sum(len(one.outputs) for one in done.files)
             for line in parser.mends([found for one in done.files for found in one.refused], outputs):
-                console.print(f"  {line}", markup=False, soft_wrap=True)
+                console.print(f"  {line}", soft_wrap=True)
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
 
 
@@ -188,7 +188,7 @@ def _print_file(console: Console, one: File, bisect: bool) -> None:
     from tftrt_tools.savedmodel import signatures
 
     def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
     taken, given = (", ".join(f"{spec.name} {spec.text()}" for spec in specs) for specs in (one.inputs, one.outputs))
     say(f"{signatures.label(one.signature, one.twins)}: {taken} -> {given}")
@@ -222,20 +222,20 @@ def _print_answers(console: Console, checked: Verification, what: str) -> None:
     _answers.show(console, f"Answers {f'in {what} ' if what else ''}under {checked.runtimes['converted']} against the model",
                   checked.comparisons, checked.bounds, {miss.output for miss in checked.misses})
     for line in checked.drew:
-        console.print(f"  drawn: {line}", markup=False, soft_wrap=True)
+        console.print(f"  drawn: {line}", soft_wrap=True)
     if checked.accuracy:
         print_accuracy(console, checked.accuracy)
     for warning in checked.warnings:
-        console.print(f"  warning: {warning}", markup=False, soft_wrap=True)
+        console.print(f"  warning: {warning}", soft_wrap=True)
     for problem in checked.problems:
-        console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
+        console.print(f"  failed: {problem}", soft_wrap=True)
 
 
 def _print_precision(console: Console, written: Written) -> None:
     from tftrt_tools.commands import _comparison
 
     def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
     if written.samples:
         say(f"calibrated ({written.method}) on {_output.counted(written.samples, 'sample')}: {len(written.ranges)} tensors with a range")

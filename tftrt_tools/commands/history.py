@@ -66,7 +66,7 @@ def _nothing(found: History, values: flags.FlagValues) -> int:
     if values.fail_on_step or values.plot:
         raise errors.TftrtError(f"there are no results in {found.directory}", begin)
     _output.write_json(found, values.json)
-    _output.console(values.json).print(f"no results yet in {found.directory}: {begin}", markup=False, soft_wrap=True)
+    _output.console(values.json).print(f"no results yet in {found.directory}: {begin}", soft_wrap=True)
     return errors.EXIT_DONE
 
 
@@ -91,7 +91,7 @@ def _print(found: History, json_path: str | None) -> None:
         columns = [">number", "measured", "candidate", f">{title}{', ' + unit if unit else ''}", "outcome", "step"]
         console.print(_output.table(f"{series.name}: {series.asked}\non {series.machine.text()} ({series.machine.digest})", columns, rows))
         for path in series.skipped:
-            console.print(f"  left out, no result of tftrt regress: {path}", markup=False, soft_wrap=True)
+            console.print(f"  left out, no result of tftrt regress: {path}", soft_wrap=True)
 
 
 def _step(step: Step | None) -> str:

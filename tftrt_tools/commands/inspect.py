@@ -428,4 +428,4 @@ def _label(console: Console, label: str, text: str) -> None:
 
 
 def _say(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, style=style, markup=False, soft_wrap=True)
+    console.print(text, style=style, soft_wrap=True)

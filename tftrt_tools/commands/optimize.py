@@ -109,7 +109,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
             return _calling.call(words[0], words[1:])
 
     def say(line: str) -> None:
-        console.print(f"\n{line}", markup=False, soft_wrap=True, style="bold")
+        console.print(f"\n{line}", soft_wrap=True, style="bold")
 
     def check(known: Known) -> None:
         if asked.labels:
@@ -294,15 +294,15 @@ def _print(story: Story, made: dict[str, str], console: Console) -> None:
     rows = [(one.name, _time(one), one.gave or (one.cause if one.state == "left out" else f"{one.state}: {one.cause}"))
             for one in story.steps]
     console.print()
-    console.print(_output.table(f"{story.asked.model}: {story.asked.goal}", ["step", ">time", "what it gave"], rows), markup=False)
+    console.print(_output.table(f"{story.asked.model}: {story.asked.goal}", ["step", ">time", "what it gave"], rows))
     for line in story.remarks:
-        console.print(f"  {line}", markup=False, soft_wrap=True)
-    console.print(f"{story.outcome.upper()}: {story.verdict}", style=_STYLES.get(story.outcome, "bold"), markup=False, soft_wrap=True)
+        console.print(f"  {line}", soft_wrap=True)
+    console.print(f"{story.outcome.upper()}: {story.verdict}", style=_STYLES.get(story.outcome, "bold"), soft_wrap=True)
     if story.left:
-        console.print(f"left for a machine with a GPU: {', '.join(story.left)}; there, the same command goes on", markup=False,
+        console.print(f"left for a machine with a GPU: {', '.join(story.left)}; there, the same command goes on",
                       soft_wrap=True)
     for what, path in made.items():
-        console.print(f"the {what}: {path}", markup=False, soft_wrap=True)
+        console.print(f"the {what}: {path}", soft_wrap=True)
 
 
 def _time(one: StepResult) -> str:

@@ -81,7 +81,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         return _measure(values, path)
     found = _stored(values, path)
     for line in found.said:
-        _output.console(values.json).print(line, markup=False, soft_wrap=True)
+        _output.console(values.json).print(line, soft_wrap=True)
     _show(values, found.profile)
     return errors.EXIT_DONE
 
@@ -124,7 +124,7 @@ def _measure(values: flags.FlagValues, path: str) -> int:
         if values.trace:
             chrome.write(values.trace, [_timeline(found, name, place, file) for (name, place), file in done.traces.items()])
     if values.write and found.on_gpu and not stored.keep(path, found):
-        _output.console(values.json).print(f"not kept: {path} has no passport; --json=FILE keeps it", markup=False, soft_wrap=True)
+        _output.console(values.json).print(f"not kept: {path} has no passport; --json=FILE keeps it", soft_wrap=True)
     return errors.EXIT_DONE
 
 
@@ -174,7 +174,7 @@ def _compare(values: flags.FlagValues, first: str, second: str) -> int:
     console = _output.console(values.json)
     for path, one in zip((first, second), found, strict=True):
         for line in one.said:
-            console.print(f"{path}: {line}", markup=False, soft_wrap=True)
+            console.print(f"{path}: {line}", soft_wrap=True)
     done = comparison.compare(*(one.profile for one in found))
     _profile_tables.compared(console, done, values.rows)
     _output.write_json(done, values.json)

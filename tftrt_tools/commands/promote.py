@@ -86,7 +86,7 @@ def print_change(done: Change, json_path: str | None) -> None:
     console = _output.console(json_path)
 
     def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
     rows = [(label, done.before.labels.get(label, ""), done.after.labels.get(label, ""), done.answers.get(label, ""))
             for label in dict.fromkeys([*done.before.labels, *done.after.labels])]

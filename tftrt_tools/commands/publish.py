@@ -140,9 +140,9 @@ def _print(done: Publication, json_path: str | None) -> None:
     console = _output.console(json_path)
 
     def say(label: str, text: str) -> None:
-        console.print(f"{label:<12}{text}", markup=False, soft_wrap=True)
+        console.print(f"{label:<12}{text}", soft_wrap=True)
 
-    console.print(f"published: {done.path}", markup=False, soft_wrap=True)
+    console.print(f"published: {done.path}", soft_wrap=True)
     say("target", done.target.text())
     if done.tftrt:
         engines = _output.counted(done.engine_files, "saved engine") if done.engine_files else "no saved engines"

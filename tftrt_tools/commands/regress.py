@@ -239,7 +239,7 @@ def _save(done: Regression, values: flags.FlagValues, name: str) -> None:
         whole_file.write_text(values.save_baseline, json.dumps(done.to_dict(), indent=1) + "\n")
         kept = values.save_baseline
     said = f"kept: {kept}" if kept else f"not kept as a baseline: {values.save_baseline} (the outcome is {done.outcome})"
-    _output.console(values.json).print(said, markup=False, soft_wrap=True)
+    _output.console(values.json).print(said, soft_wrap=True)
 
 
 _STYLES = {"pass": "bold green", "fail": "bold red"}
@@ -251,7 +251,7 @@ def _print(done: Regression, json_path: str | None) -> None:
     console = _output.console(json_path)
 
     def say(label: str, text: str) -> None:
-        console.print(f"{label:<11}{text}", markup=False, soft_wrap=True)
+        console.print(f"{label:<11}{text}", soft_wrap=True)
 
     say("native", done.native.title)
     say("candidate", done.candidate.title)
@@ -270,7 +270,7 @@ def _print(done: Regression, json_path: str | None) -> None:
     console.print(_output.table("Checks", ["check", "wanted", "found", "verdict"], checks))
     for one in done.checks:
         if one.verdict != "pass" and one.reason:
-            console.print(f"  {one.name}: {one.reason}", markup=False, soft_wrap=True)
+            console.print(f"  {one.name}: {one.reason}", soft_wrap=True)
     for text in done.notes:
-        console.print(f"  {text}", markup=False, soft_wrap=True)
-    console.print(done.headline, style=_STYLES.get(done.outcome, "bold yellow"), markup=False, soft_wrap=True)
+        console.print(f"  {text}", soft_wrap=True)
+    console.print(done.headline, style=_STYLES.get(done.outcome, "bold yellow"), soft_wrap=True)

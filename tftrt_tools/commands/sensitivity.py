@@ -150,7 +150,7 @@ def _print(done: Sensitivity, values: flags.FlagValues) -> None:
     console = _output.console(values.json)
 
     def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
     for one in done.signatures:
         if len(one.methods) > 1:

@@ -70,11 +70,11 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if backend.name == "local":
         _places.check(values, URLS)
     console = _output.console(values.json)
-    console.print(f"backend: {backend.name} ({reason})", markup=False, soft_wrap=True)
+    console.print(f"backend: {backend.name} ({reason})", soft_wrap=True)
 
     def ready(serving: Serving) -> None:
         _output.write_json(serving, values.json)
-        console.print(_ready_line(serving), markup=False, soft_wrap=True)
+        console.print(_ready_line(serving), soft_wrap=True)
         if serving.ready.models and not wanted["ssl_config_file"]:
             _next.show(values, ["smoke", serving.ready.grpc, f"--model_name={serving.ready.models[0][0]}"])
 

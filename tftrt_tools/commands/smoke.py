@@ -116,7 +116,7 @@ def _print(done: Smoke, json_path: str | None) -> None:
     console = _output.console(json_path)
 
     def say(label: str, text: str) -> None:
-        console.print(f"{label:<11}{text}", markup=False, soft_wrap=True)
+        console.print(f"{label:<11}{text}", soft_wrap=True)
 
     say("server", f"{done.address}, {done.server_version or 'version not known'}"
         + (f" (pid {done.server.pid})" if done.server else f"; its process is not seen: {done.unseen}"))
@@ -143,7 +143,7 @@ def _print(done: Smoke, json_path: str | None) -> None:
     if done.dropped:
         say("note", f"{done.dropped} rows of the data were left out: no batch size fits them")
     for problem in done.problems:
-        console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
+        console.print(f"  failed: {problem}", soft_wrap=True)
     console.print(done.verdict, style="bold green" if done.passed else "bold red")
 
 
@@ -160,8 +160,8 @@ def _print_comparisons(console: Console, done: Smoke, judged: Judgement) -> None
     _answers.show(console, "Answers against the original's", judged.comparisons, judged.bounds, {miss.output for miss in judged.misses},
                   [name for name in metrics.shown(short=True) if not metrics.METRICS[name].of_classes])
     for name, value in judged.functions.items():
-        console.print(f"{name}: {value:.6g}", markup=False)
-    console.print(f"{'bounds':<11}{done.arithmetic[0]}: {done.arithmetic[1]}", markup=False, soft_wrap=True)
+        console.print(f"{name}: {value:.6g}")
+    console.print(f"{'bounds':<11}{done.arithmetic[0]}: {done.arithmetic[1]}", soft_wrap=True)
 
 
 def _print_engines(say: Callable[[str, str], None], verdict: Verdict) -> None:

@@ -243,4 +243,4 @@ def _table(console: Console, title: str | None, columns: Sequence[str], rows: It
 
 
 def _say(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, style=style, markup=False, soft_wrap=True)
+    console.print(text, style=style, soft_wrap=True)

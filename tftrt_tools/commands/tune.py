@@ -313,7 +313,7 @@ def _write_winner(model: Source, found: Found, values: flags.FlagValues, options
                                 f"`tftrt convert --flagfile={flags_file} --output_saved_model_dir=…` writes it elsewhere") from None
     with progress.on_terminal():
         made = tune.write_winner(model, values.output_saved_model_dir, found, options, values.overwrite)
-    _output.console(values.json).print(f"written: {made.output} ({made.seconds:.1f} s)", markup=False, soft_wrap=True)
+    _output.console(values.json).print(f"written: {made.output} ({made.seconds:.1f} s)", soft_wrap=True)
 
 
 def _print(done: Tuning, json_path: str | None) -> None:
@@ -327,15 +327,15 @@ def _print(done: Tuning, json_path: str | None) -> None:
     console.print(_output.table(f"Trials for {done.goal_text} ({done.data['rows']} rows), on {done.gpu}", columns, rows))
     for one in done.trials:
         if one.measured.failure:
-            console.print(f"  trial {one.number} failed: {one.measured.failure}", markup=False, soft_wrap=True)
+            console.print(f"  trial {one.number} failed: {one.measured.failure}", soft_wrap=True)
     for text in (*done.notes, *(f"warning: {one}" for one in done.warnings)):
-        console.print(f"  {text}", markup=False, soft_wrap=True)
-    console.print(f"± is the median absolute deviation; the search ended: {done.ended}", markup=False)
+        console.print(f"  {text}", soft_wrap=True)
+    console.print(f"± is the median absolute deviation; the search ended: {done.ended}")
     if done.winner:
-        console.print(_winner_text(done, done.winner), markup=False, soft_wrap=True)
+        console.print(_winner_text(done, done.winner), soft_wrap=True)
     if len(done.recipe) > 1:
         for line in ("made by:", *(f"  {one}" for one in done.recipe)):
-            console.print(line, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
 
 
 def _winner_text(done: Tuning, winner: Trial) -> str:

@@ -111,7 +111,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         if done.passed:
             raise
         # That the answers are wrong matters more, and gives the exit code.
-        _output.console(values.json).print(error.cause, markup=False, soft_wrap=True)
+        _output.console(values.json).print(error.cause, soft_wrap=True)
         return errors.EXIT_CHECK
     if done.passed and done.unseen:
         _next.show_on_gpu(values, _on_gpu(values, original, converted))
@@ -168,29 +168,29 @@ def _print(done: Verification, json_path: str | None) -> None:
                   {miss.output for miss in done.misses})
     inputs = ", ".join(f"{signatures.label(name, done.twins.get(name, ()))}: {_samples(done, name)}"
                        for name in done.sources)
-    console.print(f"{_output.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}", markup=False)
+    console.print(f"{_output.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}")
     for line in done.drew:
-        console.print(f"  drawn: {line}", markup=False, soft_wrap=True)
+        console.print(f"  drawn: {line}", soft_wrap=True)
     if done.simulation.simulated:
-        console.print(done.simulation.text(), markup=False, soft_wrap=True)
+        console.print(done.simulation.text(), soft_wrap=True)
     if done.dropped:
-        console.print(f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them", markup=False)
+        console.print(f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them")
     for accuracy in done.accuracies or filter(None, [done.accuracy]):
         print_accuracy(console, accuracy)
     for name, value in done.functions.items():
-        console.print(f"{name}: {value:.6g}", markup=False)
+        console.print(f"{name}: {value:.6g}")
     if done.mode == "gpu" and done.engine_runs:
         built = f", {sum(done.builds.values())} built inside calls" if done.builds else ""
         runs, engines = sum(done.engine_runs.values()), len(done.engine_runs)
-        console.print(f"{_output.counted(runs, 'engine run')} of {_output.counted(engines, 'engine')}{built}", markup=False)
+        console.print(f"{_output.counted(runs, 'engine run')} of {_output.counted(engines, 'engine')}{built}")
     if done.kernels:
-        console.print(f"asked for {done.precision}; time of the GPU's kernels: {kernels.text(done.kernels)}", markup=False)
+        console.print(f"asked for {done.precision}; time of the GPU's kernels: {kernels.text(done.kernels)}")
     for line in done.matched:
-        console.print(f"  matched: {line}", markup=False, soft_wrap=True)
+        console.print(f"  matched: {line}", soft_wrap=True)
     for warning in done.warnings:
-        console.print(f"  warning: {warning}", markup=False, soft_wrap=True)
+        console.print(f"  warning: {warning}", soft_wrap=True)
     for problem in done.problems:
-        console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
+        console.print(f"  failed: {problem}", soft_wrap=True)
     console.print(done.verdict, style="bold green" if done.passed else "bold red")
 
 
@@ -207,6 +207,6 @@ def print_accuracy(console: Console, accuracy: Mapping[str, Any]) -> None:
     first, *others = answers.against_labels(accuracy)
     name, original, converted = first
     what = "accuracy" if name == "top1" else name
-    console.print(f"{what} on {accuracy['labels']} labels ({accuracy['output']}): original {original}, converted {converted}", markup=False)
+    console.print(f"{what} on {accuracy['labels']} labels ({accuracy['output']}): original {original}, converted {converted}")
     for name, original, converted in others:
-        console.print(f"  {name}: original {original}, converted {converted}", markup=False)
+        console.print(f"  {name}: original {original}, converted {converted}")

@@ -61,4 +61,4 @@ def _print(found: Versions, json_path: str | None) -> None:
             rows.append((model.name, "", "", "", model.error))
     console.print(_output.table(found.address, ["model", ">version", "state", "answers for", "error"], rows))
     for note in found.notes:
-        console.print(f"  {note}", markup=False, soft_wrap=True)
+        console.print(f"  {note}", soft_wrap=True)

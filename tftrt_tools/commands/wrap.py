@@ -113,9 +113,9 @@ def _print(done: Wrapped, json_path: str | None) -> None:
     console = _output.console(json_path)
     for one in done.signatures:
         taken, given = (", ".join(f"{spec.name} {spec.text()}" for spec in specs) for specs in (one.takes(), one.gives()))
-        console.print(f"{one.name}: {taken} -> {given}", markup=False, soft_wrap=True)
+        console.print(f"{one.name}: {taken} -> {given}", soft_wrap=True)
     if done.default_was:
-        console.print(f"what was serving_default is {done.default_was}", markup=False, soft_wrap=True)
+        console.print(f"what was serving_default is {done.default_was}", soft_wrap=True)
     for note in done.notes:
-        console.print(f"  note: {note}", markup=False, soft_wrap=True)
-    console.print(f"written: {done.output}", markup=False, soft_wrap=True)
+        console.print(f"  note: {note}", soft_wrap=True)
+    console.print(f"written: {done.output}", soft_wrap=True)
