@@ -137,6 +137,11 @@ NOTHING = Value()
 Operation = Literal["add", "sub", "mul", "div"]
 
 
+def dimension(dims: tuple[Dim, ...] | None, axis: int) -> Dim:
+    """The size along an axis, which may count from the end; None where it is not known."""
+    return dims[axis] if dims and -len(dims) <= axis < len(dims) else None
+
+
 def joined(values: Iterable[Value], dims: tuple[Dim, ...] | None = None) -> Value:
     """A tensor with values of several. Args: dims: its shape."""
     values = list(values)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.models.onnx import file
-from tftrt_tools.savedmodel.limits import NOTHING, Dim, Found, Limit, Operation, Size, Trace, Value, computed, joined
+from tftrt_tools.savedmodel.limits import NOTHING, Found, Limit, Operation, Size, Trace, Value, computed, dimension, joined
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.wire import fields, varints
 
@@ -263,17 +263,13 @@ _SPECIAL: dict[str, Callable[[Node, list[Value]], Value]] = {
     "Reshape": _reshaped, "Squeeze": _reshaped, "Unsqueeze": _reshaped, "Concat": _concatenated}
 
 
-def _dim(dims: tuple[Dim, ...] | None, axis: int) -> Dim:
-    return dims[axis] if dims and -len(dims) <= axis < len(dims) else None
-
-
 def _gather(found: Found, node: Node, inputs: list[Value]) -> None:
-    found.index(inputs[1], _dim(inputs[0].dims, node.numbers.get("axis", 0)), inputs[0].of or node.name or node.op)
+    found.index(inputs[1], dimension(inputs[0].dims, node.numbers.get("axis", 0)), inputs[0].of or node.name or node.op)
 
 
 def _gather_nd(found: Found, node: Node, inputs: list[Value]) -> None:
     """GatherND and ScatterND: within the smallest size each coordinate is in range."""
-    dims, deep = inputs[0].dims, _dim(inputs[1].dims, -1)
+    dims, deep = inputs[0].dims, dimension(inputs[1].dims, -1)
     reached = dims[:deep] if dims and isinstance(deep, int) else dims
     known = [dim for dim in reached or () if isinstance(dim, int)]
     sizes = [dim for dim in reached or () if isinstance(dim, Size)]
@@ -295,14 +291,14 @@ def _lengths(found: Found, node: Node, inputs: list[Value]) -> None:
     recurrent = node.op in _RECURRENT
     lengths = (inputs[4] if len(inputs) > 4 else NOTHING) if recurrent else inputs[1]
     axis = node.numbers.get("layout", 0) if recurrent else node.numbers.get("time_axis", 0)
-    found.index(lengths, _dim(inputs[0].dims, axis), node.name or node.op, low=1, plus=1)
+    found.index(lengths, dimension(inputs[0].dims, axis), node.name or node.op, low=1, plus=1)
 
 
 def _embedded(found: Found, node: Node, inputs: list[Value]) -> None:
     """ONNX Runtime's EmbedLayerNormalization: words, segments, and the two tables."""
     for ids, table in ((0, 2), (1, 4), (8, 3)):
         if max(ids, table) < len(inputs):
-            found.index(inputs[ids], _dim(inputs[table].dims, 0), inputs[table].of or node.name)
+            found.index(inputs[ids], dimension(inputs[table].dims, 0), inputs[table].of or node.name)
 
 
 _DEMANDS: dict[str, Callable[[Found, Node, list[Value]], None]] = {

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.job import graph
-from tftrt_tools.savedmodel.limits import NOTHING, Claim, Dim, Found, Limit, Operation, Size, Trace, Value, computed, joined
+from tftrt_tools.savedmodel.limits import NOTHING, Claim, Dim, Found, Limit, Operation, Size, Trace, Value, computed, dimension, joined
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, tensor_pb2
@@ -342,10 +342,6 @@ def _axis(value: Value | None) -> int:
     return int(value.constant.reshape(-1)[0]) if value is not None and value.constant is not None and value.constant.size else 0
 
 
-def _dim(dims: tuple[Dim, ...] | None, axis: int) -> Dim:
-    return dims[axis] if dims and -len(dims) <= axis < len(dims) else None
-
-
 def _smallest(dims: tuple[Dim, ...] | None) -> Dim:
     """A size within which each coordinate is in range."""
     known = [dim for dim in dims or () if isinstance(dim, int)]
@@ -354,12 +350,12 @@ def _smallest(dims: tuple[Dim, ...] | None) -> Dim:
 
 def _gather(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> None:
     axis = _axis(inputs[2]) if len(inputs) > 2 else graph.attribute(node, "batch_dims").i if node.op == "ResourceGather" else 0
-    found.index(inputs[1], _dim(inputs[0].dims, axis), _named(inputs[0], node))
+    found.index(inputs[1], dimension(inputs[0].dims, axis), _named(inputs[0], node))
 
 
 def _gather_nd(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> None:
     dims = inputs[0].dims
-    deep = _dim(inputs[1].dims, -1)
+    deep = dimension(inputs[1].dims, -1)
     found.index(inputs[1], _smallest(dims[:deep] if dims and isinstance(deep, int) else dims), _named(inputs[0], node))
 
 
@@ -380,7 +376,7 @@ def _placed(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> No
 
 
 def _updated(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> None:
-    found.index(inputs[1], _dim(inputs[0].dims, 0), _named(inputs[0], node))
+    found.index(inputs[1], dimension(inputs[0].dims, 0), _named(inputs[0], node))
 
 
 def _segments(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> None:
@@ -391,9 +387,9 @@ def _rising(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> No
     """Segment numbers that never fall; as many segments as there are rows is the most that they say."""
     sparse = node.op.startswith("Sparse")
     if sparse:
-        found.index(inputs[1], _dim(inputs[0].dims, 0), _named(inputs[0], node))
+        found.index(inputs[1], dimension(inputs[0].dims, 0), _named(inputs[0], node))
     ids = inputs[2] if sparse and len(inputs) > 2 else inputs[1]
-    found.index(ids, _dim(ids.dims, 0), node.name, rising=True)
+    found.index(ids, dimension(ids.dims, 0), node.name, rising=True)
 
 
 def _lengths(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> None:
@@ -401,7 +397,7 @@ def _lengths(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> N
     axis = graph.attribute(node, "seq_dim").i if node.op == "ReverseSequence" else 0
     place = 2 if node.op == "CTCLoss" or node.op == "CTCLossV2" else 1
     lengths = inputs[3] if place == 2 and len(inputs) > 3 else inputs[1]
-    found.index(lengths, _dim(inputs[0].dims, axis), node.name, low=1, plus=1)
+    found.index(lengths, dimension(inputs[0].dims, axis), node.name, low=1, plus=1)
 
 
 def _named(table: Value, node: node_def_pb2.NodeDef) -> str:
