@@ -9,7 +9,7 @@ from typing import Any
 def make(request: Mapping[str, Any]) -> tuple[Callable[[int], None], int]:
     """Load the model and answer every call once.
 
-    Args: request: as models.model.Kind.timed says.
+    Args: request: as in_process.maker says.
     Returns: (function of a call's index that runs it, number of calls). Raises: TftrtError where the model cannot be loaded or run.
     """
     from tftrt_tools import errors, progress

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools import errors
-from tftrt_tools.bench import measurements
+from tftrt_tools.bench import in_process, measurements
 from tftrt_tools.bench.answers import Answer, Judge
 from tftrt_tools.bench.options import Options
 from tftrt_tools.bench.workload import Workload
@@ -199,7 +199,8 @@ class InProcess:
         folder = self._folder / f"answers-{self._prepared}"
         folder.mkdir(exist_ok=True)
         request = {"model": self._model.path, "calls": sent.payload, "answers": str(folder) if self._judge_of else ""}
-        return function_load.run(self._model.kind.timed, request, plan, on_progress=on_progress, on_ready=lambda: self._judge(folder),
+        maker = in_process.maker(self._model.kind)
+        return function_load.run(maker, request, plan, on_progress=on_progress, on_ready=lambda: self._judge(folder),
                                  name=f"{self._model.title} in process", call_s=self._timeout, first_s=self._first_seconds())
 
     def _first_seconds(self) -> float:

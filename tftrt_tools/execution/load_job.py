@@ -17,7 +17,8 @@ _HELD = contextlib.ExitStack()
 def made(request: dict[str, Any], load: Load) -> tuple[Callable[[int], object], int]:
     """Load a model, and make each call once. A kind's module of jobs has a function `make` that calls this with its own `load`.
 
-    Args: request: as models.model.Kind.timed says. load: of the kind.
+    Args: request: {"model": path, "calls": of run.named, of one signature, "answers": folder for the first
+      answers, or ""}. load: of the kind.
     Returns: (function of a call's index that makes it, number of calls). Raises: TftrtError.
     """
     # Closed with the process: a context that nothing refers to would close at once.

@@ -131,12 +131,6 @@ class Kind(Protocol):
         """What runs models of this kind."""
 
     @property
-    def timed(self) -> str:
-        """"module:make" for load.function_load, in the child. Its request: {"model": path, "calls": of execution.run.named, of one
-        signature, "answers": folder for the first answers, or ""}. It returns (function of a call's index, number of calls), and raises
-        TftrtError where the model cannot be loaded or does not answer."""
-
-    @property
     def named_signatures(self) -> bool:
         """Whether signatures have names of their own. Otherwise a model has one signature, which is matched with another model's by the
         names and shapes of inputs and outputs."""

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import child, errors, progress
+from tftrt_tools.bench import in_process
 from tftrt_tools.execution import coverage, run
 from tftrt_tools.load import function_load
 from tftrt_tools.models import elsewhere
@@ -106,7 +107,8 @@ class InProcess:
         """As OnServer.asking."""
         saved = {name: run.save_calls(calls[name], self._folder / f"timed-{name}") for name in self._opened}
         count = len(calls[rounds.NATIVE])
-        requests = {name: {"make": model.kind.timed, "model": model.path, "calls": run.named(saved[name], self._names[name]), "answers": ""}
+        requests = {name: {"make": in_process.maker(model.kind), "model": model.path, "answers": "",
+                           "calls": run.named(saved[name], self._names[name])}
                     for name, model in self._opened.items()}
         # If an engine is known to fall back, its requests would fail, and nothing would be timed.
         env = {gate.VARIABLE: "False"} if self._verdict and self._verdict.ran and not self._left else {}

@@ -10,7 +10,7 @@ from typing import Any
 def make(request: Mapping[str, Any]) -> tuple[Callable[[int], Any], int]:
     """For load.function_load, in the worker: the models, with the calls of the first before those of the second.
 
-    Args: request: {"models": one or two requests of models.model.Kind.timed, each with "make": its "module:function"}.
+    Args: request: {"models": one or two requests of bench.in_process.maker, each with "make": its "module:function"}.
     Returns: (function of a call's index, number of calls of all).
     """
     sides = []

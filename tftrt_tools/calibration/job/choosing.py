@@ -10,6 +10,7 @@ import tensorflow as tf
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration.comparison import Compared
 from tftrt_tools.calibration.job import kept_back, rounded
+from tftrt_tools.calibration.job.frozen import Frozen
 from tftrt_tools.calibration.job.kept_back import Batch
 from tftrt_tools.calibration.job.noise import Noise, check_repeatable
 from tftrt_tools.calibration.job.shown import Shown
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Tables = Mapping[Method, Mapping[str, Table]]
 
 
-def compared(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -> Compared:
+def compared(name: str, frozen: Frozen, ranges: Ranges, tables: Sequence[Tables]) -> Compared:
     """Simulate a signature with everything in INT8 that has a range.
 
     Args: name: of the signature; frozen: graph_pass.Frozen of it. ranges: toolkit.Ranges. tables: for each of ranges.judging.
@@ -43,7 +44,7 @@ def compared(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -
     return Compared.of(name, rows, apart, levels, nothing)
 
 
-def _levels(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+def _levels(name: str, frozen: Frozen, ranges: Ranges, tables: Sequence[Tables]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     """({method: {output: dB}}, as Shown.nothing)."""
     inner = {engine: ranges.inner[engine] for engine in ranges.named}
     found = [{method: rounded.with_scales(ranges.inlined, inner, ranges.by_tensor(made), ranges.left_out(made))

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration.job.counted import Counted
+from tftrt_tools.calibration.job.frozen import Frozen
 from tftrt_tools.calibration.job.histogram import Histogram
 from tftrt_tools.savedmodel.job import loading
 
@@ -23,7 +24,7 @@ _ALIASES = frozenset({"Identity", "Snapshot", "StopGradient", "Reshape", "Squeez
 _FLOATS = (tf.float32, tf.float16)
 
 
-def collect(frozen: Any, graph_def: Any, wanted: Sequence[str], batches: Iterable[Batch]) -> dict[str, Histogram]:
+def collect(frozen: Frozen, graph_def: Any, wanted: Sequence[str], batches: Iterable[Batch]) -> dict[str, Histogram]:
     """Run the signature over calibration data and count |x| of each wanted tensor.
 
     Args: frozen, graph_def, wanted: as of Collector. batches: iterable of {input: np.ndarray}.
@@ -45,7 +46,7 @@ class Collector(Counted):
     histograms: {tensor: Histogram}; tensors with the same values (before and after a Reshape, say) share one.
     """
 
-    def __init__(self, frozen: Any, graph_def: Any, wanted: Sequence[str]) -> None:
+    def __init__(self, frozen: Frozen, graph_def: Any, wanted: Sequence[str]) -> None:
         """Args: frozen: graph_pass.Frozen of the signature. graph_def: its converted graph, segments inlined (inline.inline_segments).
         wanted: names of tensors of `graph_def`, "node:port"; those that are neither float32 nor float16 are left out."""
         super().__init__()
@@ -63,7 +64,7 @@ class Collector(Counted):
         self.check_finite(number)
 
 
-def _counting(frozen: Any, graph_def: Any, wanted: Sequence[str], histograms: dict[str, Histogram]) -> Any:
+def _counting(frozen: Frozen, graph_def: Any, wanted: Sequence[str], histograms: dict[str, Histogram]) -> Any:
     """A function of the signature's inputs that counts and returns nothing. Fills `histograms` with the wanted float tensors."""
     graph_def = _in_order(graph_def)
 

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tftrt_tools import errors
+from tftrt_tools.calibration.job.frozen import Frozen
 from tftrt_tools.savedmodel.job import loading, rounding, rounding_sites
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Simulated:
     outputs: names of all of its outputs; floats: of those that are floats.
     """
 
-    def __init__(self, name: str, frozen: Any, rounded: rounding.Rounded) -> None:
+    def __init__(self, name: str, frozen: Frozen, rounded: rounding.Rounded) -> None:
         """Args: name: of the signature. frozen: graph_pass.Frozen of it. rounded: its converted graph with rounding put in."""
         self.name, self._original, self._tensors = name, frozen.original, rounded.tensors
         self._inputs = frozen.input_names
@@ -83,7 +84,7 @@ class Simulated:
         return errors.TftrtError(f"signature {self.name!r} fails on the data: {loading.first_line(error)}", "check the data")
 
 
-def _function(frozen: Any, rounded: Rounded) -> Any:
+def _function(frozen: Frozen, rounded: Rounded) -> Any:
     """A function of (gates, scales where there are any, the signature's inputs by name) that returns the signature's outputs as a list."""
     names: Sequence[str] = [rounded.gates, *([rounded.scales] if rounded.tensors else [])]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tftrt_tools import errors, native_log, progress, tf_private
+from tftrt_tools.calibration.job.frozen import Frozen
 from tftrt_tools.execution.job import build_log
 from tftrt_tools.savedmodel.job import graph, loading
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tftrt_tools.calibration.job.kept_back import Batch
 
 
-def tables(frozen: Any, graph_def: Any, batches: Iterable[Batch], dynamic: bool, folder: str) -> dict[str, str]:
+def tables(frozen: Frozen, graph_def: Any, batches: Iterable[Batch], dynamic: bool, folder: str) -> dict[str, str]:
     """Calibrate every INT8 engine of a signature.
 
     Args:
@@ -59,7 +60,7 @@ def _int8(graph_def: Any) -> list[Any]:
     return [node for node in graph.engine_nodes(graph_def) if node.attr["precision_mode"].s == b"INT8"]
 
 
-def _ready(frozen: Any, graph_def: Any, dynamic: bool, feed: Sequence[Any]) -> Callable[..., Any]:
+def _ready(frozen: Frozen, graph_def: Any, dynamic: bool, feed: Sequence[Any]) -> Callable[..., Any]:
     """The function to calibrate with; in explicit batch mode after a call that makes the optimization profile."""
     if dynamic:
         # "Optimal" with its one shape would make another network than the engines have, with other numbers in the tensors' names.

@@ -8,6 +8,7 @@ from typing import Any
 from tftrt_tools import progress
 from tftrt_tools.calibration.file import NO_RANGE, NOT_MEASURED
 from tftrt_tools.calibration.job import collect, pooling, tensor_names
+from tftrt_tools.calibration.job.frozen import Frozen
 from tftrt_tools.calibration.job.histogram import Histogram
 from tftrt_tools.calibration.job.kept_back import Batch
 from tftrt_tools.calibration.job.passing import Judging, passed, scales_of
@@ -57,7 +58,7 @@ class Ranges:
         return {engine: _table(named, self.inner[engine], self.histograms, found, self.tensorrt) for engine, named in self.measured.items()}
 
 
-def measure(frozen: Any, graph_def: Any, engines: Iterable[str], batches: Iterable[Batch], dynamic: bool, tensorrt: str,
+def measure(frozen: Frozen, graph_def: Any, engines: Iterable[str], batches: Iterable[Batch], dynamic: bool, tensorrt: str,
             methods: Sequence[Method] = ()) -> Ranges:
     """Measure the ranges of a signature's INT8 engines, in one pass over the data.
 

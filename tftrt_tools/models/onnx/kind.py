@@ -40,7 +40,6 @@ class Onnx:
     name = "ONNX file"
     forms = (f"an ONNX file ({_SUFFIX})",)
     runtime = Runtime(jobs=_JOBS, package="onnxruntime")
-    timed = f"{_JOBS}:make"
     named_signatures = False
     unconverted = ("TF-TRT converts TensorFlow models", kinds.WITH_ONNX)
 

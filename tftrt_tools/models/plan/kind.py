@@ -40,7 +40,6 @@ class Plan(directory.Directory):
     name = "TensorRT plan"
     forms = ("a plan directory",)
     runtime = RUNTIME
-    timed = f"{_JOBS}:make"
     named_signatures = False
     unconverted = ("it is built already", "give the model that it was made from")
 

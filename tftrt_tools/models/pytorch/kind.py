@@ -38,7 +38,6 @@ class PyTorch:
     name = program.FORM
     forms = (f"a PyTorch program ({_SUFFIX})", "a function that returns a PyTorch module (module:function)")
     runtime = Runtime(jobs=_JOBS, env=ENV, package="torch")
-    timed = f"{_JOBS}:make"
     named_signatures = False
     unconverted = ("TF-TRT converts TensorFlow models", "`tftrt export` makes an ONNX file of it, which TensorRT builds")
 

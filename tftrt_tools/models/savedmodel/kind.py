@@ -28,8 +28,6 @@ class SavedModel(directory.Directory):
     name = "SavedModel"
     forms = kinds.FORMS
     runtime = RUNTIME
-    # It runs the model as TensorFlow Serving does, because load on a model in process is compared with load on a server.
-    timed = "tftrt_tools.bench.in_process_job:make"
     named_signatures = True
     unconverted = None
 
