@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import _models
-from tftrt_tools import tf_private
-from tftrt_tools.calibration.job import collect, scales
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel.job import inline
+from tftrt_tools.base import tf_private
+from tftrt_tools.models.savedmodel.job import inline
+from tftrt_tools.tftrt.calibration.job import collect, scales
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 
 def main(model, batch, batches, mode):

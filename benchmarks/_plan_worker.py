@@ -20,7 +20,7 @@ _JUDGED = 32
 
 def rows(request):
     """Inputs of 128 rows: of the given file, repeated as needed, or drawn."""
-    from tftrt_tools.savedmodel import shapes
+    from tftrt_tools.models.savedmodel import shapes
 
     wanted = {name: listed[0] for (_, name), listed in shapes.parse(request["shapes"]).items()}
     if request["given"]:
@@ -37,8 +37,8 @@ def rows(request):
 
 def reference(request):
     """Answers of ONNX Runtime on the CPU to the first rows."""
-    from tftrt_tools.execution import runner
-    from tftrt_tools.models.onnx import runner_job
+    from tftrt_tools.models.execution import runner
+    from tftrt_tools.models.kinds.onnx import runner_job
 
     with runner_job.load(request["onnx"], runner.Wanted(label="the reference")) as loaded:
         np.savez(request["output"], **loaded.ready("serving_default", _feed(request, _JUDGED))())
@@ -67,8 +67,8 @@ def measure(request):
 def _measure_saved_model(request, add, start):
     import tempfile
 
-    from tftrt_tools.bench import in_process_job
-    from tftrt_tools.execution import npz
+    from tftrt_tools.models.execution import npz
+    from tftrt_tools.studies.bench import in_process_job
 
     with tempfile.TemporaryDirectory() as folder:
         calls = []
@@ -84,7 +84,7 @@ def _measure_saved_model(request, add, start):
 
 
 def _measure_plan(request, add, start):
-    from tftrt_tools.models.plan import runner_job
+    from tftrt_tools.models.kinds.plan import runner_job
 
     loaded = runner_job.Loaded(request["model"], request["graph"])
     ready = {batch: loaded.ready("serving_default", _feed(request, batch)) for batch in request["batches"]}
@@ -124,10 +124,10 @@ def judged(request, answers):
 
 def _alone(request, add, ready):
     """A bare loop: input and output stay on the GPU. Each context is of a copy of the engine. Args: ready: {batch: the runner's call}."""
-    from tftrt_tools.execution.job.cudart import Cuda, HostArray
-    from tftrt_tools.models.plan import profiles
-    from tftrt_tools.models.plan.job.context import Context
-    from tftrt_tools.models.plan.job.engine import Engine
+    from tftrt_tools.models.execution.job.cudart import Cuda, HostArray
+    from tftrt_tools.models.kinds.plan import profiles
+    from tftrt_tools.models.kinds.plan.job.context import Context
+    from tftrt_tools.models.kinds.plan.job.engine import Engine
 
     cuda, engine = Cuda(), Engine(request["model"])
 

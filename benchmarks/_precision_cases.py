@@ -150,7 +150,7 @@ def tuned_settings(flags):
     """conversion.settings.Settings of flags of `tftrt convert`, INT8 where they name no precision. Raises: errors.UsageError."""
     import shlex
 
-    from tftrt_tools.commands import _flags, convert
+    from tftrt_tools.command_line.commands import _flags, convert
 
     values, _ = _flags.parse("convert", convert, ["--precision_mode=INT8", *shlex.split(flags)])
     return convert.read_settings(values)
@@ -158,7 +158,7 @@ def tuned_settings(flags):
 
 def settings(column, shapes):
     """conversion.settings.Settings of a column. Args: shapes: text of --shapes; "" converts without engines, to calibrate or on a CPU."""
-    from tftrt_tools.conversion.settings import Settings
+    from tftrt_tools.tftrt.conversion.settings import Settings
 
     base = tuned_settings(column.flags) if column.flags else Settings(precision_mode=column.precision)
     changes = {"shapes": shapes, "use_dynamic_shape": base.use_dynamic_shape is not False, "allow_build_at_runtime": False}

@@ -12,8 +12,9 @@ import threading
 import time
 
 from benchmarks import _precision_cases as cases
-from tftrt_tools import child, errors
-from tftrt_tools.calibration import difference, file
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child
+from tftrt_tools.tftrt.calibration import difference, file
 
 FILE = "results.jsonl"
 NATIVE = cases.Column("native", "")

@@ -15,15 +15,16 @@ import numpy as np
 
 from benchmarks import _loop, _models, _trace
 from benchmarks import _precision_cases as cases
-from tftrt_tools import errors, native_log
 from tftrt_tools.accuracy import metrics
 from tftrt_tools.accuracy.metrics.classes import Top
-from tftrt_tools.calibration import merge
-from tftrt_tools.calibration.file import Calibration, EngineTable
-from tftrt_tools.calibration.job.data import DataOptions
-from tftrt_tools.execution import trace
-from tftrt_tools.execution.job import profiling
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import native_log
+from tftrt_tools.models.execution import trace
+from tftrt_tools.models.execution.job import profiling
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.tftrt.calibration import merge
+from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
+from tftrt_tools.tftrt.calibration.job.data import DataOptions
 
 _REFERENCE_ROWS = 32
 _THROUGHPUT_SECONDS = 1.0
@@ -115,15 +116,15 @@ def _reference(model, scoring, target):
 
 
 def _common(files):
-    from tftrt_tools.calibration.job.data import row_hashes
+    from tftrt_tools.tftrt.calibration.job.data import row_hashes
 
     return len(set(row_hashes(_load(files["calibration"]))) & set(row_hashes(_load(files["scoring"]))))
 
 
 def _calibrated(model, column, data, request):
     """A Calibration of a column."""
-    from tftrt_tools.conversion import convert_job
-    from tftrt_tools.conversion.job import int8
+    from tftrt_tools.tftrt.conversion import convert_job
+    from tftrt_tools.tftrt.conversion.job import int8
 
     settings = cases.settings(column, "")
     source = int8.Source(options=DataOptions(source=data, batch_size=request["batch"]), given=None)
@@ -183,10 +184,10 @@ def convert(request):
     Returns: {"convert_seconds", "build_seconds", "engines": engine ops, "coverage", "engine_bytes", "peak_device_bytes": of the whole
       GPU above its use before, "peak_allocated_bytes": of TensorFlow's allocator, which TensorRT's memory comes from too}.
     """
-    from tftrt_tools.calibration import file
-    from tftrt_tools.conversion import convert_job
-    from tftrt_tools.conversion.job import int8
-    from tftrt_tools.conversion.signature_result import SignatureResult
+    from tftrt_tools.tftrt.calibration import file
+    from tftrt_tools.tftrt.conversion import convert_job
+    from tftrt_tools.tftrt.conversion.job import int8
+    from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
     column = cases.Column(**request["column"])
     settings = cases.settings(column, request["shapes"])
@@ -233,7 +234,7 @@ def measure(request):
     """
     import tensorflow as tf
 
-    from tftrt_tools.execution.job import gpu
+    from tftrt_tools.models.execution.job import gpu
 
     seen = gpu.seen()
     native = _native(request["model"])
@@ -267,7 +268,7 @@ def _kernels(function, feed):
 
 def _native(path):
     """The original, loaded once a process."""
-    from tftrt_tools.savedmodel.job import loading
+    from tftrt_tools.models.savedmodel.job import loading
 
     if path not in _loaded:
         _loaded[path] = loading.load(path)
@@ -275,8 +276,8 @@ def _native(path):
 
 
 def _converted(path, folder, gpu):
-    from tftrt_tools.execution.job import native_copy
-    from tftrt_tools.savedmodel.job import loading
+    from tftrt_tools.models.execution.job import native_copy
+    from tftrt_tools.models.savedmodel.job import loading
 
     if not gpu:
         native_copy.write(path, pathlib.Path(folder) / "model")
@@ -345,8 +346,8 @@ def _interleaved(functions, feed, repeats):
     Args: functions: of a loaded model's signature. feed: {input: tensor}. repeats: timed calls of each.
     Returns: for each function a list of seconds, from the call until all of its answers are on the host.
     """
-    from tftrt_tools.execution.job import timing
-    from tftrt_tools.savedmodel.job import loading
+    from tftrt_tools.models.execution.job import timing
+    from tftrt_tools.models.savedmodel.job import loading
 
     calls = [functools.partial(loading.answers, function, feed) for function in functions]
     taken = [[] for _ in calls]

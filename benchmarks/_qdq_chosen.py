@@ -3,8 +3,8 @@
 import json
 import pathlib
 
-from tftrt_tools.exporting import as_plan
-from tftrt_tools.exporting.as_plan import AsPlan
+from tftrt_tools.tensorrt.exporting import as_plan
+from tftrt_tools.tensorrt.exporting.as_plan import AsPlan
 
 
 def write(folder, layers, scales):
@@ -12,7 +12,7 @@ def write(folder, layers, scales):
     scale}. Returns: the number of rounded nodes. Raises: UsageError where implicit INT8 took none."""
     import onnx
 
-    from tftrt_tools.exporting.job import placement, qdq
+    from tftrt_tools.tensorrt.exporting.job import placement, qdq
 
     # The weights are in another file, and belong into this one.
     model = onnx.shape_inference.infer_shapes(onnx.load(folder / "fp32.onnx"))

@@ -14,8 +14,8 @@ import tensorrt as trt
 
 from benchmarks import _loop
 from benchmarks._qdq_make import as_pictures
-from tftrt_tools.execution.job import cudart
-from tftrt_tools.profiling.job import plan_context
+from tftrt_tools.models.execution.job import cudart
+from tftrt_tools.studies.profiling.job import plan_context
 
 # {way: (ONNX file, builder flags, whether the ranges are set on its tensors)}.
 WAYS = {"qdq": ("qdq", ("INT8", "FP16"), False), "implicit": ("fp32", ("INT8", "FP16"), True), "fp16 flag": ("fp32", ("FP16",), False),

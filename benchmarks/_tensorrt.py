@@ -7,9 +7,9 @@ import numpy as np
 import tensorrt as trt
 
 from benchmarks import _loop, _stats
-from tftrt_tools.execution.job import cudart
-from tftrt_tools.profiling.job import plan_context
-from tftrt_tools.savedmodel import engine_assets
+from tftrt_tools.models.execution.job import cudart
+from tftrt_tools.models.savedmodel import engine_assets
+from tftrt_tools.studies.profiling.job import plan_context
 
 LOGGER = trt.Logger(trt.Logger.ERROR)
 _DTYPES = {trt.float32: np.float32, trt.float16: np.float16, trt.int32: np.int32}

@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from benchmarks import _loop, _report, _stats
-from tftrt_tools.execution import kernels as kernel_names
+from tftrt_tools.models.execution import kernels as kernel_names
 
 SIGNATURE = "serving_default"
 _LOOP_CALLS = 50
@@ -259,7 +259,7 @@ def _traced(call):
             call()
             times.append(time.perf_counter() - start)
 
-    from tftrt_tools.execution.job import profiling
+    from tftrt_tools.models.execution.job import profiling
 
     found = {}
     for plane, events in profiling.events(calls).items():

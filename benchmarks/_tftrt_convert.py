@@ -11,7 +11,8 @@ import time
 
 def convert(source, output, precision):
     """Run the command. Returns: [(what begins, seconds since the start)]."""
-    from tftrt_tools import cli, progress
+    from tftrt_tools.base.process import progress
+    from tftrt_tools.command_line import cli
 
     said, start = [("start", 0.0)], time.perf_counter()
     with progress.listening(lambda text, *_: said.append((text, time.perf_counter() - start))):
@@ -24,16 +25,17 @@ def convert(source, output, precision):
 
 def start_up():
     """What the command imports, in parent and child, and nothing else."""
-    from tftrt_tools import child, cli  # noqa: F401
-    from tftrt_tools.commands import _flags, _output, convert  # noqa: F401
-    from tftrt_tools.conversion import pass_log, pipeline  # noqa: F401
+    from tftrt_tools.base.process import child  # noqa: F401
+    from tftrt_tools.command_line import cli  # noqa: F401
+    from tftrt_tools.command_line.commands import _flags, _output, convert  # noqa: F401
+    from tftrt_tools.tftrt.conversion import pass_log, pipeline  # noqa: F401
 
     child.run("benchmarks._tftrt_convert:child_job", None, env={"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"})
 
 
 def child_job(_):
     """Imports what the command's child imports."""
-    import tftrt_tools.conversion.convert_job  # noqa: F401
+    import tftrt_tools.tftrt.conversion.convert_job  # noqa: F401
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import collections
 
-from tftrt_tools.execution import kernels as kernel_names
+from tftrt_tools.models.execution import kernels as kernel_names
 
 
 def kernels(found, calls, top=40):

@@ -8,7 +8,7 @@ import pathlib
 import sys
 import time
 
-from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.models.savedmodel import shapes as shape_grammar
 
 
 def profiles(text, names):

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from benchmarks import _loop, _report, _tensorrt
-from tftrt_tools.profiling.job import plan_context
+from tftrt_tools.studies.profiling.job import plan_context
 
 ALONE, TAKEN_OUT = "TensorRT alone", "engine of the TF-TRT model"
 _ONE_CALLER = {"on_gpu": "input and answer on GPU", "answer_to_host": "input on GPU, answer to host", "pageable": "NumPy to NumPy",

@@ -11,11 +11,13 @@ import shutil
 import sys
 import time
 
-from tftrt_tools import child, errors, progress, scratch
-from tftrt_tools.execution import run
-from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.models import opening
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import scratch
+from tftrt_tools.base.process import child, progress
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.inputs import calls as inputs
+from tftrt_tools.models.kinds import opening
+from tftrt_tools.models.savedmodel import passport
 
 NEEDS_GPU = True
 
@@ -54,7 +56,7 @@ def _record(options, models, folder):
     request = {"models": sides, "folder": str(options.output), "traced": options.calls, "callers": options.callers,
                "seconds": options.seconds, "raw": True}
     try:
-        return child.run("tftrt_tools.profiling.job.record:record", request, log_file=options.output / "log.txt").result
+        return child.run("tftrt_tools.studies.profiling.job.record:record", request, log_file=options.output / "log.txt").result
     except (errors.TftrtError, child.ChildBug) as error:
         print(f"the recorder ended: {error}")
         facts = options.output / "facts.json"

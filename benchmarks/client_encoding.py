@@ -53,7 +53,7 @@ def _writers(array):
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2
 
-    from tftrt_tools import client
+    from tftrt_tools.servers import client
 
     def request():
         message = predict_pb2.PredictRequest()
@@ -82,7 +82,7 @@ def _same_request(array):
     """A function that tells whether a PredictRequest's bytes hold the array."""
     from tensorflow_serving.apis import predict_pb2
 
-    from tftrt_tools.wire import tensor
+    from tftrt_tools.base.wire import tensor
 
     return lambda raw: np.array_equal(tensor.decode(predict_pb2.PredictRequest.FromString(raw).inputs["x"]), array)
 
@@ -90,7 +90,7 @@ def _same_request(array):
 def _answer(array, content):
     from tensorflow_serving.apis import predict_pb2
 
-    from tftrt_tools.wire import tensor
+    from tftrt_tools.base.wire import tensor
 
     answer = predict_pb2.PredictResponse()
     answer.model_spec.name = "model"
@@ -103,7 +103,7 @@ def _readers(raw, content):
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2
 
-    from tftrt_tools import client
+    from tftrt_tools.servers import client
 
     def by_list():
         proto = predict_pb2.PredictResponse.FromString(raw).outputs["y"]

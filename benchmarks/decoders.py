@@ -38,7 +38,7 @@ def differences(files):
     """(mean, largest) difference of a pixel between the decoders."""
     import tensorflow as tf
 
-    from tftrt_tools.wrapping import client_side
+    from tftrt_tools.tftrt.wrapping import client_side
 
     found = [np.abs(tf.io.decode_image(data, channels=3).numpy().astype(int) - client_side.decoded(data, 3).pixels) for data in files]
     return np.mean([one.mean() for one in found]), max(one.max() for one in found)
@@ -48,9 +48,9 @@ def timed(files):
     """{rows of a request: median milliseconds} of decoding and resizing to 224 x 224, as a signature does it."""
     import tensorflow as tf
 
-    from tftrt_tools.inputs.options import DataOptions
-    from tftrt_tools.wrapping.added import Pictures
-    from tftrt_tools.wrapping.job import encoded
+    from tftrt_tools.models.inputs.options import DataOptions
+    from tftrt_tools.tftrt.wrapping.added import Pictures
+    from tftrt_tools.tftrt.wrapping.job import encoded
 
     pictures = Pictures(input="image", dtype="float32", shape=(None, 224, 224, 3), size=(224, 224), channels=3, first=False,
                         options=DataOptions(), max_pixels=10**8, broken="fail")

@@ -195,7 +195,7 @@ def _tftrt(end, *words):
 
 def _row(case, options, end):
     """The figures of a case, or {"problem"}."""
-    from tftrt_tools.diagnosis import trial
+    from tftrt_tools.studies.diagnosis import trial
 
     folder, end = _folder(case, options), min(end, time.monotonic() + options.case_budget)
     tried = ["--try", f"--try_causes={case.wanted}"] if case.wanted in trial.CAUSES else []
@@ -211,8 +211,8 @@ def _row(case, options, end):
 
 def _batched(model, shapes):
     """A trial whose mend is the second of two shapes: what the rows of the first cost there. Both are timed in turns."""
-    from tftrt_tools.diagnosis import in_turns
-    from tftrt_tools.inputs import calls
+    from tftrt_tools.models.inputs import calls
+    from tftrt_tools.studies.diagnosis import in_turns
 
     name, both = shapes.split(":")
     few, many = both.split(",")

@@ -75,7 +75,7 @@ def _options(argv):
     parser.add_argument("--swaps", type=int, default=10)
     parser.add_argument("--gap", type=float, default=4, help="seconds from the start of one swap to that of the next")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--server", default=f"{shlex.quote(sys.executable)} -m tftrt_tools.serving.local",
+    parser.add_argument("--server", default=f"{shlex.quote(sys.executable)} -m tftrt_tools.servers.serving.local",
                         help="the command, such as tensorflow_model_server; the flags are added")
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench")
     parser.add_argument("--json", type=pathlib.Path, help="default: WORKDIR/hot_swap.json")
@@ -158,8 +158,8 @@ class _Server:
     def __init__(self, command, base, log):
         import socket
 
-        from tftrt_tools.serving.configuration import generation
-        from tftrt_tools.serving.launch import backend, readiness, watched_process
+        from tftrt_tools.servers.serving.configuration import generation
+        from tftrt_tools.servers.serving.launch import backend, readiness, watched_process
 
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks import _models, _perf_analyzer, _report
 from tests import mock_server
-from tftrt_tools import client
-from tftrt_tools.load import generator, load_plan, payload
+from tftrt_tools.servers import client
+from tftrt_tools.servers.load import generator, load_plan, payload
 
 NEEDS_GPU = False
 # Floats of a request: 1 KB and 600 KB (an image of 224 x 224 x 3).

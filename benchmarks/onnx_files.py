@@ -145,7 +145,7 @@ def _saved(one, count, seed, workdir):
 
 def _exported(one, source, target, precision, workdir, _end=None):
     """{"nodes" of the file, those "left", "db" of the worst output, "code", "said"}."""
-    from tftrt_tools.models.onnx import file as onnx_file
+    from tftrt_tools.models.kinds.onnx import file as onnx_file
 
     place = _place(one, target, precision, workdir)
     place.unlink(missing_ok=True)

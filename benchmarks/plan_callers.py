@@ -71,8 +71,8 @@ def held(cuda):
 
 def worker(request):
     """Rows of one way."""
-    from tftrt_tools.execution.job import cuda_libraries, cudart
-    from tftrt_tools.models.plan import runner_job
+    from tftrt_tools.models.execution.job import cuda_libraries, cudart
+    from tftrt_tools.models.kinds.plan import runner_job
 
     if request["way"] == "asleep":
         ctypes.CDLL(cuda_libraries.runtime()).cudaSetDeviceFlags(_BLOCKING_SYNC)

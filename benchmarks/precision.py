@@ -24,7 +24,7 @@ import time
 
 from benchmarks import _models, _precision_run, _precision_table, _report
 from benchmarks import _precision_cases as cases
-from tftrt_tools import errors
+from tftrt_tools.base import errors
 
 NEEDS_GPU = True
 _CORES_EACH = 3  # of a model that is being prepared

@@ -2,8 +2,9 @@
 
     python -m benchmarks.profile_recordings ENGINES_MODEL --output=DIR
 
-DIR gets NAME.json.gz, from which `tftrt_tools.profiling.engines` makes profiles without a GPU; the tests do. Each part runs in a process of
-its own: one that fails leaves its reason and does not end the others. A model of `tftrt convert --layers` has the log of its build, too.
+DIR gets NAME.json.gz, from which `tftrt_tools.studies.profiling.engines` makes profiles without a GPU; the tests do. Each part runs in a
+process of its own: one that fails leaves its reason and does not end the others. A model of `tftrt convert --layers` has the log of its
+build, too.
 """
 
 import argparse
@@ -11,8 +12,8 @@ import gzip
 import json
 import pathlib
 
-from tftrt_tools import progress
-from tftrt_tools.profiling import engines, plan
+from tftrt_tools.base.process import progress
+from tftrt_tools.studies.profiling import engines, plan
 
 NEEDS_GPU = True
 

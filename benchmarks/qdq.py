@@ -120,7 +120,7 @@ def _measured(folder, way, options, seconds):
     options.output.mkdir(parents=True, exist_ok=True)
     if way == "chosen":
         from benchmarks import _qdq_chosen
-        from tftrt_tools import errors
+        from tftrt_tools.base import errors
 
         try:
             print(f"  {_qdq_chosen.write(folder, options.output / f'{folder.name}.implicit.layers.json', case['scales'])} nodes in INT8")

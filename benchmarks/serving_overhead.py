@@ -77,8 +77,8 @@ def _measure(addresses, path, size, content, signature, calls):
     import grpc
     from tensorflow_serving.apis import predict_pb2
 
-    from tftrt_tools.serving.local.session import Session
-    from tftrt_tools.wire import tensor
+    from tftrt_tools.base.wire import tensor
+    from tftrt_tools.servers.serving.local.session import Session
 
     array = np.random.default_rng(0).standard_normal((1, size)).astype(np.float32)
     request = predict_pb2.PredictRequest()

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks import _models, _report
 from tests.triton_server import TritonServer
-from tftrt_tools.client import SharedMemory, TritonClient
+from tftrt_tools.servers.client import SharedMemory, TritonClient
 
 NEEDS_GPU = False
 CASES = {"64 floats": (64,), "a picture": (224, 224, 3), "8 pictures": (8, 224, 224, 3), "32 pictures": (32, 224, 224, 3)}

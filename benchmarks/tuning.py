@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks import _models, _precision_run, _report
 from benchmarks import _precision_cases as cases
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.tuning import space
+from tftrt_tools.studies.tuning import space
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 NEEDS_GPU = True
 # Models with random weights have thin margins: what they have to keep is the original's own classes, or its numbers.

@@ -24,7 +24,7 @@ import tempfile
 import numpy as np
 
 from benchmarks import _report
-from tftrt_tools.regression import verdict as verdicts
+from tftrt_tools.studies.regression import verdict as verdicts
 
 NEEDS_GPU = False
 SAMPLES = {name: pathlib.Path(__file__).with_name(f"verdict_rounds_{name}.npz") for name in ("calm", "busy")}
@@ -177,9 +177,9 @@ def short(runs):
 
 def record(rounds_wanted, output):
     """Record rounds of the development server with one model under both names."""
-    from tftrt_tools import client as clients
-    from tftrt_tools.load import load_plan, payload
-    from tftrt_tools.regression import pair, rounds
+    from tftrt_tools.servers import client as clients
+    from tftrt_tools.servers.load import load_plan, payload
+    from tftrt_tools.studies.regression import pair, rounds
 
     with tempfile.TemporaryDirectory() as folder:
         model, rng = _model(folder), np.random.default_rng(0)
@@ -200,7 +200,7 @@ def record(rounds_wanted, output):
 
 def real(runs):
     """Outcomes of real runs of a model against itself, a server each, 20 rounds of 96 requests."""
-    from tftrt_tools.regression import regress
+    from tftrt_tools.studies.regression import regress
 
     found = []
     with tempfile.TemporaryDirectory() as folder:

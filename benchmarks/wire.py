@@ -23,8 +23,8 @@ import numpy as np
 
 from benchmarks import _models, _report
 from tests.conformance.launch import LocalServer
-from tftrt_tools import client
-from tftrt_tools.load import generator, load_plan, payload
+from tftrt_tools.servers import client
+from tftrt_tools.servers.load import generator, load_plan, payload
 
 NEEDS_GPU = False
 MODEL = "pictures"

@@ -1,7 +1,7 @@
 """Calibration tables, as this package and TensorRT write them."""
 
-from tftrt_tools.calibration.file import Calibration, EngineTable
-from tftrt_tools.calibration.table import Table
+from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
+from tftrt_tools.tftrt.calibration.table import Table
 
 HEADER = "TRT-8503-EntropyCalibration2"
 # As TensorRT 8.5.3 wrote it for a small network of convolutions.

@@ -4,8 +4,8 @@ import grpc
 import numpy as np
 import pytest
 
-from tftrt_tools.serving.local import classify_api, regress_api
-from tftrt_tools.serving.local.failure import Failure
+from tftrt_tools.servers.serving.local import classify_api, regress_api
+from tftrt_tools.servers.serving.local.failure import Failure
 
 LABELS = [b"cold", b"warm", b"hot"]
 WEIGHTS = np.array([[1.0, 2.0, -1.0], [0.5, 0.0, 3.0]], np.float32)

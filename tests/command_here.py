@@ -19,15 +19,16 @@ import warnings
 import pytest
 
 from tests import conftest, forks
-from tftrt_tools import child, cli
-from tftrt_tools.load import workers
-from tftrt_tools.regression import rounds
+from tftrt_tools.base.process import child
+from tftrt_tools.command_line import cli
+from tftrt_tools.servers.load import workers
+from tftrt_tools.studies.regression import rounds
 
 _KEPT = 4  # idle children: each has TensorFlow, some have a model
 _ALONE = ("tests.test_child:", "tests.test_lean_import:")  # the start, the first import and its log are what they look at
 # It asks the system's loader, which reads its variable at the start of a process; and it does without TensorFlow.
-_LOADER = "tftrt_tools.stack.probe_job:machine"
-_UNSHARED = (*_ALONE, "tftrt_tools.stack.")  # they ask a process that is new
+_LOADER = "tftrt_tools.base.stack.probe_job:machine"
+_UNSHARED = (*_ALONE, "tftrt_tools.base.stack.")  # they ask a process that is new
 _start = child.worker
 
 

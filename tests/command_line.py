@@ -35,6 +35,6 @@ def processes_marked(mark):
 
 def loaded_modules(*arguments):
     """Modules that one run of the command imports in its own process."""
-    code = f"import sys\nfrom tftrt_tools import cli\ncode = cli.main({list(map(str, arguments))!r})\nprint('\\n@' + ' '.join(sys.modules))"
+    code = f"import sys\nfrom tftrt_tools.command_line import cli\ncode = cli.main({list(map(str, arguments))!r})\nprint('\\n@' + ' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     return set(done.stdout.rsplit("@", 1)[1].split())

@@ -17,7 +17,7 @@ pytest.register_assert_rewrite("tests.command_line", "tests.gpu_commands")
 from tests import quick  # noqa: E402
 from tests.engine_files import built_once  # noqa: E402, F401
 from tests.zoo import turn, zoo_model  # noqa: E402, F401
-from tftrt_tools import collection  # noqa: E402
+from tftrt_tools.base.process import collection  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -60,7 +60,7 @@ def tftrt():
 
 @functools.cache
 def _no_gpu():
-    from tftrt_tools import stack
+    from tftrt_tools.base import stack
 
     capability = stack.diagnose(60).can("build")
     return "" if capability.can else f"no usable GPU: {capability.cause}"

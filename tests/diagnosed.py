@@ -1,12 +1,12 @@
 """Profiles for tests of `tftrt diagnose`: made by hand, part by part."""
 
-from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.execution.trace import CallTrace
-from tftrt_tools.profiling.call_profile import Callers, CallProfile, Latency, Part
-from tftrt_tools.profiling.call_records import EngineRun, OpTime
-from tftrt_tools.profiling.profile import GpuState, Machine, Profile, Side
-from tftrt_tools.savedmodel.engine_op import EngineOp
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.models.execution.trace import CallTrace
+from tftrt_tools.models.savedmodel.engine_op import EngineOp
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.studies.profiling.call_profile import Callers, CallProfile, Latency, Part
+from tftrt_tools.studies.profiling.call_records import EngineRun, OpTime
+from tftrt_tools.studies.profiling.profile import GpuState, Machine, Profile, Side
+from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 MS = 1e-3
 ENGINE = "TRTEngineOp_0_0"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import engine_assets, passport
-from tftrt_tools.savedmodel.inspection import Inspection
+from tftrt_tools.models.savedmodel import engine_assets, passport
+from tftrt_tools.models.savedmodel.inspection import Inspection
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 # The first bytes of engines that TensorRT 8.5.3.1 built on H200s. Only their length differs within a run; one had a byte more.
 START = "7074727400000000e800000000000000{}0000000000028001000802800100050280010003028001000112800100"
@@ -30,7 +30,7 @@ def engine_file(path, *shapes, size=1000, engine=None):
 
 def look(path, **settings):
     """The Inspection of a converted model."""
-    from tftrt_tools.conversion import inspect_job
+    from tftrt_tools.tftrt.conversion import inspect_job
 
     return Inspection.from_dict(inspect_job.job({"model": str(path), "settings": Settings(**settings).to_dict()}))
 
@@ -40,7 +40,7 @@ def built_once(converted, tmp_path_factory):
     """A model that carries two engines and loads them, with a manifest that says so: all that a GPU would have left."""
     import tensorflow as tf
 
-    from tftrt_tools import tf_private
+    from tftrt_tools.base import tf_private
 
     source, folder = converted("digits_cnn", "--precision_mode=FP16"), tmp_path_factory.mktemp("built")
     engine, = look(source).engines

@@ -6,7 +6,7 @@ import gzip
 import json
 
 from tests.conftest import ROOT
-from tftrt_tools.profiling import engines
+from tftrt_tools.studies.profiling import engines
 
 DIGITS, RESNET, ENCODER = "digits_fp16", "resnet50_fp16", "encoder_fp16"
 

@@ -3,14 +3,14 @@
 import importlib
 
 from tests.zoo_signatures import SIGNATURES
-from tftrt_tools.commands import _flags
-from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.plans import shaping
-from tftrt_tools.savedmodel import shapes
+from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import convert as convert_command
+from tftrt_tools.models.savedmodel import shapes
+from tftrt_tools.tensorrt.plans import shaping
 
 
 def module(command):
-    return importlib.import_module(f"tftrt_tools.commands.{command}")
+    return importlib.import_module(f"tftrt_tools.command_line.commands.{command}")
 
 
 def parsed(command, argv):

@@ -221,7 +221,7 @@ def _become(request, files):
 if __name__ == "__main__":
     import runpy
 
-    from tftrt_tools import collection, lean_import
+    from tftrt_tools.base.process import collection, lean_import
 
     with lean_import.tensorflow(), collection.paused():
         import tensorflow  # noqa: F401

@@ -4,8 +4,8 @@ import json
 import os
 
 from tests.conftest import run_tftrt
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.savedmodel.job import protos
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel.job import protos
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 EXACT = "--shapes=image:1x8x8x1,8x8x8x1"
@@ -33,7 +33,7 @@ def verify(source, target, *flags, env=None):
 
 def change_engines(path, **attributes):
     """Set attributes on every engine op of a saved model."""
-    from tftrt_tools.savedmodel.job import graph
+    from tftrt_tools.models.savedmodel.job import graph
 
     proto = protos.read(path)
     graph.set_on_engines(proto.meta_graphs[0].graph_def, **attributes)

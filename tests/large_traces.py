@@ -1,6 +1,6 @@
 """The recorder on a machine whose memory holds traces of few calls only. Runs in a child process."""
 
-from tftrt_tools.profiling.job import record
+from tftrt_tools.studies.profiling.job import record
 
 
 class Calls:
@@ -21,7 +21,7 @@ class Calls:
 
 def calls(request):
     """Trace 20 calls where memory holds the trace of `most`. Returns: {"tried": counts, "failed": why}."""
-    from tftrt_tools.stack import memory_job
+    from tftrt_tools.base.stack import memory_job
 
     memory_job.available = lambda: record._TIMES_IN_MEMORY * (40_000 * request["most"] + 20_000)
     recorder, one = record._Recorder({"folder": request["folder"], "traced": 20, "models": []}), Calls()

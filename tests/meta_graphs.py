@@ -1,8 +1,8 @@
 """MetaGraphs of converted and stripped models."""
 
-from tftrt_tools.conversion import build_job, convert_job
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel.job import protos
+from tftrt_tools.models.savedmodel.job import protos
+from tftrt_tools.tftrt.conversion import build_job, convert_job
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 
 def converted(source, output, **settings):

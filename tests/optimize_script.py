@@ -8,18 +8,18 @@ import pathlib
 
 from tests import diagnosed, publish_facts
 from tests.example_flags import parsed
-from tftrt_tools import errors
-from tftrt_tools.conversion.plan import Advice, Plan, Segment, SignaturePlan
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Trial
-from tftrt_tools.optimizing import run
-from tftrt_tools.optimizing.asked import Asked
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.savedmodel.preparation import Preparation
-from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.stack.diagnosis import Capability
-from tftrt_tools.stack.diagnosis import Diagnosis as Machine
-from tftrt_tools.stack.gpus import Gpu
+from tftrt_tools.base import errors
+from tftrt_tools.base.stack.diagnosis import Capability
+from tftrt_tools.base.stack.diagnosis import Diagnosis as Machine
+from tftrt_tools.base.stack.gpus import Gpu
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel.preparation import Preparation
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.studies.diagnosis.finding import Diagnosis, Finding, Trial
+from tftrt_tools.studies.optimizing import run
+from tftrt_tools.studies.optimizing.asked import Asked
+from tftrt_tools.tftrt.conversion.plan import Advice, Plan, Segment, SignaturePlan
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 COMMAND = ("optimize", "model", "--data=rows.npz", "--goal=top1:max-degradation=0.01", "--output_saved_model_dir=best")
 REPEATS = {"kept": 2, "calls": ["call"], "builds": [

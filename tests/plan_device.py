@@ -8,9 +8,9 @@ import time
 import numpy as np
 import tensorrt as trt
 
-from tftrt_tools.execution.job.cudart import Captured, CudaError
-from tftrt_tools.models.plan import document
-from tftrt_tools.models.plan.profiles import Profile, Range
+from tftrt_tools.models.execution.job.cudart import Captured, CudaError
+from tftrt_tools.models.kinds.plan import document
+from tftrt_tools.models.kinds.plan.profiles import Profile, Range
 
 
 class Device:

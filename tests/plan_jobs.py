@@ -14,7 +14,7 @@ def at_once(request):
     Args: request: {"plan", "input", "shapes": those of a thread's calls in turns, "threads", "calls": of each, "graph"}.
     Returns: {"wrong": calls that answered otherwise than the same call made alone, "contexts", "captured"}.
     """
-    from tftrt_tools.models.plan import runner_job
+    from tftrt_tools.models.kinds.plan import runner_job
 
     loaded = runner_job.Loaded(request["plan"], request["graph"])
 
@@ -54,9 +54,9 @@ def died(_request):
 
 def built(request, more=b""):
     """In place of plans.build_job.job, which needs a GPU: writes a plan that nothing runs, and answers for it. The engine cache is real."""
-    from tftrt_tools.engine_cache.timings import Timings
-    from tftrt_tools.models.onnx import file
-    from tftrt_tools.plans.job import cached
+    from tftrt_tools.models.engine_cache.timings import Timings
+    from tftrt_tools.models.kinds.onnx import file
+    from tftrt_tools.tensorrt.plans.job import cached
 
     ends = file.overview(request["onnx"]).signatures["serving_default"]
     store, plan, known = cached.store(request), pathlib.Path(request["plan"]), []
@@ -100,7 +100,7 @@ def choosing(request):
 
 def refusing(request):
     """As `built`, by a TensorRT that takes no ranges."""
-    from tftrt_tools import errors
+    from tftrt_tools.base import errors
 
     if request["ranges"]:
         raise errors.TftrtError("TensorRT 11.4 takes no calibration table here: the graph's types decide", "write the scales into the ONNX file")

@@ -12,13 +12,13 @@ import json
 import onnx
 
 from tests.conftest import ROOT
-from tftrt_tools.models.plan import document, layer_information
-from tftrt_tools.models.plan.document import PlanFile, Tensor
-from tftrt_tools.models.plan.profiles import Profile, Range
-from tftrt_tools.plans import settings
-from tftrt_tools.plans.result import Built
-from tftrt_tools.profiling.job import plan_onnx
-from tftrt_tools.savedmodel import files, passport
+from tftrt_tools.models.kinds.plan import document, layer_information
+from tftrt_tools.models.kinds.plan.document import PlanFile, Tensor
+from tftrt_tools.models.kinds.plan.profiles import Profile, Range
+from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.studies.profiling.job import plan_onnx
+from tftrt_tools.tensorrt.plans import settings
+from tftrt_tools.tensorrt.plans.result import Built
 
 RESNET, FER = "resnet50_fp16", "fer_int8"
 INPUTS = {RESNET: ("image", (224, 224, 3)), FER: ("input_1", (64, 64, 1))}

@@ -3,9 +3,9 @@ machine where no plan runs."""
 
 import contextlib
 
-from tftrt_tools.execution.trace import CallTrace
-from tftrt_tools.models.onnx import runner_job
-from tftrt_tools.models.plan.document import ENGINE
+from tftrt_tools.models.execution.trace import CallTrace
+from tftrt_tools.models.kinds.onnx import runner_job
+from tftrt_tools.models.kinds.plan.document import ENGINE
 
 
 @contextlib.contextmanager

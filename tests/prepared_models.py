@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from tftrt_tools.conversion.job import prepare
-from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.job import prepare
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 
 def save(function, path):

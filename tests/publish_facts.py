@@ -1,10 +1,10 @@
 """Facts of models that need no files: what a test says is all there is to them."""
 
-from tftrt_tools.savedmodel.engine_assets import EngineAsset
-from tftrt_tools.savedmodel.engine_op import EngineOp
-from tftrt_tools.savedmodel.inspection import EngineFile, Inspection, SignatureGraph
-from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.serving.publishing.model_facts import Facts
+from tftrt_tools.models.savedmodel.engine_assets import EngineAsset
+from tftrt_tools.models.savedmodel.engine_op import EngineOp
+from tftrt_tools.models.savedmodel.inspection import EngineFile, Inspection, SignatureGraph
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.servers.serving.publishing.model_facts import Facts
 
 
 def engine_op(name="E", implicit=True, precision="FP16", cached=1):

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from tftrt_tools.regression import comparison, models, verdict
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.stack.fingerprint import Fingerprint
+from tftrt_tools.base.stack.fingerprint import Fingerprint
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.studies.regression import comparison, models, verdict
 
 MACHINE = Fingerprint(cpu="A CPU", cores=2, quota_cores=None, memory_gib=24, system="A system", kernel="6.1", python="3.10.1", gpus=(), driver="",
                       tensorflow="2.14.1", tensorrt="")

@@ -7,7 +7,7 @@ import time
 import grpc
 import numpy as np
 
-from tftrt_tools.serving.local import failure
+from tftrt_tools.servers.serving.local import failure
 
 NAME = "demo"
 VERSION = 7

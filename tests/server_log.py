@@ -39,8 +39,8 @@ def as_without_native_copies(python: str, root: str) -> str:
     return f"""#!{python}
 import sys
 sys.path.insert(0, {root!r})
-from tftrt_tools.serving.local import __main__ as server
-from tftrt_tools.serving.local import loader
+from tftrt_tools.servers.serving.local import __main__ as server
+from tftrt_tools.servers.serving.local import loader
 loader._runnable = lambda path, folder: path
 sys.exit(server.main())
 """

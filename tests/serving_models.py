@@ -10,8 +10,8 @@ import grpc
 from tensorflow_serving.apis import model_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from tftrt_tools.serving.local.failure import Failure
-from tftrt_tools.serving.local.manager import Manager, ManagerSettings
+from tftrt_tools.servers.serving.local.failure import Failure
+from tftrt_tools.servers.serving.local.manager import Manager, ManagerSettings
 
 WAIT = 30  # seconds until a test gives up; nothing is measured
 

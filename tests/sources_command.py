@@ -1,6 +1,6 @@
 """Runs a command in this process, on a model that is a file."""
 
-from tftrt_tools import cli
+from tftrt_tools.command_line import cli
 
 
 def run(*argv):

@@ -8,14 +8,17 @@ import types
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools import background, child, errors
-from tftrt_tools.serving.launch import watched_process
-from tftrt_tools.serving.local import __main__ as local_server
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import background, child
+from tftrt_tools.servers.serving.launch import watched_process
+from tftrt_tools.servers.serving.local import __main__ as local_server
 
 # The command starts a thread that fails, and would go on for a minute.
 COMMAND = """
 import sys, threading, time
-from tftrt_tools import cli, errors, signals
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import signals
+from tftrt_tools.command_line import cli
 
 def fail():
     raise {error}
@@ -58,14 +61,14 @@ def test_an_exception_that_a_thread_of_a_child_does_not_catch_ends_the_call(seco
 
 
 def test_a_load_worker_ends_with_its_thread():
-    code = ("import threading, time\nfrom tftrt_tools import background\nthreading.excepthook = background.end_process\n"
+    code = ("import threading, time\nfrom tftrt_tools.base.process import background\nthreading.excepthook = background.end_process\n"
             "threading.Thread(target=lambda: 1 / 0).start()\ntime.sleep(60)\n")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=50)
     assert done.returncode == 1 and done.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
 
 
 def test_the_development_server_ends_with_its_thread(monkeypatch, capsys):
-    from tftrt_tools.serving.local import server
+    from tftrt_tools.servers.serving.local import server
 
     class Server:
         def __init__(self, options):

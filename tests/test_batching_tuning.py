@@ -14,22 +14,22 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.pages import quoted, unprinted
-from tftrt_tools import errors
-from tftrt_tools.batching import journal, measure, search, space, trial, turns
-from tftrt_tools.batching.options import Options
-from tftrt_tools.batching.search import Budget
-from tftrt_tools.batching.trial import Trial
-from tftrt_tools.batching.tuned import Tuned
-from tftrt_tools.bench import goal, measurements, points, summary
-from tftrt_tools.bench import options as bench_options
-from tftrt_tools.commands import _batching, _flags
-from tftrt_tools.commands import bench as command
-from tftrt_tools.load import run_record
-from tftrt_tools.regression import verdict
-from tftrt_tools.report import batching_plot
-from tftrt_tools.serving.configuration import batching_file, config_check
-from tftrt_tools.stack import fingerprint
-from tftrt_tools.wire import config_messages
+from tftrt_tools.base import errors
+from tftrt_tools.base.stack import fingerprint
+from tftrt_tools.base.wire import config_messages
+from tftrt_tools.command_line.commands import _batching, _flags
+from tftrt_tools.command_line.commands import bench as command
+from tftrt_tools.command_line.report import batching_plot
+from tftrt_tools.servers.load import run_record
+from tftrt_tools.servers.serving.configuration import batching_file, config_check
+from tftrt_tools.studies.batching import journal, measure, search, space, trial, turns
+from tftrt_tools.studies.batching.options import Options
+from tftrt_tools.studies.batching.search import Budget
+from tftrt_tools.studies.batching.trial import Trial
+from tftrt_tools.studies.batching.tuned import Tuned
+from tftrt_tools.studies.bench import goal, measurements, points, summary
+from tftrt_tools.studies.bench import options as bench_options
+from tftrt_tools.studies.regression import verdict
 
 MS = 1_000_000
 ANY = space.space(None, 1, 0.02, 2)
@@ -362,7 +362,7 @@ def slow_calls(tmp_path_factory):
 # The highest rate is more than single calls of `slow_calls` reach, and much less than batches do.
 QUICK = ("--slo=p50<100ms", "--duration_seconds=1", "--warmup_seconds=0.2", "--resolution=0.5", "--max_trials=2", "--highest_rate=80")
 # Ten rounds in turns can decide. Whether they do depends on the machine, so there is no second look here.
-SHORT = "import sys; from tftrt_tools import cli; from tftrt_tools.batching import turns; turns.ROUNDS, turns.LOOKS = 10, 1; sys.exit(cli.main())"
+SHORT = "import sys; from tftrt_tools.command_line import cli; from tftrt_tools.studies.batching import turns; turns.ROUNDS, turns.LOOKS = 10, 1; sys.exit(cli.main())"
 
 
 def on_two_cores():

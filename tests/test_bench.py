@@ -12,8 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tftrt_tools import errors
-from tftrt_tools.bench import (
+from tftrt_tools.base import errors
+from tftrt_tools.base.stack import fingerprint
+from tftrt_tools.command_line.commands import _bench_outputs
+from tftrt_tools.command_line.commands import bench as command
+from tftrt_tools.command_line.report import bench_plots
+from tftrt_tools.models.inputs import calls as inputs
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.servers.load import latency_statistics, run_record
+from tftrt_tools.servers.serving.smoke import server_process
+from tftrt_tools.studies.bench import (
     bench,
     goal,
     gpu_watch,
@@ -28,14 +36,6 @@ from tftrt_tools.bench import (
     threads,
     workload,
 )
-from tftrt_tools.commands import _bench_outputs
-from tftrt_tools.commands import bench as command
-from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.load import latency_statistics, run_record
-from tftrt_tools.report import bench_plots
-from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.serving.smoke import server_process
-from tftrt_tools.stack import fingerprint
 
 MS = 1_000_000
 CLOSED = points.Point(scenario=points.CLOSED, concurrency=1)

@@ -22,11 +22,11 @@ from tests.conftest import ROOT
 from tests.mock_server import MODEL, MockServer
 from tests.pages import quoted, unprinted
 from tests.serving_models import eventually
-from tftrt_tools import errors
-from tftrt_tools.bench import answers, breakdown, measure, server_metrics, targets
-from tftrt_tools.client import PREDICT, ServingError, protocols, request_bytes
-from tftrt_tools.commands import _flags
-from tftrt_tools.commands import bench as command
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import bench as command
+from tftrt_tools.servers.client import PREDICT, ServingError, protocols, request_bytes
+from tftrt_tools.studies.bench import answers, breakdown, measure, server_metrics, targets
 
 QUICK = ("--duration_seconds=0.4", "--warmup_seconds=0")
 FIRST_ANSWERS = 16  # the default of --distinct
@@ -475,7 +475,7 @@ def test_a_page_without_metrics_is_told_before_the_work(server, bench):
 
 
 def test_an_interrupt_writes_what_was_measured_and_says_so(proxy, tmp_path):
-    code = f"import sys; from tftrt_tools import cli; cli.COMMANDS['bench'] = ''; sys.exit(cli.main(['bench', {proxy.address!r}, " \
+    code = f"import sys; from tftrt_tools.command_line import cli; cli.COMMANDS['bench'] = ''; sys.exit(cli.main(['bench', {proxy.address!r}, " \
         f"'--model_name=digits', '--warmup_seconds=0', '--concurrency=1,2', '--duration_seconds=3', '--json={tmp_path / 'b.json'}', " \
         f"'--requests_csv={tmp_path / 'r.csv'}', '--html={tmp_path / 'b.html'}']))"
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,

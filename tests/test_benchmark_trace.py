@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from benchmarks import _tf_worker, _trace
-from tftrt_tools.execution.job import profiling
+from tftrt_tools.models.execution.job import profiling
 
 
 def test_the_host_is_seen_and_no_gpu():

@@ -9,9 +9,9 @@ from PIL import Image
 
 from tests.command_here import run_program
 from tests.test_bench import CLOSED, records
-from tftrt_tools import child
-from tftrt_tools.bench import breakdown, measurements, server_metrics, summary
-from tftrt_tools.execution import run, timeline
+from tftrt_tools.base.process import child
+from tftrt_tools.models.execution import run, timeline
+from tftrt_tools.studies.bench import breakdown, measurements, server_metrics, summary
 
 DECODER = """
 import sys
@@ -81,15 +81,15 @@ def test_a_model_that_decodes_is_traced(tmp_path):
     picture = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (200, 300, 3), np.uint8)).save(picture, "JPEG")
     saved = run.save_calls([run.Call("serving_default", {"jpeg": np.array([picture.getvalue()] * rows, object)}) for rows in (2, 3)], tmp_path / "calls")
-    found = child.run("tftrt_tools.bench.inside_job:split", {"model": str(tmp_path / "model"), "calls": run.named(saved), "answers": ""}).result
+    found = child.run("tftrt_tools.studies.bench.inside_job:split", {"model": str(tmp_path / "model"), "calls": run.named(saved), "answers": ""}).result
     split = timeline.Split.from_dict(found["split"])
     assert split.calls % 2 == 0 and found["plain_seconds"] > 0
     assert split.decoding > 0 and split.ops > 0 and split.engine == 0 and split.decoding + split.ops <= split.seconds
 
 
 def test_kernels_are_an_engine_s_if_it_launched_them():
-    from tftrt_tools.execution.job import profiling
-    from tftrt_tools.tf_private import xplane_pb2
+    from tftrt_tools.base.tf_private import xplane_pb2
+    from tftrt_tools.models.execution.job import profiling
 
     def plane(name, *listed):
         made = xplane_pb2.XPlane(name=name)

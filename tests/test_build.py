@@ -8,10 +8,10 @@ import pytest
 
 from tests.command_line import FLAGS, assert_clear
 from tests.saved_inputs import saved_inputs
-from tftrt_tools import errors
-from tftrt_tools.commands import _building
-from tftrt_tools.conversion import build, settings
-from tftrt_tools.savedmodel import describe, engine_assets, passport
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _building
+from tftrt_tools.models.savedmodel import describe, engine_assets, passport
+from tftrt_tools.tftrt.conversion import build, settings
 
 
 def snapshot(folder):

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.conftest import ROOT
-from tftrt_tools import errors
-from tftrt_tools.calibration.job import data
-from tftrt_tools.calibration.job.data import DataOptions, DataRecord
-from tftrt_tools.commands import _calibration_flags
-from tftrt_tools.inputs.rows import overlap, row_hashes
-from tftrt_tools.inputs.sources_job import batching, images
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _calibration_flags
+from tftrt_tools.models.inputs.rows import overlap, row_hashes
+from tftrt_tools.models.inputs.sources_job import batching, images
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.tftrt.calibration.job import data
+from tftrt_tools.tftrt.calibration.job.data import DataOptions, DataRecord
 
 X = InputSpec("x", "float32", (None, 4))
 IDS, MASK = InputSpec("ids", "int32", (None, None)), InputSpec("mask", "int32", (None, None))
@@ -765,8 +765,8 @@ def test_flags_that_cannot_work_are_refused(arguments, says):
 
 def test_the_module_is_imported_and_arrays_are_read_without_tensorflow(tmp_path):
     np.savez(tmp_path / "d.npz", x=rows(8))
-    code = ("import sys\nfrom tftrt_tools.calibration.job import data\nfrom tftrt_tools.commands import _calibration_flags\n"
-            "from tftrt_tools.savedmodel.shapes import InputSpec\n"
+    code = ("import sys\nfrom tftrt_tools.tftrt.calibration.job import data\nfrom tftrt_tools.command_line.commands import _calibration_flags\n"
+            "from tftrt_tools.models.savedmodel.shapes import InputSpec\n"
             f"print(len(list(data.open(data.DataOptions(source={str(tmp_path)!r}), 's', [InputSpec('x', 'float32', (None, 4))]))), 'tensorflow' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["1", "False"], done.stderr

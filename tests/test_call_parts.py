@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests import timelines
 from tests.timelines import ENGINE, US, event
-from tftrt_tools.execution import spans
-from tftrt_tools.profiling import call_parts, overlap, scaling, traces
-from tftrt_tools.profiling.call_records import Key
+from tftrt_tools.models.execution import spans
+from tftrt_tools.studies.profiling import call_parts, overlap, scaling, traces
+from tftrt_tools.studies.profiling.call_records import Key
 
 SPAN = st.tuples(st.integers(0, 60), st.integers(1, 30)).map(lambda one: (float(one[0]), float(one[0] + one[1])))
 LAYERS = st.lists(st.lists(SPAN, max_size=6), max_size=6)

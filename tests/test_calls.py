@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tftrt_tools import errors
-from tftrt_tools.calibration.job import data as calibration_data
-from tftrt_tools.inputs import calls, drawing, read, read_job, user_calls, user_calls_job
-from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.models.inputs import calls, drawing, read, read_job, user_calls, user_calls_job
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.tftrt.calibration.job import data as calibration_data
 
 X, TRAINING = InputSpec("x", "float32", (None, 3)), InputSpec("training", "bool", ())
 SPECS = {"serve": (X, TRAINING), "serving_default": (X, TRAINING)}
@@ -21,7 +21,7 @@ FROZEN = {"signatures": [{"name": "serving_default", "twins": ["serve"], "prepar
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """What runs in a child runs here: TensorFlow is loaded already."""
-    jobs = {"tftrt_tools.inputs.read_job:job": read_job.job, "tftrt_tools.inputs.user_calls_job:job": user_calls_job.job}
+    jobs = {"tftrt_tools.models.inputs.read_job:job": read_job.job, "tftrt_tools.models.inputs.user_calls_job:job": user_calls_job.job}
 
     def run(target, request, **_):
         return dataclasses.make_dataclass("Done", ["result"])(jobs[target](request))

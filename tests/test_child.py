@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from tftrt_tools import child, errors, progress
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child, progress
 
 TARGET = "tests.test_child:work"
 _calls = []
@@ -171,7 +172,7 @@ def test_an_interrupted_call_ends_the_worker_since_its_answer_would_be_taken_for
 
 
 def test_ctrl_c_in_a_call_ends_the_child_too(tmp_path):
-    code = ("import sys; from tftrt_tools import child, progress\n"
+    code = ("import sys; from tftrt_tools.base.process import child, progress\n"
             f"with child.worker({TARGET!r}) as worker:\n"
             "  print(worker.call({'do': 'answer'}).result['pid'], flush=True)\n"
             "  with progress.listening(lambda *said: print(*said, flush=True)): worker.call({'do': 'sleep'})\n")

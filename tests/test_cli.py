@@ -10,7 +10,8 @@ import pytest
 from tests import command_here, onnx_files
 from tests.command_line import assert_clear, loaded_modules
 from tests.conftest import ROOT, run_tftrt
-from tftrt_tools import cli, errors
+from tftrt_tools.base import errors
+from tftrt_tools.command_line import cli
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +40,7 @@ def test_the_working_commands_keep_tensorflow_out_of_their_own_process(zoo_model
 
 
 def test_the_client_loads_what_it_needs_alone():
-    code = "import sys, tftrt_tools.client; tftrt_tools.client.Client('127.0.0.1:1').close(); print(*sys.modules)"
+    code = "import sys, tftrt_tools.servers.client; tftrt_tools.servers.client.Client('127.0.0.1:1').close(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True).stdout.split()
     assert {"numpy", "grpc"} <= set(loaded)
     assert not {"tensorflow", "tensorflow_serving", "absl", "scipy", "rich", "matplotlib", "jinja2", "aiohttp", "cattrs"} & set(loaded)
@@ -203,10 +204,10 @@ def test_the_version_has_its_usual_names(tftrt):
 
 @pytest.mark.parametrize(("command", "flags"), [("convert", ("input_saved_model_dir", "output_saved_model_dir")), ("regress", ("native", "candidate"))])
 def test_models_are_given_by_place_or_by_flag(command, flags, tftrt):
-    from tftrt_tools import errors
-    from tftrt_tools.commands import _flags
+    from tftrt_tools.base import errors
+    from tftrt_tools.command_line.commands import _flags
 
-    module = importlib.import_module(f"tftrt_tools.commands.{command}")
+    module = importlib.import_module(f"tftrt_tools.command_line.commands.{command}")
     for words in (["a", "b"], [f"--{flags[0]}=a", f"--{flags[1]}=b"], ["--data=x" if command == "regress" else "--dry_run", "a", "b"]):
         values, rest = _flags.parse(command, module, words)
         assert [values[flag].value for flag in flags] == ["a", "b"] and rest == []

@@ -18,9 +18,10 @@ from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 from tests.conftest import ROOT
 from tests.wire_arrays import DTYPES, same, shapes
 from tests.wire_arrays import random as random_array
-from tftrt_tools import client, errors
-from tftrt_tools.client import model_metadata, model_service, protocols, serving_error
-from tftrt_tools.wire import fields, tensor_bytes
+from tftrt_tools.base import errors
+from tftrt_tools.base.wire import fields, tensor_bytes
+from tftrt_tools.servers import client
+from tftrt_tools.servers.client import model_metadata, model_service, protocols, serving_error
 
 FIELDS = {"float32": "float_val", "float64": "double_val", "float16": "half_val", "bfloat16": "half_val", "int64": "int64_val", "bool": "bool_val",
           "uint32": "uint32_val", "uint64": "uint64_val", "complex64": "scomplex_val", "complex128": "dcomplex_val", "string": "string_val"}
@@ -408,7 +409,7 @@ def test_the_texts_of_a_server_stay_whole_in_the_message():
 def test_it_loads_no_tensorflow_even_after_requests_and_answers():
     script = """
 import sys, numpy, asyncio
-from tftrt_tools import client
+from tftrt_tools.servers import client
 assert "grpc" not in sys.modules, "gRPC is for those who connect"
 client.response_arrays(client.request_bytes("m", {"x": numpy.zeros(3)})[:0])
 with client.Client("127.0.0.1:1", retries=0) as one:

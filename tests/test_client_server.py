@@ -14,8 +14,8 @@ from tests.command_line import assert_clear
 from tests.conformance import launch, models
 from tests.tls import pems, ssl_config  # noqa: F401
 from tests.wire_arrays import random, same
-from tftrt_tools import errors
-from tftrt_tools.client import (
+from tftrt_tools.base import errors
+from tftrt_tools.servers.client import (
     AsyncClient,
     Client,
     ModelSpec,

@@ -17,7 +17,7 @@ from tests import command_here
 from tests.command_line import FLAGS, assert_clear, processes_marked
 from tests.conftest import ROOT
 from tests.zoo import trained, zoo_inputs
-from tftrt_tools.savedmodel import describe, files, passport
+from tftrt_tools.models.savedmodel import describe, files, passport
 
 
 def convert(tftrt, source, target, *flags, **more):
@@ -42,7 +42,7 @@ def test_every_sample_model_keeps_its_signatures_names_shapes_and_assets(name, z
 def test_helper_functions_and_tables_survive_and_the_v1_loader_serves_the_model(converted, zoo_model, tmp_path):
     import tensorflow as tf
 
-    from tftrt_tools.execution.job import native_copy
+    from tftrt_tools.models.execution.job import native_copy
 
     native_copy.write(converted("ranker", "--precision_mode=FP16"), tmp_path / "native")
     root = tf.saved_model.load(str(tmp_path / "native"))
@@ -64,7 +64,7 @@ def test_fp16_leaves_large_integers_whole(zoo_model, converted, tmp_path):
     """TF-TRT's own FP16 mode sends int32 2049 through half to 2048 and 100000 to inf, in the whole graph."""
     import tensorflow as tf
 
-    from tftrt_tools.execution.job import native_copy
+    from tftrt_tools.models.execution.job import native_copy
 
     native_copy.write(converted("ranker", "--precision_mode=FP16"), tmp_path / "native")
     inputs = zoo_inputs("ranker", batch=6)["serving_default"]
@@ -204,7 +204,7 @@ def test_custom_layers_are_named_by_custom_objects(tftrt, tmp_path):
 
 
 def test_tags_are_kept(tftrt, zoo_model, tmp_path):
-    from tftrt_tools.savedmodel.job import protos
+    from tftrt_tools.models.savedmodel.job import protos
 
     source = tmp_path / "source"
     shutil.copytree(zoo_model("digits_cnn"), source)
@@ -415,7 +415,7 @@ def test_a_signature_that_changes_variables_is_refused_and_can_be_left_out(tftrt
     tf.saved_model.save(made, str(tmp_path / "model"), signatures={"count": made.count, "plain": made.plain})
     assert_clear(convert(tftrt, tmp_path / "model", tmp_path / "out"), 1, "changes variables")
     assert convert(tftrt, tmp_path / "model", tmp_path / "out", "--signature_keys=plain").returncode == 0
-    from tftrt_tools.execution.job import native_copy
+    from tftrt_tools.models.execution.job import native_copy
 
     native_copy.write(tmp_path / "out", tmp_path / "native")
     root = tf.saved_model.load(str(tmp_path / "native"))

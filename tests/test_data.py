@@ -8,12 +8,12 @@ import pytest
 from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
 from tests.picture_files import FOLDERS, pictures
-from tftrt_tools import errors
-from tftrt_tools.commands import _flags
-from tftrt_tools.commands import data as command
-from tftrt_tools.inputs import export, export_job, find, labels, options
-from tftrt_tools.inputs.rows import row_hashes
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import data as command
+from tftrt_tools.models.inputs import export, export_job, find, labels, options
+from tftrt_tools.models.inputs.rows import row_hashes
+from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 
 def data(folder, *arguments):

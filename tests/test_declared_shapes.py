@@ -5,10 +5,10 @@ import types
 import pytest
 import tensorflow as tf
 
-from tftrt_tools import errors
-from tftrt_tools.execution import coverage, inputs, run
-from tftrt_tools.models.savedmodel import kind
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import coverage, inputs, run
+from tftrt_tools.models.kinds.savedmodel import kind
+from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 
 @pytest.fixture(scope="module")

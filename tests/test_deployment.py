@@ -17,9 +17,9 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.example_flags import check_flags
-from tftrt_tools.serving import metric_names, server_flags
-from tftrt_tools.serving.launch.docker import IMAGES
-from tftrt_tools.wire import config_messages
+from tftrt_tools.base.wire import config_messages
+from tftrt_tools.servers.serving import metric_names, server_flags
+from tftrt_tools.servers.serving.launch.docker import IMAGES
 
 SERVING = ROOT / "serving"
 MONITORING = SERVING / "monitoring"

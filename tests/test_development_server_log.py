@@ -6,9 +6,9 @@ import re
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools.logs import index
+from tftrt_tools.base.logs import index
 
-SERVER = ROOT / "tftrt_tools" / "serving" / "local"
+SERVER = ROOT / "tftrt_tools" / "servers" / "serving" / "local"
 LEVELS = {"warning": "W", "error": "E", "exception": "E"}
 # What stands for a value of a format.
 VALUE = {"%d": "3", "%s": "{name: m version: 1}"}

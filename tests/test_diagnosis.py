@@ -14,19 +14,19 @@ from tests.conftest import ROOT
 from tests.diagnosed import MS, call, op, profile, run, several, trace
 from tests.gpu_commands import NO_GPU
 from tests.test_triton_publish import onnx_file, plan_directory
-from tftrt_tools import errors
-from tftrt_tools.bench import breakdown
-from tftrt_tools.bench.gpu_watch import Use
-from tftrt_tools.commands import _calling
-from tftrt_tools.commands import diagnose as diagnose_command
-from tftrt_tools.diagnosis import diagnose, finding, in_turns, served, trial
-from tftrt_tools.diagnosis.causes import profile_range
-from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Looked
-from tftrt_tools.inputs import calls
-from tftrt_tools.profiling import layers, measure
-from tftrt_tools.profiling import stored as stored_profiles
-from tftrt_tools.profiling.profile import Profile
-from tftrt_tools.tuning import repeats
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _calling
+from tftrt_tools.command_line.commands import diagnose as diagnose_command
+from tftrt_tools.models.inputs import calls
+from tftrt_tools.studies.bench import breakdown
+from tftrt_tools.studies.bench.gpu_watch import Use
+from tftrt_tools.studies.diagnosis import diagnose, finding, in_turns, served, trial
+from tftrt_tools.studies.diagnosis.causes import profile_range
+from tftrt_tools.studies.diagnosis.finding import Diagnosis, Finding, Looked
+from tftrt_tools.studies.profiling import layers, measure
+from tftrt_tools.studies.profiling import stored as stored_profiles
+from tftrt_tools.studies.profiling.profile import Profile
+from tftrt_tools.studies.tuning import repeats
 
 
 def told(found, **options):
@@ -132,7 +132,7 @@ def test_a_fallback_without_any_call_that_ran_has_no_figure():
 
 
 def test_an_engine_that_the_build_left_native_is_no_fallback():
-    from tftrt_tools.conversion.signature_result import Unbuilt
+    from tftrt_tools.tftrt.conversion.signature_result import Unbuilt
 
     missed = call(parts={("op", "GPU"): 5.0}, engines=(), later=trace(fallback={"TRTEngineOp_0_0": 1}, engine={}))
     found = profile(missed)

@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from tests.prepared_models import answers, prepared, save
-from tftrt_tools.commands import _output
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import preparation
-from tftrt_tools.savedmodel.job import dilated
+from tftrt_tools.command_line.commands import _output
+from tftrt_tools.models.savedmodel import preparation
+from tftrt_tools.models.savedmodel.job import dilated
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 
 def model(shape, layer, *, after=None):

@@ -15,8 +15,8 @@ import types
 
 import pytest
 
-from tftrt_tools import errors, stack
-from tftrt_tools.stack import diagnosis, elf, facts, gpus, installed, libraries, problems, releases
+from tftrt_tools.base import errors, stack
+from tftrt_tools.base.stack import diagnosis, elf, facts, gpus, installed, libraries, problems, releases
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 SITE = pathlib.Path(sysconfig.get_paths()["purelib"])
@@ -257,7 +257,7 @@ def test_no_tensorrt(environment):
     assert_refuses(ran, "convert", "libnvinfer.so.8 is not found", f"pip install tensorrt=={pin}")
     # TensorFlow was asked all the same, and told what it was linked with.
     assert ran.result["tensorrt_linked"] and ran.result["tensorrt_loaded"] is None
-    check = subprocess.run([python, "-c", "from tftrt_tools import stack; stack.check_can_convert()"], text=True,
+    check = subprocess.run([python, "-c", "from tftrt_tools.base import stack; stack.check_can_convert()"], text=True,
                            capture_output=True, env=dict(os.environ, PYTHONPATH=str(REPOSITORY)))
     assert "TftrtError: libnvinfer.so.8 (TensorRT) is not found" in check.stderr
 
@@ -431,7 +431,7 @@ def test_building_needs_more_than_running(on_a_gpu):
 
 
 def test_the_quick_check_imports_no_tensorflow():
-    code = ("import sys; from tftrt_tools import errors, stack\n"
+    code = ("import sys; from tftrt_tools.base import errors, stack\n"
             "try: stack.check_can_convert()\nexcept errors.TftrtError as error: assert error.mend\n"
             "assert not {'tensorflow', 'numpy'} & set(sys.modules)")
     subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ, PYTHONPATH=str(REPOSITORY)))
@@ -444,7 +444,7 @@ def test_the_quick_check_accepts_a_whole_installation():
 
 def test_the_quick_check_refuses_with_cause_and_mend(fake):
     python = fake("tensorflow", "2.18.0")
-    code = "from tftrt_tools import errors, stack\ntry: stack.check_can_convert()\nexcept errors.TftrtError as e: print(e.mend)"
+    code = "from tftrt_tools.base import errors, stack\ntry: stack.check_can_convert()\nexcept errors.TftrtError as e: print(e.mend)"
     done = subprocess.run([python, "-c", code], text=True, capture_output=True,
                           env=dict(os.environ, PYTHONPATH=str(REPOSITORY)))
     assert RECOMMENDED in done.stdout
@@ -494,7 +494,7 @@ def test_a_file_that_is_no_elf_wants_nothing(tmp_path):
 
 
 def test_without_tensorflow_it_says_what_works_here():
-    from tftrt_tools.stack import diagnosis
+    from tftrt_tools.base.stack import diagnosis
 
     note, = diagnosis._notes(types.SimpleNamespace(tensorflow=None, gpus=()))
     assert all(word in note for word in ("without TensorFlow", "bench", "log", "regress --server"))

@@ -8,15 +8,15 @@ import pytest
 import tensorflow as tf
 from onnx import TensorProto, helper, numpy_helper
 
-from tftrt_tools.calibration.job import data
-from tftrt_tools.execution import inputs as execution_inputs
-from tftrt_tools.inputs import calls, drawing
-from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.models.onnx import index_limits, runner_job
-from tftrt_tools.savedmodel import limits
-from tftrt_tools.savedmodel.job import input_facts, loading, protos
-from tftrt_tools.savedmodel.limits import Limit, Size
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.models.execution import inputs as execution_inputs
+from tftrt_tools.models.inputs import calls, drawing
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.kinds.onnx import index_limits, runner_job
+from tftrt_tools.models.savedmodel import limits
+from tftrt_tools.models.savedmodel.job import input_facts, loading, protos
+from tftrt_tools.models.savedmodel.limits import Limit, Size
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.tftrt.calibration.job import data
 
 v1 = tf.compat.v1
 

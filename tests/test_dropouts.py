@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from tests.prepared_models import answers, prepared
 from tests.test_unnamed import W, saved
-from tftrt_tools.commands import _output
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel.job import dropouts
-from tftrt_tools.savedmodel.preparation import Preparation
+from tftrt_tools.command_line.commands import _output
+from tftrt_tools.models.savedmodel.job import dropouts
+from tftrt_tools.models.savedmodel.preparation import Preparation
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 v1 = tf.compat.v1
 

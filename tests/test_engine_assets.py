@@ -3,9 +3,9 @@
 import pytest
 
 from tests.engine_files import HEAD, HEADS, engine_file
-from tftrt_tools.savedmodel import engine_assets
-from tftrt_tools.savedmodel.inspection import EngineFile, Inspection
-from tftrt_tools.savedmodel.job import findings
+from tftrt_tools.models.savedmodel import engine_assets
+from tftrt_tools.models.savedmodel.inspection import EngineFile, Inspection
+from tftrt_tools.models.savedmodel.job import findings
 
 
 def changed(offset, value):

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from tests.command_here import run_tftrt
 from tests.command_line import assert_clear, loaded_modules
-from tftrt_tools import errors, locks
-from tftrt_tools.commands import _engine_cache
-from tftrt_tools.engine_cache import folders, key, listing, store
-from tftrt_tools.engine_cache.entry import EngineRecord, Entry
-from tftrt_tools.engine_cache.key import DeclaredInput, EngineKey, Fed
-from tftrt_tools.engine_cache.store import Store
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import locks
+from tftrt_tools.command_line.commands import _engine_cache
+from tftrt_tools.models.engine_cache import folders, key, listing, store
+from tftrt_tools.models.engine_cache.entry import EngineRecord, Entry
+from tftrt_tools.models.engine_cache.key import DeclaredInput, EngineKey, Fed
+from tftrt_tools.models.engine_cache.store import Store
 
 KEY = EngineKey(
     segment_digest="sha256:00", inputs=(DeclaredInput("float32", (None, 8)), DeclaredInput("int32", (2,))), calls=((Fed((1, 8)), Fed((2,), (3, 4))),),

@@ -5,11 +5,11 @@ import tensorflow as tf
 
 from tests import signature_models as models
 from tests.engine_models import Branches, Characters, saved
-from tftrt_tools import errors, tf_private
-from tftrt_tools.conversion.job import engine_inputs, graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.engine_cache.key import Fed
-from tftrt_tools.savedmodel.job import control_flow, inline, loading
+from tftrt_tools.base import errors, tf_private
+from tftrt_tools.models.engine_cache.key import Fed
+from tftrt_tools.models.savedmodel.job import control_flow, inline, loading
+from tftrt_tools.tftrt.conversion.job import engine_inputs, graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 
 def of_calls(path, *calls, smallest=3):

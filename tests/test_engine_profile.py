@@ -6,8 +6,8 @@ import dataclasses
 import pytest
 
 from tests.engine_recordings import DIGITS, ENCODER, RESNET, profiles, recording
-from tftrt_tools.profiling import engines, engines_compare
-from tftrt_tools.profiling.engine_profile import EngineProfile
+from tftrt_tools.studies.profiling import engines, engines_compare
+from tftrt_tools.studies.profiling.engine_profile import EngineProfile
 
 
 def layer(profile, end, role="product"):

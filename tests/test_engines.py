@@ -12,14 +12,15 @@ import tensorflow as tf
 from tests import prepared_models
 from tests.engine_files import engine_file
 from tests.engine_models import Branches, Steps, saved
-from tftrt_tools import errors, progress, tf_private
-from tftrt_tools.calibration import methods
-from tftrt_tools.conversion import convert_job, pass_log
-from tftrt_tools.conversion.job import engines, finishing, graph_pass, int8, watched
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.engine_cache.store import Store
-from tftrt_tools.savedmodel.job import graph, loading
+from tftrt_tools.base import errors, tf_private
+from tftrt_tools.base.process import progress
+from tftrt_tools.models.engine_cache.store import Store
+from tftrt_tools.models.savedmodel.job import graph, loading
+from tftrt_tools.tftrt.calibration import methods
+from tftrt_tools.tftrt.conversion import convert_job, pass_log
+from tftrt_tools.tftrt.conversion.job import engines, finishing, graph_pass, int8, watched
+from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 VERSIONS = {"tensorflow": "2.14.1", "tensorrt": "8.5.3", "tensorrt_linked": "8.4.3"}
 _NUMBERS = itertools.count()

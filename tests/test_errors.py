@@ -12,8 +12,9 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import ROOT
-from tftrt_tools import errors, whole_file
-from tftrt_tools.savedmodel.job import loading
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import whole_file
+from tftrt_tools.models.savedmodel.job import loading
 
 
 @pytest.mark.parametrize(("text", "told"), [

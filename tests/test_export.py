@@ -14,12 +14,14 @@ import tensorflow as tf
 from onnx import numpy_helper
 
 from tests import command_here, onnx_files, onnx_sources, plan_recordings
-from tftrt_tools import child, cli, errors, progress, tf_private
-from tftrt_tools.exporting import earlier, export, operators, parser
-from tftrt_tools.exporting.onnx_graph import Node, Value
-from tftrt_tools.exporting.targets import TARGETS
-from tftrt_tools.models.onnx import file
-from tftrt_tools.savedmodel import files
+from tftrt_tools.base import errors, tf_private
+from tftrt_tools.base.process import child, progress
+from tftrt_tools.command_line import cli
+from tftrt_tools.models.kinds.onnx import file
+from tftrt_tools.models.savedmodel import files
+from tftrt_tools.tensorrt.exporting import earlier, export, operators, parser
+from tftrt_tools.tensorrt.exporting.onnx_graph import Node, Value
+from tftrt_tools.tensorrt.exporting.targets import TARGETS
 
 # {sample model: flags}; the ranker takes strings apart, which ONNX cannot say.
 SAMPLES = {"digits_cnn": [], "spread_cnn": ["--target=11"], "bert_encoder": ["--shapes=input_ids:2x16;input_mask:2x16"],
@@ -192,7 +194,7 @@ def test_weights_that_are_too_many_for_one_file_go_beside_it(zoo_model, tmp_path
 
 def test_a_graph_too_large_for_one_message_is_run_from_files(zoo_model, tftrt, tmp_path, monkeypatch):
 
-    from tftrt_tools.exporting.job import model_file, onnx_ranges
+    from tftrt_tools.tensorrt.exporting.job import model_file, onnx_ranges
 
     assert tftrt("export", zoo_model("digits_cnn"), f"--output={tmp_path / 'm.onnx'}").returncode == 0
     model, rows = onnx.load(tmp_path / "m.onnx"), {"image": np.ones((2, 8, 8, 1), np.float32)}
@@ -209,8 +211,8 @@ def test_tf2onnx_brings_constants_up_to_date_once(zoo_model, monkeypatch):
     """Each time costs the memory of all weights, until the process ends."""
     from tf2onnx import graph
 
-    from tftrt_tools.exporting.job import conversion
-    from tftrt_tools.savedmodel.job import loading
+    from tftrt_tools.models.savedmodel.job import loading
+    from tftrt_tools.tensorrt.exporting.job import conversion
 
     counted, get = [], graph.Node.get_onnx_attrs
     monkeypatch.setattr(graph.Node, "get_onnx_attrs", lambda node, *given: counted.append(node.is_const()) or get(node, *given))
@@ -425,12 +427,12 @@ def digits(zoo_model, tmp_path_factory):
     request = {"model": str(zoo_model("digits_cnn")), "signature": "serving_default", "output": str(folder / "m.onnx"), "weights": "",
                "frozen": str(folder / "f.pb"), "opset": 16, "properties": {}, "freeze": "", "outputs": [], "rewrites": []}
     np.savez(folder / "in.npz", image=np.random.default_rng(0).random((2, 8, 8, 1), np.float32))
-    return folder, child.run("tftrt_tools.exporting.export_job:job", request).result
+    return folder, child.run("tftrt_tools.tensorrt.exporting.export_job:job", request).result
 
 
 def departure(folder, renamed, name="m.onnx"):
     request = {"onnx": str(folder / name), "frozen": str(folder / "f.pb"), "renamed": renamed, "inputs": str(folder / "in.npz")}
-    return child.run("tftrt_tools.exporting.bisect_job:job", request).result
+    return child.run("tftrt_tools.tensorrt.exporting.bisect_job:job", request).result
 
 
 def test_the_first_tensor_that_departs_is_the_one_whose_weights_are_others(digits):
@@ -499,7 +501,7 @@ def test_the_lists_are_of_ops_that_onnx_has():
 
 
 def test_a_graph_that_does_not_fit_is_told_by_the_checker(tmp_path):
-    from tftrt_tools.exporting.job import model_file
+    from tftrt_tools.tensorrt.exporting.job import model_file
 
     value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
     graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["none"], ["y"], name="r")], "g", [value],

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tests import onnx_sources
-from tftrt_tools import cli
-from tftrt_tools.models.onnx import file
+from tftrt_tools.command_line import cli
+from tftrt_tools.models.kinds.onnx import file
 
 
 @pytest.fixture(scope="module")

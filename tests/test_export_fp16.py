@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import numpy_helper, parser, shape_inference
 
-from tftrt_tools.exporting.job import half, onnx_ranges
+from tftrt_tools.tensorrt.exporting.job import half, onnx_ranges
 
 RNG = np.random.default_rng(3)
 

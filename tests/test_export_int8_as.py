@@ -12,13 +12,13 @@ import tensorflow as tf
 from tests import onnx_files, plan_recordings
 from tests.command_line import assert_clear
 from tests.conftest import ROOT, run_tftrt
-from tftrt_tools import errors
-from tftrt_tools.exporting import as_plan
-from tftrt_tools.exporting.as_plan import AsPlan, Seen
-from tftrt_tools.exporting.job import placement
-from tftrt_tools.models.plan import document
-from tftrt_tools.plans import convert, making
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.base import errors
+from tftrt_tools.models.kinds.plan import document
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.tensorrt.exporting import as_plan
+from tftrt_tools.tensorrt.exporting.as_plan import AsPlan, Seen
+from tftrt_tools.tensorrt.exporting.job import placement
+from tftrt_tools.tensorrt.plans import convert, making
 
 
 def recorded(name):

@@ -17,17 +17,17 @@ from tests import onnx_files
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
 from tests.gpu_commands import NO_GPU
-from tftrt_tools import errors
-from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.execution import npz
-from tftrt_tools.exporting import onnx_bisect_job, precision, targets
-from tftrt_tools.exporting.job import foreign, lowering, opsets
-from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.models.onnx import file
-from tftrt_tools.plans import convert
-from tftrt_tools.plans.settings import Settings
-from tftrt_tools.savedmodel import files
-from tftrt_tools.sources.source import Source
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import convert as convert_command
+from tftrt_tools.models.execution import npz
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.kinds.onnx import file
+from tftrt_tools.models.savedmodel import files
+from tftrt_tools.models.sources.source import Source
+from tftrt_tools.tensorrt.exporting import onnx_bisect_job, precision, targets
+from tftrt_tools.tensorrt.exporting.job import foreign, lowering, opsets
+from tftrt_tools.tensorrt.plans import convert
+from tftrt_tools.tensorrt.plans.settings import Settings
 
 RNG = np.random.default_rng(3)
 

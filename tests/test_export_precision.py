@@ -11,12 +11,13 @@ from onnx import numpy_helper, parser, shape_inference
 import saved_models
 from benchmarks import _shared_weights
 from tests import command_here, onnx_sources
-from tftrt_tools import cli, errors
-from tftrt_tools.calibration import file as calibration_file
-from tftrt_tools.calibration import table
-from tftrt_tools.exporting import precision
-from tftrt_tools.exporting.job import half, onnx_ranges, placement, qdq, tables
-from tftrt_tools.models.onnx import file
+from tftrt_tools.base import errors
+from tftrt_tools.command_line import cli
+from tftrt_tools.models.kinds.onnx import file
+from tftrt_tools.tensorrt.exporting import precision
+from tftrt_tools.tensorrt.exporting.job import half, onnx_ranges, placement, qdq, tables
+from tftrt_tools.tftrt.calibration import file as calibration_file
+from tftrt_tools.tftrt.calibration import table
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -11,13 +11,13 @@ import tensorflow as tf
 from onnx import TensorProto, helper, numpy_helper
 
 from tests import onnx_files, onnx_sources
-from tftrt_tools import cli
-from tftrt_tools.exporting import rewrite_job, rewriting
-from tftrt_tools.exporting.job import lowering
-from tftrt_tools.exporting.job.rewrites import converting, einsum, registry
-from tftrt_tools.exporting.rewriting import REWRITES, Rewritten
-from tftrt_tools.exporting.targets import TARGETS
-from tftrt_tools.models.onnx import file
+from tftrt_tools.command_line import cli
+from tftrt_tools.models.kinds.onnx import file
+from tftrt_tools.tensorrt.exporting import rewrite_job, rewriting
+from tftrt_tools.tensorrt.exporting.job import lowering
+from tftrt_tools.tensorrt.exporting.job.rewrites import converting, einsum, registry
+from tftrt_tools.tensorrt.exporting.rewriting import REWRITES, Rewritten
+from tftrt_tools.tensorrt.exporting.targets import TARGETS
 
 WIDTH = 6
 

@@ -9,13 +9,13 @@ import tensorflow as tf
 from onnx import TensorProto, helper, numpy_helper
 
 from tests import onnx_files
-from tftrt_tools import errors
-from tftrt_tools.exporting import advice, onnx_job, parser, rewriting
-from tftrt_tools.exporting.job import model_file, ranks
-from tftrt_tools.exporting.job.rewrites import slim
-from tftrt_tools.exporting.rewriting import Rewritten
-from tftrt_tools.exporting.targets import TARGETS
-from tftrt_tools.models.onnx import file, runner_job
+from tftrt_tools.base import errors
+from tftrt_tools.models.kinds.onnx import file, runner_job
+from tftrt_tools.tensorrt.exporting import advice, onnx_job, parser, rewriting
+from tftrt_tools.tensorrt.exporting.job import model_file, ranks
+from tftrt_tools.tensorrt.exporting.job.rewrites import slim
+from tftrt_tools.tensorrt.exporting.rewriting import Rewritten
+from tftrt_tools.tensorrt.exporting.targets import TARGETS
 
 RNG = np.random.default_rng(11)
 

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from tests import quantized
 from tests.prepared_models import answers, prepared
-from tftrt_tools.commands import _output
-from tftrt_tools.conversion.job import graph_pass, prepare
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import preparation
-from tftrt_tools.savedmodel.job import fake_quant
+from tftrt_tools.command_line.commands import _output
+from tftrt_tools.models.savedmodel import preparation
+from tftrt_tools.models.savedmodel.job import fake_quant
+from tftrt_tools.tftrt.conversion.job import graph_pass, prepare
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 V2, _, _, VARS, _, CHANNELS = quantized.KINDS
 

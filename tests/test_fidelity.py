@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from tests import signature_models as models
 from tests.meta_graphs import converted, meta, stripped
-from tftrt_tools import errors
-from tftrt_tools.calibration.job import collect, rounded
-from tftrt_tools.conversion import inspect_job
-from tftrt_tools.conversion.job import engine_inputs, graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution.job import native_copy
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.savedmodel.job import detach, fidelity, inline, loading, protos, rounding
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution.job import native_copy
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel.job import detach, fidelity, inline, loading, protos, rounding
+from tftrt_tools.tftrt.calibration.job import collect, rounded
+from tftrt_tools.tftrt.conversion import inspect_job
+from tftrt_tools.tftrt.conversion.job import engine_inputs, graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 ODD_NAMES = ("img-input", "2d", "input.1", "input/2", "class")
 
@@ -269,7 +269,7 @@ def test_a_lost_default_and_lost_files_are_named(tmp_path):
 
 
 def test_a_loss_ends_the_conversion_and_nothing_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("tftrt_tools.savedmodel.job.declarations.restore", lambda path, declared, renamed: meta(path))
+    monkeypatch.setattr("tftrt_tools.models.savedmodel.job.declarations.restore", lambda path, declared, renamed: meta(path))
     with pytest.raises(errors.TftrtError, match="is tensorflow/serving/predict, it was tensorflow/serving/classify"):
         converted(models.tf1(tmp_path / "in", {"inputs": "x"}, "tensorflow/serving/classify"), tmp_path / "out")
 
@@ -278,7 +278,7 @@ def test_inspect_says_what_a_converted_model_lost_of_its_source(pair, tmp_path):
     source, out = tmp_path / "source", tmp_path / "out"
     shutil.copytree(pair[0], source)
     shutil.copytree(pair[1], out)
-    from tftrt_tools.savedmodel import files
+    from tftrt_tools.models.savedmodel import files
 
     passport.write(out, passport.MANIFEST, {"source": str(source), "source_digest": files.digest(source), "settings": {}})
     request = {"model": str(out), "settings": Settings().to_dict()}

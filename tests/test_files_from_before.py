@@ -9,10 +9,10 @@ import pathlib
 
 import pytest
 
-from tftrt_tools.conversion.plan import Plan
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.savedmodel.inspection import Inspection
+from tftrt_tools.models.savedmodel.inspection import Inspection
+from tftrt_tools.tftrt.conversion.plan import Plan
+from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 BEFORE = json.loads(pathlib.Path(__file__).with_name("data").joinpath("documents_before_records.json").read_text())
 WHOLE = BEFORE["every_field"]

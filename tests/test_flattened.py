@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 from tests.prepared_models import answers, prepared, save
-from tftrt_tools.commands import _output
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel.job import dimensions, flattened, inferred
-from tftrt_tools.savedmodel.preparation import Preparation
+from tftrt_tools.command_line.commands import _output
+from tftrt_tools.models.savedmodel.job import dimensions, flattened, inferred
+from tftrt_tools.models.savedmodel.preparation import Preparation
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 FILTERS = np.random.default_rng(0).normal(size=(3, 3, 3, 4)).astype("f4")
 WEIGHTS = np.random.default_rng(1).normal(size=(144, 5)).astype("f4")

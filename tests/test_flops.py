@@ -7,13 +7,13 @@ import pytest
 import tensorflow as tf
 
 from tests.command_here import run_tftrt
-from tftrt_tools import tf_private
-from tftrt_tools.conversion.job import graph_pass, loop_flops, planner
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.savedmodel.flops import Flops, together
-from tftrt_tools.savedmodel.job import flop_count
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import tf_private
+from tftrt_tools.models.savedmodel.flops import Flops, together
+from tftrt_tools.models.savedmodel.job import flop_count
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.tftrt.conversion.job import graph_pass, loop_flops, planner
+from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 
 def counted(body, *shapes, sizes=None):

@@ -7,13 +7,13 @@ import pytest
 import tensorflow as tf
 
 from tests.prepared_models import answers, prepared, unet_with_conditionals
-from tftrt_tools import errors
-from tftrt_tools.commands import _output
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import frozen_inputs
-from tftrt_tools.savedmodel.preparation import Preparation
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _output
+from tftrt_tools.models.savedmodel import frozen_inputs
+from tftrt_tools.models.savedmodel.preparation import Preparation
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 
 @pytest.fixture(scope="module")

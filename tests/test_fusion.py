@@ -4,8 +4,8 @@ import pytest
 
 from tests.test_layer_table import ENCODER_INT8, FOUND
 from tests.test_layers import SMALL
-from tftrt_tools.profiling import engine_rows, fusion, layers
-from tftrt_tools.profiling.engine_graph import Graph, Node, Tensor
+from tftrt_tools.studies.profiling import engine_rows, fusion, layers
+from tftrt_tools.studies.profiling.engine_graph import Graph, Node, Tensor
 
 CONV = "TRTEngineOp_x/conv-conv:CONVOLUTION"
 

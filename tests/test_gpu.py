@@ -21,8 +21,8 @@ from tests.conftest import ROOT, run_tftrt
 from tests.gpu_commands import EXACT, NO_GPU, change_engines, convert, report, verify
 from tests.saved_inputs import saved_inputs
 from tests.zoo import zoo_inputs
-from tftrt_tools.savedmodel import describe, engine_assets, passport
-from tftrt_tools.savedmodel.job import protos
+from tftrt_tools.models.savedmodel import describe, engine_assets, passport
+from tftrt_tools.models.savedmodel.job import protos
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 
@@ -138,7 +138,7 @@ def test_an_engine_left_in_profile_generation_mode_is_caught(zoo_model, digits, 
 def test_inputs_that_the_engine_op_refuses_are_caught(zoo_model, digits, tmp_path):
     target = shutil.copytree(digits(**WITHOUT_GPU), tmp_path / "copy")
     proto = protos.read(target)
-    from tftrt_tools.savedmodel.job import graph
+    from tftrt_tools.models.savedmodel.job import graph
 
     for node in graph.engine_nodes(proto.meta_graphs[0].graph_def):
         node.attr["input_shapes"].list.shape[0].dim[1].size = 9
@@ -151,9 +151,9 @@ def test_dropping_the_loaded_object_is_seen_as_a_build(digits):
     """The trap: `f = tf.saved_model.load(path).signatures[...]` destroys the saved engines before the first call."""
     code = textwrap.dedent(f"""
         import json, numpy as np, tensorflow as tf
-        from tftrt_tools import native_log
-        from tftrt_tools.execution import trace
-        from tftrt_tools.execution.job import profiling
+        from tftrt_tools.base.process import native_log
+        from tftrt_tools.models.execution import trace
+        from tftrt_tools.models.execution.job import profiling
         x = tf.constant(np.zeros((8, 8, 8, 1), np.float32))
         def traced(function):
             with native_log.captured() as log:

@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.launch import LocalServer
 from tests.conftest import run_tftrt
 from tests.gpu_commands import EXACT, convert, report
-from tftrt_tools.bench import breakdown
+from tftrt_tools.studies.bench import breakdown
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.conftest import ROOT, run_tftrt
 from tests.gpu_commands import convert, engines_of, report, verify
-from tftrt_tools import child, progress
-from tftrt_tools.conversion import build as builds
-from tftrt_tools.conversion import layer_log
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.base.process import child, progress
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.tftrt.conversion import build as builds
+from tftrt_tools.tftrt.conversion import layer_log
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(590)]
 

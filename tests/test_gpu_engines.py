@@ -17,7 +17,7 @@ from tests.conftest import run_tftrt
 from tests.engine_models import Characters, Steps, saved
 from tests.gpu_commands import EXACT, NO_GPU, build, convert, engines_of, report, verify
 from tests.saved_inputs import saved_inputs
-from tftrt_tools.savedmodel import engine_assets, passport
+from tftrt_tools.models.savedmodel import engine_assets, passport
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 
@@ -37,8 +37,8 @@ def engines_unbuilt(path):
 
 def answers(model, data, folder):
     """The model's answers to an .npz of images, as one array."""
-    from tftrt_tools.execution import run
-    from tftrt_tools.models.savedmodel import kind as saved_model
+    from tftrt_tools.models.execution import run
+    from tftrt_tools.models.kinds.savedmodel import kind as saved_model
 
     with np.load(data) as arrays:
         call = run.Call("serving_default", {name.rsplit("/")[-1]: arrays[name] for name in arrays.files})

@@ -15,11 +15,11 @@ from tests import keras_layers, quantized
 from tests.conftest import ROOT, run_tftrt
 from tests.gpu_commands import NO_GPU, change_engines, convert, report, verify
 from tests.saved_inputs import saved_inputs
-from tftrt_tools.calibration import difference, file, table
-from tftrt_tools.calibration.job import numbering, tensor_names
-from tftrt_tools.conversion import build, layer_log
-from tftrt_tools.savedmodel import describe, passport
-from tftrt_tools.savedmodel.job import graph, protos
+from tftrt_tools.models.savedmodel import describe, passport
+from tftrt_tools.models.savedmodel.job import graph, protos
+from tftrt_tools.tftrt.calibration import difference, file, table
+from tftrt_tools.tftrt.calibration.job import numbering, tensor_names
+from tftrt_tools.tftrt.conversion import build, layer_log
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 
@@ -272,7 +272,7 @@ def test_tensorrt_finds_every_range_of_an_engine_with_two_profiles(encoder, tmp_
 
 
 def test_tensorrt_finds_every_range_in_an_engine_that_the_first_request_builds(encoder):
-    script = ("import numpy as np, tensorflow as tf; from tftrt_tools.savedmodel.job import loading;"
+    script = ("import numpy as np, tensorflow as tf; from tftrt_tools.models.savedmodel.job import loading;"
               f"model = loading.load({str(encoder)!r}); call = model.root.signatures['serving_default'];"
               "x = tf.ones([4, 16], tf.int32); print({name: value.shape for name, value in call(input_ids=x, input_mask=x).items()})")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, errors="replace", timeout=500, check=True,

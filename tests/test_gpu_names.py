@@ -4,9 +4,9 @@ import pytest
 
 from tests import signature_models as models
 from tests.gpu_commands import NO_GPU, build, convert, engines_of, verify
-from tftrt_tools.execution import run
-from tftrt_tools.models.savedmodel import kind as saved_model
-from tftrt_tools.savedmodel.job import inspector, protos
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.kinds.savedmodel import kind as saved_model
+from tftrt_tools.models.savedmodel.job import inspector, protos
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 

@@ -8,8 +8,8 @@ import pytest
 from tests.conftest import run_tftrt
 from tests.gpu_commands import NO_GPU, report
 from tests.test_gpu_plans import build
-from tftrt_tools.profiling import comparison, profile, stored
-from tftrt_tools.profiling.call_records import GROUPS
+from tftrt_tools.studies.profiling import comparison, profile, stored
+from tftrt_tools.studies.profiling.call_records import GROUPS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380)]
 SHAPES = "image:1x8x8x1|image:min=2x8x8x1,opt=64x8x8x1,max=256x8x8x1"

@@ -10,11 +10,11 @@ from tests import onnx_files
 from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
 from tests.gpu_commands import report, verify
-from tftrt_tools import child
-from tftrt_tools.execution import run
-from tftrt_tools.models.plan import document
-from tftrt_tools.models.plan import kind as plan_kind
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.base.process import child
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.kinds.plan import document
+from tftrt_tools.models.kinds.plan import kind as plan_kind
+from tftrt_tools.models.savedmodel import passport
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380)]
 SHAPES = "--shapes=image:1x8x8x1|image:min=2x8x8x1,opt=8x8x8x1,max=32x8x8x1"

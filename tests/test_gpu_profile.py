@@ -7,8 +7,8 @@ import pytest
 
 from tests.conftest import run_tftrt
 from tests.gpu_commands import EXACT, NO_GPU, convert, report
-from tftrt_tools.profiling import calls
-from tftrt_tools.profiling.profile import Profile
+from tftrt_tools.studies.profiling import calls
+from tftrt_tools.studies.profiling.profile import Profile
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.gpu_commands import EXACT, NO_GPU, convert
-from tftrt_tools import errors
-from tftrt_tools.serving.publishing import publish
+from tftrt_tools.base import errors
+from tftrt_tools.servers.serving.publishing import publish
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 UNVERIFIED = publish.Options(unverified=True)

@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.launch import LocalServer
 from tests.conftest import run_tftrt
 from tests.gpu_commands import convert, report
-from tftrt_tools.serving.smoke import gate
+from tftrt_tools.servers.serving.smoke import gate
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(580)]
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.conformance.launch import LocalServer
 from tests.gpu_commands import EXACT, NO_GPU, convert
-from tftrt_tools.serving.publishing import publish
-from tftrt_tools.serving.smoke import gate, smoke
-from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, NO, NOTHING, PARTLY, YES
+from tftrt_tools.servers.serving.publishing import publish
+from tftrt_tools.servers.serving.smoke import gate, smoke
+from tftrt_tools.servers.serving.smoke.engine_evidence import CERTAIN, NO, NOTHING, PARTLY, YES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 

@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import run_tftrt
 from tests.test_gpu_plans import SHAPES, build
 from tests.triton_server import TritonServer, installed
-from tftrt_tools.client import ServingError, TritonClient
-from tftrt_tools.execution import run
-from tftrt_tools.models.plan import kind as plan_kind
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.kinds.plan import kind as plan_kind
+from tftrt_tools.servers.client import ServingError, TritonClient
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380)]
 BATCHES = (1, 2, 7, 32)

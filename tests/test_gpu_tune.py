@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import ROOT, run_tftrt
 from tests.gpu_commands import report, verify
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.models.savedmodel import passport
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(590)]
 

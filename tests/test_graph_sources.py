@@ -6,15 +6,15 @@ import tensorflow as tf
 from absl import flags
 
 from tests.sources_command import run
-from tftrt_tools import errors
 from tftrt_tools.accuracy import verify
-from tftrt_tools.commands import _source_flags
-from tftrt_tools.conversion import pipeline
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import files, passport
-from tftrt_tools.sources import graph_job, kinds, tensors
-from tftrt_tools.sources.opened import check, opened
-from tftrt_tools.sources.source import Source
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _source_flags
+from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.models.sources import graph_job, kinds, tensors
+from tftrt_tools.models.sources.opened import check, opened
+from tftrt_tools.models.sources.source import Source
+from tftrt_tools.tftrt.conversion import pipeline
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 v1 = tf.compat.v1
 IMAGES = np.random.default_rng(0).random((3, 8, 8, 3), np.float32)

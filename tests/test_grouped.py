@@ -6,8 +6,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tftrt_tools import tf_private
-from tftrt_tools.savedmodel.job import grouped
+from tftrt_tools.base import tf_private
+from tftrt_tools.models.savedmodel.job import grouped
 
 ROOM = 2**30
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.command_here import run_program
-from tftrt_tools import errors
-from tftrt_tools.commands import _flags, bench, regress
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _flags, bench, regress
 
 # Calls that each process makes before it measures: one for each different request.
 FIRST = 4

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.regress_results import MACHINE, WORKLOAD, regression
-from tftrt_tools import errors
-from tftrt_tools.commands import _flags
-from tftrt_tools.commands import history as command
-from tftrt_tools.regression import baseline, history, steps
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import history as command
+from tftrt_tools.studies.regression import baseline, history, steps
 
 
 def series(*levels, each=20, noise=1.0, seed=0):

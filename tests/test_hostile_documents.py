@@ -12,20 +12,21 @@ from hypothesis import strategies as st
 
 from tests.sources_command import run
 from tests.test_pytorch_programs import MODEL, write
-from tftrt_tools import documents, errors
-from tftrt_tools.batching import journal as batching_journal
-from tftrt_tools.calibration import file as calibration_file
-from tftrt_tools.inputs import calls
-from tftrt_tools.models.plan import document as plan_document
-from tftrt_tools.models.pytorch import program
-from tftrt_tools.profiling import stored
-from tftrt_tools.regression import baseline
-from tftrt_tools.savedmodel import engine_assets, files, passport
-from tftrt_tools.serving.configuration import config_check
-from tftrt_tools.serving.smoke import version_on_disk
-from tftrt_tools.tuning import journal as tuning_journal
-from tftrt_tools.wire import triton_config
-from tftrt_tools.wrapping import added
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import documents
+from tftrt_tools.base.wire import triton_config
+from tftrt_tools.models.inputs import calls
+from tftrt_tools.models.kinds.plan import document as plan_document
+from tftrt_tools.models.kinds.pytorch import program
+from tftrt_tools.models.savedmodel import engine_assets, files, passport
+from tftrt_tools.servers.serving.configuration import config_check
+from tftrt_tools.servers.serving.smoke import version_on_disk
+from tftrt_tools.studies.batching import journal as batching_journal
+from tftrt_tools.studies.profiling import stored
+from tftrt_tools.studies.regression import baseline
+from tftrt_tools.studies.tuning import journal as tuning_journal
+from tftrt_tools.tftrt.calibration import file as calibration_file
+from tftrt_tools.tftrt.wrapping import added
 
 OTHERS = [None, True, -1, 1e308, 2**70, "", "text", [], [None], [[]], {}, {"a": 1}, ["x"], [{"name": 7}], "\ud800", {"name": None}]
 TEXTS = ["", "{", "[" * 100_000, '{"a":' * 5000, "[]", "null", "7", '"x"', "{}x", "9" * 9999, '{"schema_version": "2"}', '{"schema_version": {}}', "\x00", "NaN",
@@ -224,9 +225,12 @@ def test_variables_of_a_name_that_counts_nothing(tmp_path, capsys):
 
 def test_every_document_is_read_in_one_place():
     """json.loads stays where the text is this package's own, or another program's answer that is looked at piece by piece."""
-    package = pathlib.Path(documents.__file__).parent
+    package = pathlib.Path(documents.__file__).parents[2]
     texts = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
-    own = {"documents.py", "child.py", "load/assignment.py", "load/link.py", "stack/facts.py", "stack/probe_job.py", "profiling/measure.py", "batching/journal.py",
-           "serving/launch/docker.py", "serving/triton/python_model_job.py", "serving/local/rest/parse.py", "plans/build_job.py", "profiling/job/plan_job.py"}
+    own = {"base/files/documents.py", "base/process/child.py", "servers/load/assignment.py", "servers/load/link.py", "base/stack/facts.py",
+           "base/stack/probe_job.py", "studies/profiling/measure.py", "studies/batching/journal.py", "servers/serving/launch/docker.py",
+           "servers/serving/triton/python_model_job.py", "servers/serving/local/rest/parse.py", "tensorrt/plans/build_job.py",
+           "studies/profiling/job/plan_job.py"}
     assert {name for name, text in texts.items() if "json.load" in text} <= own
-    assert [name for name, text in texts.items() if "text_format.Parse(" in text and name != "documents.py"] == ["sources/graph_job.py"]
+    assert [name for name, text in texts.items() if "text_format.Parse(" in text and name != "base/files/documents.py"] \
+        == ["models/sources/graph_job.py"]

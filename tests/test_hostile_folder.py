@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools import child, errors, interpreter
-from tftrt_tools.execution import user_function
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child, interpreter
+from tftrt_tools.models.execution import user_function
 
 # Modules that Python, this package or its libraries import: of Python's own, of libraries, and of the package.
 NAMES = "numpy", "tensorflow", "json", "absl", "google", "importlib_metadata", "grpc", "rich", "socket", "typing", "tftrt_tools", "sitecustomize", "runpy"
@@ -37,7 +38,7 @@ def modules(request):
 
 def console(*words, **more):
     """The console script: Python, started as it is."""
-    code = "import sys; sys.argv[0] = 'tftrt'; from tftrt_tools.cli import main; sys.exit(main())"
+    code = "import sys; sys.argv[0] = 'tftrt'; from tftrt_tools.command_line.cli import main; sys.exit(main())"
     script = pathlib.Path(sys.executable).with_name("tftrt")
     return [str(script), *words] if script.is_file() else [sys.executable, "-c", code, *words]
 
@@ -56,12 +57,12 @@ def test_a_child_does_not_look_in_the_current_folder(path, trap, monkeypatch):
 def test_a_child_of_another_python_does_not_either(trap, monkeypatch):
     folder, ran = trap
     monkeypatch.setattr(child, "subprocess", subprocess)
-    with child._started("tftrt_tools.execution.elsewhere_job:seen", {}, sys.executable, folder / "log") as (process, lines):
-        found = child.Worker(process, lines, folder / "log").call({"package": "numpy", "jobs": "tftrt_tools.models.onnx.runner_job"}).result
+    with child._started("tftrt_tools.models.execution.elsewhere_job:seen", {}, sys.executable, folder / "log") as (process, lines):
+        found = child.Worker(process, lines, folder / "log").call({"package": "numpy", "jobs": "tftrt_tools.models.kinds.onnx.runner_job"}).result
     assert not ran.exists() and found["missing"] == [] and found["version"]
 
 
-@pytest.mark.parametrize("module", ["tftrt_tools", "tftrt_tools.serving.local"])
+@pytest.mark.parametrize("module", ["tftrt_tools", "tftrt_tools.servers.serving.local"])
 def test_our_modules_may_be_run_from_such_a_folder(module, trap, monkeypatch):
     """What Python itself imports for -m, before anything of ours, is Python's: runpy and the package come from the folder then."""
     folder, ran = trap
@@ -95,9 +96,10 @@ def test_a_module_of_the_users_own_is_found_behind_the_libraries(tmp_path, monke
 
 def test_each_process_of_python_is_started_by_one_of_two_places():
     """Who starts Python elsewhere forgets where it looks for modules."""
-    package = pathlib.Path(interpreter.__file__).parent
+    package = pathlib.Path(interpreter.__file__).parents[2]
     starts = {str(path.relative_to(package)) for path in package.rglob("*.py") if "sys.executable" in path.read_text()}
     # cli.py starts itself anew, as it was started.
-    assert starts == {"cli.py", "interpreter.py", "starting.py", "serving/launch/local.py", "stack/diagnosis.py"}
+    assert starts == {"command_line/cli.py", "base/process/interpreter.py", "base/process/starting.py", "servers/serving/launch/local.py",
+                      "base/stack/diagnosis.py"}
     adding = {str(path.relative_to(package)) for path in package.rglob("*.py") if "sys.path" in path.read_text()}
-    assert adding == {"interpreter.py", "starting.py", "commands/optimize.py"}
+    assert adding == {"base/process/interpreter.py", "base/process/starting.py", "command_line/commands/optimize.py"}

@@ -10,9 +10,10 @@ import pytest
 import tensorflow as tf
 
 from tests import keras_layers
-from tftrt_tools import archives, errors
-from tftrt_tools.sources import keras_job
-from tftrt_tools.sources.job import keras_code, keras_file, keras_names
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import archives
+from tftrt_tools.models.sources import keras_job
+from tftrt_tools.models.sources.job import keras_code, keras_file, keras_names
 
 layers = tf.keras.layers
 
@@ -348,7 +349,7 @@ def test_a_damaged_document_in_it_is_told_in_a_line(saved, tmp_path):
 
 def test_a_saved_model_with_keras_metadata_is_not_loaded_by_keras(tmp_path):
     """tf.saved_model.load takes the functions of the graph, and never looks at the file that says what Keras would make."""
-    from tftrt_tools.savedmodel.job import loading
+    from tftrt_tools.models.savedmodel.job import loading
 
     plain().save(tmp_path / "saved", save_format="tf")
     metadata = tmp_path / "saved/keras_metadata.pb"

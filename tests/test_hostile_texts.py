@@ -14,10 +14,12 @@ import tensorflow as tf
 
 from tests.conftest import ROOT
 from tests.sources_command import run
-from tftrt_tools import cli, errors, progress, terminal
-from tftrt_tools.bench import live
-from tftrt_tools.commands import _output
-from tftrt_tools.report import html, plots
+from tftrt_tools.base import errors, terminal
+from tftrt_tools.base.process import progress
+from tftrt_tools.command_line import cli
+from tftrt_tools.command_line.commands import _output
+from tftrt_tools.command_line.report import html, plots
+from tftrt_tools.studies.bench import live
 
 CLIPBOARD = "\x1b]52;c;cHduZWQ=\x1b\\"
 # What a terminal obeys: escapes, the C1 form of them, bells, backspaces, returns, and what turns text around.
@@ -76,9 +78,10 @@ def terminal_of(code, *words):
 def test_on_a_terminal_only_our_own_colours_are_left():
     code = """
 import sys
-from tftrt_tools import progress, terminal
-from tftrt_tools.bench import live
-from tftrt_tools.commands import _output
+from tftrt_tools.base import terminal
+from tftrt_tools.base.process import progress
+from tftrt_tools.studies.bench import live
+from tftrt_tools.command_line.commands import _output
 text = sys.argv[1]
 with terminal.guarded():
     _output.console(None).print(text, style="bold")
@@ -97,7 +100,7 @@ with terminal.guarded():
 def test_a_traceback_of_a_bug_is_shown_too():
     code = f"""
 import sys
-from tftrt_tools import cli
+from tftrt_tools.command_line import cli
 cli._told = lambda argv: 1 / 0 if False else (_ for _ in ()).throw(AssertionError({CLIPBOARD!r}))
 cli.main([])
 """

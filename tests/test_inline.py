@@ -8,10 +8,10 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tests.zoo import zoo_inputs
-from tftrt_tools import tf_private
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel.job import graph, inline
+from tftrt_tools.base import tf_private
+from tftrt_tools.models.savedmodel.job import graph, inline
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 MODELS = {"digits_cnn": False, "ranker": False, "bert_encoder": False, "lstm_tagger": True, "dynamic_segmenter": False,
           "tf1_export": False, "mobilenet_v2": False}

@@ -12,18 +12,18 @@ from PIL import Image
 from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
 from tests.picture_files import pictures
-from tftrt_tools import errors
-from tftrt_tools.commands import _calibration_flags, _data_flags, _flags
-from tftrt_tools.commands import bench as bench_command
-from tftrt_tools.commands import calibrate as calibrate_command
-from tftrt_tools.commands import data as data_command
-from tftrt_tools.commands import sensitivity as sensitivity_command
-from tftrt_tools.commands import verify as verify_command
-from tftrt_tools.inputs import find, labels, read, read_job
-from tftrt_tools.inputs import given as givens
-from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.savedmodel import shapes
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _calibration_flags, _data_flags, _flags
+from tftrt_tools.command_line.commands import bench as bench_command
+from tftrt_tools.command_line.commands import calibrate as calibrate_command
+from tftrt_tools.command_line.commands import data as data_command
+from tftrt_tools.command_line.commands import sensitivity as sensitivity_command
+from tftrt_tools.command_line.commands import verify as verify_command
+from tftrt_tools.models.inputs import find, labels, read, read_job
+from tftrt_tools.models.inputs import given as givens
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.savedmodel import shapes
+from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 PICTURE, VECTOR = InputSpec("image", "float32", (None, 8, 8, 1)), InputSpec("x", "float32", (None, 3))
 TEXT, IDS, FLAG = InputSpec("text", "string", (None,)), InputSpec("ids", "int32", (None,)), InputSpec("flag", "bool", (None, 1))
@@ -33,7 +33,7 @@ TEXT, IDS, FLAG = InputSpec("text", "string", (None,)), InputSpec("ids", "int32"
 def in_this_process(monkeypatch):
     """Reading runs in a child; the function that runs there is what is tested here, and TensorFlow is loaded already."""
     def run(target, request, **_):
-        assert target == "tftrt_tools.inputs.read_job:job"
+        assert target == "tftrt_tools.models.inputs.read_job:job"
         return dataclasses.make_dataclass("Done", ["result"])(read_job.job(request))
 
     monkeypatch.setattr(read, "child", types.SimpleNamespace(run=run))

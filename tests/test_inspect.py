@@ -13,21 +13,22 @@ import pytest
 from tests import command_here
 from tests.command_line import assert_clear
 from tests.engine_files import engine_file, look
-from tftrt_tools import child, errors
-from tftrt_tools.conversion import advice, pass_log
-from tftrt_tools.conversion.pass_log import LeftOut
-from tftrt_tools.conversion.plan import Outcome, Plan, SizeResult
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import engine_assets, passport
-from tftrt_tools.savedmodel.inspection import Inspection
-from tftrt_tools.savedmodel.job import findings
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child
+from tftrt_tools.models.savedmodel import engine_assets, passport
+from tftrt_tools.models.savedmodel.inspection import Inspection
+from tftrt_tools.models.savedmodel.job import findings
+from tftrt_tools.tftrt.conversion import advice, pass_log
+from tftrt_tools.tftrt.conversion.pass_log import LeftOut
+from tftrt_tools.tftrt.conversion.plan import Outcome, Plan, SizeResult
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PASS_ENV = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
 SIZES = (1, 2, 3, 4, 5, 10, 20, 21, 50, 100, 400)
 MODELS = ("digits_cnn", "bert_encoder", "lstm_tagger", "dynamic_segmenter", "ranker", "tf1_export")
 # Runs the command in one process and fails it where that process imported TensorFlow.
-_WITHOUT_TENSORFLOW = ("import sys; from tftrt_tools import cli; code = cli.main(sys.argv[1:]); "
+_WITHOUT_TENSORFLOW = ("import sys; from tftrt_tools.command_line import cli; code = cli.main(sys.argv[1:]); "
                        "sys.exit('TensorFlow was imported' if 'tensorflow' in sys.modules else code)")
 
 
@@ -47,8 +48,8 @@ def inspect_alone(*arguments):
 
 def real_passes(request):
     """In a child: {model: {signature: [[dynamic, size, engines, coverage], …]}} of real passes at all SIZES."""
-    from tftrt_tools.conversion.job import graph_pass
-    from tftrt_tools.savedmodel.job import loading
+    from tftrt_tools.models.savedmodel.job import loading
+    from tftrt_tools.tftrt.conversion.job import graph_pass
 
     found = {}
     for name, path in request["models"].items():
@@ -64,7 +65,7 @@ def real_passes(request):
 
 def plans(request):
     """In a child: a Plan's dict for each [path, settings]."""
-    from tftrt_tools.conversion.job import planner
+    from tftrt_tools.tftrt.conversion.job import planner
 
     return [planner.plan(path, Settings.from_dict(settings)).to_dict() for path, settings in request]
 
@@ -285,7 +286,7 @@ def found(path):
 
 def edit(path, change):
     """Apply change(GraphDef) to saved_model.pb. Returns: `path`."""
-    from tftrt_tools.savedmodel.job import protos
+    from tftrt_tools.models.savedmodel.job import protos
 
     proto = protos.read(path)
     change(proto.meta_graphs[0].graph_def)
@@ -294,14 +295,14 @@ def edit(path, change):
 
 
 def engine_nodes(graph_def):
-    from tftrt_tools.savedmodel.job import graph
+    from tftrt_tools.models.savedmodel.job import graph
 
     return list(graph.engine_nodes(graph_def))
 
 
 def set_engine(**attributes):
     """A change that sets attributes of every engine op, to a bool or a string."""
-    from tftrt_tools.savedmodel.job import graph
+    from tftrt_tools.models.savedmodel.job import graph
 
     return lambda graph_def: graph.set_on_engines(graph_def, **attributes)
 
@@ -364,10 +365,10 @@ def test_a_model_with_saved_engines_runs_natively_in_both_loaders_where_no_gpu_i
     import tensorflow as tf
 
     from tests import server_log
-    from tftrt_tools.execution.job import native_copy
-    from tftrt_tools.logs import load_failure
-    from tftrt_tools.serving.local.failure import Failure
-    from tftrt_tools.serving.local.session import Session
+    from tftrt_tools.base.logs import load_failure
+    from tftrt_tools.models.execution.job import native_copy
+    from tftrt_tools.servers.serving.local.failure import Failure
+    from tftrt_tools.servers.serving.local.session import Session
 
     model, engine = built_once
     with pytest.raises(Failure, match="No OpKernel was registered to support Op 'CreateTRTResourceHandle'") as raised:
@@ -481,7 +482,7 @@ def test_one_name_for_two_segments_is_found(converted, tmp_path):
 
 
 def test_an_engine_that_no_signature_reaches_is_found(digits):
-    from tftrt_tools.savedmodel.job import protos
+    from tftrt_tools.models.savedmodel.job import protos
 
     proto = protos.read(digits)
     functions = proto.meta_graphs[0].graph_def.library.function
@@ -495,7 +496,7 @@ def test_an_engine_that_no_signature_reaches_is_found(digits):
 
 
 def test_a_verification_of_other_files_is_found(digits):
-    from tftrt_tools.savedmodel import files
+    from tftrt_tools.models.savedmodel import files
 
     document = {"passed": True, "converted_digest": files.digest(digits), "created": "then", "mode": "gpu"}
     passport.write(digits, passport.VERIFY, document)

@@ -8,11 +8,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.test_inspect import tftrt_inspect
-from tftrt_tools import errors
-from tftrt_tools.models import opening
-from tftrt_tools.models.model import File
-from tftrt_tools.models.onnx import file, kind
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.models.kinds import opening
+from tftrt_tools.models.kinds.model import File
+from tftrt_tools.models.kinds.onnx import file, kind
+from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 WEIGHTS = np.random.default_rng(0).standard_normal((300, 2)).astype(np.float32)
 

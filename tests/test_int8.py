@@ -18,12 +18,12 @@ from tests.command_here import run_tftrt
 from tests.command_line import processes_marked
 from tests.conftest import ROOT
 from tests.zoo import zoo_inputs
-from tftrt_tools.calibration import file, table
-from tftrt_tools.calibration.job import fitting
-from tftrt_tools.conversion.job import int8
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.savedmodel.job import engine_order, graph, protos, segments
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel.job import engine_order, graph, protos, segments
+from tftrt_tools.tftrt.calibration import file, table
+from tftrt_tools.tftrt.calibration.job import fitting
+from tftrt_tools.tftrt.conversion.job import int8
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 INT8 = "--precision_mode=INT8"
 
@@ -279,7 +279,7 @@ def _function():
 
 def _made(dynamic):
     """The table for a build in which each name has the scale of its tensor."""
-    from tftrt_tools.calibration.job import tensor_names
+    from tftrt_tools.tftrt.calibration.job import tensor_names
 
     function, scales = _function(), {"x:0": 1.0, "cut:0": 2.0, "add:0": 4.0, "product:0": 8.0, "bias:0": 2.0 / 127}
     named = tensor_names.names(function, dynamic, [(None, 2)])
@@ -311,9 +311,9 @@ def test_a_table_for_the_same_build_stays_as_it_is():
 
 def test_a_table_follows_the_shapes_of_each_build(zoo_model):
     """The encoder computes sizes: with one profile TF-TRT makes a network of known sizes, which has other layers than one of unknown."""
-    from tftrt_tools.calibration.job import tensor_names
-    from tftrt_tools.conversion.job import engine_inputs, graph_pass
-    from tftrt_tools.savedmodel.job import loading
+    from tftrt_tools.models.savedmodel.job import loading
+    from tftrt_tools.tftrt.calibration.job import tensor_names
+    from tftrt_tools.tftrt.conversion.job import engine_inputs, graph_pass
 
     root = tf.saved_model.load(str(zoo_model("bert_encoder", layers=1)))
     frozen = graph_pass.freeze("serving_default", root.signatures["serving_default"])
@@ -376,8 +376,8 @@ def _permuted(graph_def, engine):
 
 
 def test_the_order_in_which_tf_trt_lists_inputs_does_not_matter(zoo_model):
-    from tftrt_tools.conversion.job import graph_pass
-    from tftrt_tools.conversion.settings import Settings
+    from tftrt_tools.tftrt.conversion.job import graph_pass
+    from tftrt_tools.tftrt.conversion.settings import Settings
 
     root = tf.saved_model.load(str(zoo_model("lstm_tagger")))
     frozen = graph_pass.freeze("serving_default", root.signatures["serving_default"])

@@ -7,12 +7,12 @@ import pytest
 
 from tests.conftest import ROOT
 from tftrt_tools.accuracy import verify
-from tftrt_tools.commands import verify as command
-from tftrt_tools.execution import kernels, run
-from tftrt_tools.execution.job import profiling
-from tftrt_tools.inputs import calls
-from tftrt_tools.models.savedmodel import kind as saved_model
-from tftrt_tools.report import html
+from tftrt_tools.command_line.commands import verify as command
+from tftrt_tools.command_line.report import html
+from tftrt_tools.models.execution import kernels, run
+from tftrt_tools.models.execution.job import profiling
+from tftrt_tools.models.inputs import calls
+from tftrt_tools.models.kinds.savedmodel import kind as saved_model
 
 # Names of kernels of native TensorFlow and of engines, seen on an H200 with TensorRT 8.5.3 under TensorFlow 2.14.1 (some cut off), each
 # behind what it computes in: judged by hand, by the types in its name and the precision of the engines that it was seen in.

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire_arrays import same
-from tftrt_tools import errors
-from tftrt_tools.bench import counted
-from tftrt_tools.client import protocols
-from tftrt_tools.client.kserve import (
+from tftrt_tools.base import errors
+from tftrt_tools.base.wire import messages
+from tftrt_tools.servers.client import protocols
+from tftrt_tools.servers.client.kserve import (
     config_messages,
     datatypes,
     infer_messages,
@@ -18,9 +18,9 @@ from tftrt_tools.client.kserve import (
     repository_messages,
     statistics_messages,
 )
-from tftrt_tools.client.model_service import VersionStatus
-from tftrt_tools.client.model_spec import ModelSpec
-from tftrt_tools.wire import messages
+from tftrt_tools.servers.client.model_service import VersionStatus
+from tftrt_tools.servers.client.model_spec import ModelSpec
+from tftrt_tools.studies.bench import counted
 
 # grpc_service.proto of triton-inference-server/common.
 _PROTO = messages.classes("tests/kserve.proto", "inference", {

@@ -7,11 +7,11 @@ import pytest
 
 from tests.command_here import run_tftrt
 from tests.conftest import ROOT
-from tftrt_tools.calibration import file, table
-from tftrt_tools.commands import build as command
-from tftrt_tools.conversion import build, layer_log
-from tftrt_tools.conversion.signature_result import BuiltEngine, SignatureResult
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.command_line.commands import build as command
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.tftrt.calibration import file, table
+from tftrt_tools.tftrt.conversion import build, layer_log
+from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, SignatureResult
 
 # What is of use of three logs of TensorFlow 2.14.1 with TensorRT 8.5.3: the digits CNN in INT8 and in FP16 (batch 32), an encoder of four layers
 # in FP16 and then in INT8 with a table in which some ranges were missing (batch 32, 128 tokens).

@@ -1,8 +1,8 @@
 """The list of an engine's layers in TensorRT's log: of builds on an H200, and lines of an H100."""
 
 from tests.test_layer_log import DIGITS_FP16, DIGITS_INT8, ENCODER_INT8, LOG
-from tftrt_tools.conversion import layer_table
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.tftrt.conversion import layer_table
 
 FOUND = layer_table.of_log(LOG, [DIGITS_INT8, DIGITS_FP16, ENCODER_INT8, "TRTEngineOp_other"])
 # Of an engine of two profiles on an H100: a size that is none stands before each size.

@@ -4,8 +4,8 @@ import pytest
 
 from tests.engine_recordings import DIGITS, recording
 from tests.test_layer_table import DIGITS_INT8, ENCODER_INT8, FOUND
-from tftrt_tools.profiling import layers
-from tftrt_tools.profiling.engine_graph import Graph, Node, Tensor
+from tftrt_tools.studies.profiling import layers
+from tftrt_tools.studies.profiling.engine_graph import Graph, Node, Tensor
 
 SMALL = Tensor("float32", (1, 4))
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tftrt_tools import child
+from tftrt_tools.base.process import child
 
 PACKAGES = ("keras", "scipy", "h5py")
 
@@ -25,7 +25,7 @@ def work(request):
 def _saved_again(model, output):
     import tensorflow as tf
 
-    from tftrt_tools.savedmodel.job import loading
+    from tftrt_tools.models.savedmodel.job import loading
 
     root = loading.load(model).root
     tf.saved_model.save(root, output, signatures=dict(root.signatures))
@@ -43,7 +43,7 @@ def test_an_optimizer_in_a_model_is_loaded_and_saved_as_one(kind, tmp_path):
     import numpy as np
     import tensorflow as tf
 
-    from tftrt_tools.savedmodel.job import protos
+    from tftrt_tools.models.savedmodel.job import protos
 
     model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(4,))])
     model.compile((tf.keras.optimizers if kind == "optimizers" else tf.keras.optimizers.legacy).Adam(), "mse")

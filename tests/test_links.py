@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.command_line import assert_clear
-from tftrt_tools import errors
-from tftrt_tools.models.onnx import file as onnx_file
-from tftrt_tools.plans import build as plan_build
-from tftrt_tools.savedmodel import files
-from tftrt_tools.savedmodel.job import loading
+from tftrt_tools.base import errors
+from tftrt_tools.models.kinds.onnx import file as onnx_file
+from tftrt_tools.models.savedmodel import files
+from tftrt_tools.models.savedmodel.job import loading
+from tftrt_tools.tensorrt.plans import build as plan_build
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_build_does_not_copy_either(model, secret, tftrt, tmp_path):
 
 
 def test_an_asset_that_the_graph_names_outside_the_model_is_not_read(model):
-    from tftrt_tools.savedmodel.job import protos
+    from tftrt_tools.models.savedmodel.job import protos
 
     for name, old in (("../../secret", False), ("/etc/hosts", False), ("../../secret", True)):
         proto = protos.read(model)

@@ -15,10 +15,11 @@ import pytest
 from tests.conformance.launch import free_ports
 from tests.conftest import ROOT
 from tests.mock_server import METHOD, MockServer
-from tftrt_tools import client, errors
-from tftrt_tools.bench import bench, points, summary
-from tftrt_tools.load import function_load, generator, limits, load_plan, payload, run_record, schedule, workers
-from tftrt_tools.load.load_plan import Plan, Target, WarmUpRule
+from tftrt_tools.base import errors
+from tftrt_tools.servers import client
+from tftrt_tools.servers.load import function_load, generator, limits, load_plan, payload, run_record, schedule, workers
+from tftrt_tools.servers.load.load_plan import Plan, Target, WarmUpRule
+from tftrt_tools.studies.bench import bench, points, summary
 
 # More than any machine that is busy with other things holds a process up.
 SLACK_MS = 400
@@ -334,7 +335,7 @@ def test_ctrl_c_returns_what_was_measured_and_marks_it(server, tmp_path):
     server.program(delays_ms=[10])
     script = tmp_path / "run.py"
     script.write_text(
-        "import sys\nfrom tftrt_tools.load import generator, load_plan, payload\n"
+        "import sys\nfrom tftrt_tools.servers.load import generator, load_plan, payload\n"
         f"load = payload.Payload({METHOD!r}, (b'0123456789abcdef',))\n"
         "said = lambda progress: print('at', progress.ended, flush=True)\n"
         "plan = load_plan.Plan(kind='closed', concurrency=3, seconds=60, warm_up=None, processes=2)\n"

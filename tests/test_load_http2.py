@@ -8,10 +8,10 @@ import time
 import grpc
 import pytest
 
-from tftrt_tools.load import http2_calls_job
-from tftrt_tools.load.http2_calls_job import Http2Calls
-from tftrt_tools.serving.local import failure, grpc_server
-from tftrt_tools.wire.http2_job import frames, hpack, huffman
+from tftrt_tools.base.wire.http2_job import frames, hpack, huffman
+from tftrt_tools.servers.load import http2_calls_job
+from tftrt_tools.servers.load.http2_calls_job import Http2Calls
+from tftrt_tools.servers.serving.local import failure, grpc_server
 
 _WAIT = 20
 _METHOD = "/test.Test/Echo"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tftrt_tools import errors
-from tftrt_tools.load import latency_statistics, limits, payload, run_record, schedule
+from tftrt_tools.base import errors
+from tftrt_tools.servers.load import latency_statistics, limits, payload, run_record, schedule
 
 
 def test_fewest_samples_of_a_percentile_are_those_of_loadgen():

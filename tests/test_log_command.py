@@ -16,9 +16,9 @@ from tests.command_line import assert_clear
 from tests.conftest import ROOT, run_tftrt
 from tests.log_lines import LINES
 from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
-from tftrt_tools import choices
-from tftrt_tools.logs import known
-from tftrt_tools.logs.summary import CHECKS
+from tftrt_tools.base import choices
+from tftrt_tools.base.logs import known
+from tftrt_tools.base.logs.summary import CHECKS
 
 RECORDED = ROOT / "tests/data/logs"
 UNKNOWN = "2026-11-24 07:38:26.513333: E tensorflow/new.cc:1] something that nobody has seen\n"
@@ -184,7 +184,7 @@ def generated(count):
 @pytest.mark.slow
 def test_a_long_log_needs_no_more_memory_than_a_short_one(tmp_path):
     """Not even one in which everything is new: tables are bounded, and say how much they left out."""
-    code = ("import resource, sys; from tftrt_tools import cli; cli.main(['log', sys.argv[1], '--json=' + sys.argv[2]]); "
+    code = ("import resource, sys; from tftrt_tools.command_line import cli; cli.main(['log', sys.argv[1], '--json=' + sys.argv[2]]); "
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)")
     peaks, found = [], []
     for count in (15_000, 60_000):

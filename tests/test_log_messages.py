@@ -9,10 +9,11 @@ import pytest
 
 from tests.example_flags import parsed
 from tests.log_lines import LINES
-from tftrt_tools import choices, cli
-from tftrt_tools.logs import entries, heads, index, known
-from tftrt_tools.logs.message import Form
-from tftrt_tools.serving import server_flags
+from tftrt_tools.base import choices
+from tftrt_tools.base.logs import entries, heads, index, known
+from tftrt_tools.base.logs.message import Form
+from tftrt_tools.command_line import cli
+from tftrt_tools.servers.serving import server_flags
 
 MESSAGES = (*known.MESSAGES, *known.GENERAL)
 FORMS = [(message, form) for message in MESSAGES for form in message.forms]

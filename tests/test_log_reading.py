@@ -12,9 +12,9 @@ import pytest
 
 from tests.conftest import ROOT, run_tftrt
 from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
-from tftrt_tools.logs import engine_layers, entries, heads, reading
-from tftrt_tools.logs.known import MESSAGES
-from tftrt_tools.logs.log_file import LONGEST_LINE, LogFile
+from tftrt_tools.base.logs import engine_layers, entries, heads, reading
+from tftrt_tools.base.logs.known import MESSAGES
+from tftrt_tools.base.logs.log_file import LONGEST_LINE, LogFile
 
 RECORDED = ROOT / "tests/data/logs"
 OP = "2026-11-24 07:44:43.{:06d}: {} tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:959] "

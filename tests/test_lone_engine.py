@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from tests.zoo import zoo_inputs
-from tftrt_tools import tf_private
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel.job import graph, inline, lone_engine
+from tftrt_tools.base import tf_private
+from tftrt_tools.models.savedmodel.job import graph, inline, lone_engine
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 
 def converted(root, signature, dynamic=True):

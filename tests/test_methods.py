@@ -12,21 +12,21 @@ import saved_models
 from tests.command_here import run_tftrt
 from tests.sensitive_models import kernels, rows, saved_chain, saved_function, two_layers
 from tests.zoo import zoo_inputs
-from tftrt_tools import errors
 from tftrt_tools.accuracy import metrics
-from tftrt_tools.calibration import comparison, file, table
-from tftrt_tools.calibration.comparison import Compared, Comparison
-from tftrt_tools.calibration.file import Calibration
-from tftrt_tools.calibration.job import kept_back
-from tftrt_tools.calibration.job.noise import Noise
-from tftrt_tools.calibration.methods import Method
-from tftrt_tools.commands import _flags
-from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.conversion import calibrate_job
-from tftrt_tools.conversion.job import int8
-from tftrt_tools.conversion.settings import Settings, checked
-from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import convert as convert_command
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.tftrt.calibration import comparison, file, table
+from tftrt_tools.tftrt.calibration.comparison import Compared, Comparison
+from tftrt_tools.tftrt.calibration.file import Calibration
+from tftrt_tools.tftrt.calibration.job import kept_back
+from tftrt_tools.tftrt.calibration.job.noise import Noise
+from tftrt_tools.tftrt.calibration.methods import Method
+from tftrt_tools.tftrt.conversion import calibrate_job
+from tftrt_tools.tftrt.conversion.job import int8
+from tftrt_tools.tftrt.conversion.settings import Settings, checked
 
 METHODS = ("entropy", "percentile 99.99", "mse", "max")
 

@@ -8,12 +8,12 @@ import sklearn.metrics as sk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tftrt_tools import errors
 from tftrt_tools.accuracy import kinds, metrics, thresholds, truth
 from tftrt_tools.accuracy import labels as label_kinds
 from tftrt_tools.accuracy.labels import Labels
 from tftrt_tools.accuracy.metrics import boxes, classes, detections, elements, registry, segmentation, texts
-from tftrt_tools.execution import run
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import run
 
 RNG = np.random.default_rng(3)
 ROWS, CLASSES = 60, 8

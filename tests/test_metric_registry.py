@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from tftrt_tools import errors
 from tftrt_tools.accuracy import goal, judgement, kinds, labels, score, thresholds, truth
 from tftrt_tools.accuracy.metrics import registry
 from tftrt_tools.accuracy.metrics.metric import Measure, Metric, fixed
-from tftrt_tools.execution import run
-from tftrt_tools.regression import answers as regression_answers
-from tftrt_tools.report import answers as pages
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.report import answers as pages
+from tftrt_tools.models.execution import run
+from tftrt_tools.studies.regression import answers as regression_answers
 
 REFERENCE, ANSWER = np.ones((4, 3), np.float32), np.array([[1, 1, 1]] * 3 + [[1, 1, 2]], np.float32)
 CALL = run.Call("s", {"x": np.zeros((4, 2), np.float32)})

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tftrt_tools import errors
 from tftrt_tools.accuracy import metrics, thresholds
+from tftrt_tools.base import errors
 
 FLOATS = st.floats(-1e6, 1e6, width=32)
 

@@ -9,16 +9,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests import onnx_files
-from tftrt_tools import cli, errors
 from tftrt_tools.accuracy import thresholds, verify
-from tftrt_tools.execution import load_job, run_job
-from tftrt_tools.execution.run import Runtime
-from tftrt_tools.execution.runner import Where
-from tftrt_tools.models import names, opening, table
-from tftrt_tools.models.model import Arithmetic, Contents, Overview, Signature
-from tftrt_tools.models.onnx.kind import ONNX
-from tftrt_tools.savedmodel import files
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.command_line import cli
+from tftrt_tools.models.execution import load_job, run_job
+from tftrt_tools.models.execution.run import Runtime
+from tftrt_tools.models.execution.runner import Where
+from tftrt_tools.models.kinds import names, opening, table
+from tftrt_tools.models.kinds.model import Arithmetic, Contents, Overview, Signature
+from tftrt_tools.models.kinds.onnx.kind import ONNX
+from tftrt_tools.models.savedmodel import files
+from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 WEIGHTS = np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)
 

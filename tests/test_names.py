@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools import errors, whole_file
-from tftrt_tools.savedmodel import files, staging
-from tftrt_tools.sources.source import Source
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import whole_file
+from tftrt_tools.models.savedmodel import files, staging
+from tftrt_tools.models.sources.source import Source
 
 BAD = os.fsdecode(b"caf\xe9")
 
@@ -109,7 +110,7 @@ def test_signatures_are_printed_where_stdout_has_not_their_letters(tmp_path, sav
 
 @pytest.fixture
 def saved_with_signature(zoo_model, tmp_path):
-    from tftrt_tools.savedmodel.job import protos
+    from tftrt_tools.models.savedmodel.job import protos
 
     def made(name):
         path = tmp_path / "modèle"

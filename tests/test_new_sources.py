@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT, run_tftrt
-from tftrt_tools.models.onnx import file
+from tftrt_tools.models.kinds.onnx import file
 
 pytestmark = pytest.mark.new
 
@@ -46,7 +46,7 @@ def answers_of(path, feed):
 def program(folder, name="net"):
     """A .pt2 file of a function of tests.new_modules."""
     path = pathlib.Path(folder) / "model.pt2"
-    code = ("import sys, torch; from tftrt_tools.models.pytorch import function_job; "
+    code = ("import sys, torch; from tftrt_tools.models.kinds.pytorch import function_job; "
             "function_job.job({'function': f'tests.new_modules:{sys.argv[1]}', 'output': sys.argv[2]})")
     subprocess.run([sys.executable, "-c", code, name, path], check=True, cwd=ROOT)
     return path
@@ -120,7 +120,7 @@ def test_the_first_tensor_that_departs_is_named(tmp_path):
     import onnx
     from onnx import numpy_helper
 
-    from tftrt_tools.exporting import torch_bisect_job, torch_job
+    from tftrt_tools.tensorrt.exporting import torch_bisect_job, torch_job
 
     np.savez(tmp_path / "in.npz", image=np.ones((2, 1, 8, 8), np.float32), scale=np.ones((2, 1), np.float32))
     request = {"model": str(program(tmp_path)), "signature": "serving_default", "output": str(tmp_path / "m.onnx"), "weights": "",

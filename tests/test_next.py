@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from tests.command_here import run_tftrt
-from tftrt_tools.commands import _calling, _flags, _next, convert
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.command_line.commands import _calling, _flags, _next, convert
+from tftrt_tools.models.savedmodel import passport
 
 
 def values_of(*argv, command=convert):

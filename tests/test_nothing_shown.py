@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests.detectors import BLIND, detector
-from tftrt_tools import errors
 from tftrt_tools.accuracy import judgement
-from tftrt_tools.bench import answers as bench_answers
-from tftrt_tools.execution import constancy, npz, run
-from tftrt_tools.regression import answers as regress_answers
-from tftrt_tools.serving.smoke import answer_check as smoke_answers
-from tftrt_tools.tuning import tune
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import constancy, npz, run
+from tftrt_tools.servers.serving.smoke import answer_check as smoke_answers
+from tftrt_tools.studies.bench import answers as bench_answers
+from tftrt_tools.studies.regression import answers as regress_answers
+from tftrt_tools.studies.tuning import tune
 
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
 

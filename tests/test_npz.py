@@ -9,9 +9,9 @@ from hypothesis.extra import numpy as hnp
 
 from tests.command_here import run_program
 from tests.conftest import ROOT
-from tftrt_tools import errors
-from tftrt_tools.execution import arrays, npz
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import arrays, npz
+from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 NAMES = st.text(st.characters(codec="ascii", exclude_characters="\\:\0", exclude_categories=["Cc"]), min_size=1, max_size=12).filter(
     lambda name: not name.startswith("/") and ".." not in name)
@@ -113,8 +113,9 @@ def test_a_model_that_takes_and_gives_bfloat16_is_verified(tftrt, tmp_path):
 
 
 def test_an_archive_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path, monkeypatch):
-    from tftrt_tools import archives, errors
-    from tftrt_tools.execution import arrays
+    from tftrt_tools.base import errors
+    from tftrt_tools.base.files import archives
+    from tftrt_tools.models.execution import arrays
 
     np.savez_compressed(tmp_path / "zeros.npz", x=np.zeros((5_000_000,), np.float32))
     assert arrays.load(tmp_path / "zeros.npz")["x"].size == 5_000_000

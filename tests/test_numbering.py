@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 
 from tests.weights_of import weights
-from tftrt_tools.calibration.file import EngineTable
-from tftrt_tools.calibration.job import fitting, numbering, tensor_names
-from tftrt_tools.calibration.table import Table, header, is_numbered
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel.job import graph
+from tftrt_tools.models.savedmodel.job import graph
+from tftrt_tools.tftrt.calibration.file import EngineTable
+from tftrt_tools.tftrt.calibration.job import fitting, numbering, tensor_names
+from tftrt_tools.tftrt.calibration.table import Table, header, is_numbered
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 BUILDS = 8
 

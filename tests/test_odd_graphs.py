@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from tests.prepared_models import save
 from tests.test_unnamed import saved
-from tftrt_tools.conversion.job import planner
-from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.job import planner
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 v1 = tf.compat.v1
 X = tf.TensorSpec((None, 8), name="x")
@@ -117,8 +117,8 @@ def test_what_was_kept_claims_no_rewrite(tmp_path, tftrt):
 
 
 def test_no_other_size_is_praised_for_a_difference_of_nothing():
-    from tftrt_tools.conversion import advice
-    from tftrt_tools.conversion.plan import SizeResult
+    from tftrt_tools.tftrt.conversion import advice
+    from tftrt_tools.tftrt.conversion.plan import SizeResult
 
     sizes = [SizeResult(low=1, high=3, engines=2, inside=1000, coverage=0.999, smallest=3),
              SizeResult(low=4, high=500, engines=2, inside=999, coverage=0.998, smallest=4),

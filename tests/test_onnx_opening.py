@@ -10,9 +10,9 @@ from onnx import helper
 
 from tests import onnx_files
 from tests.test_export_fp16 import graph
-from tftrt_tools import errors
-from tftrt_tools.exporting.job import half, squares
-from tftrt_tools.models.onnx import opening_job, runner_job
+from tftrt_tools.base import errors
+from tftrt_tools.models.kinds.onnx import opening_job, runner_job
+from tftrt_tools.tensorrt.exporting.job import half, squares
 
 RNG = np.random.default_rng(5)
 

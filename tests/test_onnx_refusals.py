@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests import onnx_files
-from tftrt_tools import errors
-from tftrt_tools.models.onnx import runner_job
+from tftrt_tools.base import errors
+from tftrt_tools.models.kinds.onnx import runner_job
 
 
 def _add(*inputs, output="y", **more):

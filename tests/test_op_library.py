@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from tests.command_here import run_tftrt, unshared
 from tests.command_line import assert_clear
-from tftrt_tools import errors
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel import passport
 
 pytestmark = pytest.mark.slow
 

@@ -16,14 +16,14 @@ from tests.command_line import assert_clear, processes_marked
 from tests.conftest import ROOT
 from tests.example_flags import check_flags
 from tests.optimize_script import COMMAND, IMAGE, Script, diagnosis, machine, plan, trial
-from tftrt_tools import errors
 from tftrt_tools.accuracy import goal as goals
-from tftrt_tools.commands import optimize as command
-from tftrt_tools.conversion.plan import Plan
-from tftrt_tools.inputs.rows import row_hashes
-from tftrt_tools.optimizing import goal_seen, known, mends, run, steps
-from tftrt_tools.report import optimize as report
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import optimize as command
+from tftrt_tools.command_line.report import optimize as report
+from tftrt_tools.models.inputs.rows import row_hashes
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.studies.optimizing import goal_seen, known, mends, run, steps
+from tftrt_tools.tftrt.conversion.plan import Plan
 
 LOOKED = ["profile", "diagnose", "diagnose"]
 WHOLE = ["doctor", "inspect", "inspect", "data", "calibrate", "tune", "convert", "verify", "regress", "regress", *LOOKED]
@@ -420,9 +420,9 @@ def test_each_step_gets_a_part_of_what_is_left(script):
 
 
 def test_trials_of_an_earlier_run_do_not_eat_the_budget_of_this_one(script, tmp_path):
-    from tftrt_tools.conversion.settings import Settings
-    from tftrt_tools.tuning.journal import Journal
-    from tftrt_tools.tuning.tried import Measured
+    from tftrt_tools.studies.tuning.journal import Journal
+    from tftrt_tools.studies.tuning.tried import Measured
+    from tftrt_tools.tftrt.conversion.settings import Settings
 
     Journal(tmp_path / "work/tune").put("sha256:x", Settings(), Measured(accuracy=0.9, seconds=1200.0))
     script.run(max_minutes=100.0)

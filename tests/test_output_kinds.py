@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from tftrt_tools import errors
 from tftrt_tools.accuracy import goal as goals
 from tftrt_tools.accuracy import judgement, kinds, score, thresholds
 from tftrt_tools.accuracy import labels as labels_room
 from tftrt_tools.accuracy.metrics import detections
-from tftrt_tools.execution import run
-from tftrt_tools.regression import answers as regress_answers
-from tftrt_tools.report import answers
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.report import answers
+from tftrt_tools.models.execution import run
+from tftrt_tools.studies.regression import answers as regress_answers
 
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 80, (20, 3)).astype(np.float32)

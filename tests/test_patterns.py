@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tests.command_line import assert_clear
-from tftrt_tools import errors
-from tftrt_tools.conversion.job import patterns
+from tftrt_tools.base import errors
+from tftrt_tools.tftrt.conversion.job import patterns
 
 NAMES = ["model/conv1/Conv2D", "model/conv2/Conv2D", "model/dense/MatMul"]
 

@@ -12,7 +12,7 @@ from tests.conformance import launch
 from tests.conftest import ROOT
 from tests.pages import blocks
 from tests.test_readme import Reader
-from tftrt_tools.client import Client, ServingError
+from tftrt_tools.servers.client import Client, ServingError
 
 PAGE, SERVED = "docs/pictures.md", "needs a running server"
 

@@ -6,8 +6,9 @@ import os
 import pytest
 from absl import flags
 
-from tftrt_tools import cli, errors
-from tftrt_tools.commands import _calling, _flags, _places
+from tftrt_tools.base import errors
+from tftrt_tools.command_line import cli
+from tftrt_tools.command_line.commands import _calling, _flags, _places
 
 URL = "gs://bucket/model"
 # Flags that are no paths and are compared with a few words when they are parsed.
@@ -15,7 +16,7 @@ _ENUM = "string enum"
 
 
 def command(name):
-    return importlib.import_module(f"tftrt_tools.commands.{name}")
+    return importlib.import_module(f"tftrt_tools.command_line.commands.{name}")
 
 
 def texts(name):

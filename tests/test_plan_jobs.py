@@ -9,13 +9,13 @@ import pytest
 import tensorrt as trt
 
 from tests import plan_device
-from tftrt_tools.execution.job import cuda_libraries, cudart
-from tftrt_tools.execution.job.cudart import HostArray
-from tftrt_tools.models.plan.job import context as plan_call
-from tftrt_tools.profiling import engines, plan
-from tftrt_tools.profiling.engine_graph import Graph
-from tftrt_tools.profiling.job import plan_context, plan_cupti, plan_graph, plan_job
-from tftrt_tools.savedmodel import describe
+from tftrt_tools.models.execution.job import cuda_libraries, cudart
+from tftrt_tools.models.execution.job.cudart import HostArray
+from tftrt_tools.models.kinds.plan.job import context as plan_call
+from tftrt_tools.models.savedmodel import describe
+from tftrt_tools.studies.profiling import engines, plan
+from tftrt_tools.studies.profiling.engine_graph import Graph
+from tftrt_tools.studies.profiling.job import plan_context, plan_cupti, plan_graph, plan_job
 
 
 def test_the_libraries_have_the_functions():

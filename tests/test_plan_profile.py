@@ -20,9 +20,12 @@ from tests.engine_recordings import profiles as tf_trt_profiles
 from tests.engine_recordings import recording as tf_trt_recording
 from tests.gpu_commands import NO_GPU
 from tests.plan_recordings import FER, INPUTS, RESNET
-from tftrt_tools import child, errors
-from tftrt_tools.models.plan import document, layer_information
-from tftrt_tools.profiling import (
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child
+from tftrt_tools.command_line.report import profile as page
+from tftrt_tools.models.kinds.plan import document, layer_information
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.studies.profiling import (
     chrome,
     comparison,
     engine_rows,
@@ -37,10 +40,8 @@ from tftrt_tools.profiling import (
     stored,
     traces,
 )
-from tftrt_tools.profiling.job import host, plan_calls, plan_job, plan_onnx, plan_trace
-from tftrt_tools.profiling.profile import Profile
-from tftrt_tools.report import profile as page
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.studies.profiling.job import host, plan_calls, plan_job, plan_onnx, plan_trace
+from tftrt_tools.studies.profiling.profile import Profile
 
 BLOCK = "StatefulPartitionedCall/resnet50/conv2_block1_"
 
@@ -455,7 +456,7 @@ class Runner:
         return call
 
     def watched(self, ready):
-        from tftrt_tools.execution.trace import CallTrace
+        from tftrt_tools.models.execution.trace import CallTrace
 
         return ready(), CallTrace(engine={"plan": 1}, fallback={}, build={}, calibration={})
 
@@ -479,7 +480,7 @@ def test_where_the_plan_does_not_load_the_recorder_leaves_the_guards_reason(tmp_
     folder = plan_recordings.directory(tmp_path / "plan")
     request = {"models": [{"name": "model", "path": str(folder), "calls": []}], "folder": str(tmp_path / "traces"), "traced": 3, "callers": [1],
                "seconds": 0.1}
-    told = child.run("tftrt_tools.profiling.job.plan_record:record", request, env=NO_GPU).result
+    told = child.run("tftrt_tools.studies.profiling.job.plan_record:record", request, env=NO_GPU).result
     with pytest.raises(errors.TftrtError, match="is a plan for NVIDIA H100 80GB HBM3, and no GPU is visible here"):
         measure._check(told, measure.Options(model=str(folder)))
     assert told["machine"]["versions"]["tensorrt"] and told["machine"]["tf32"] and not told["calls"]
@@ -499,7 +500,7 @@ def kept(tmp_path, whole):
 
 
 def plan_digest(folder):
-    from tftrt_tools.models import table
+    from tftrt_tools.models.kinds import table
 
     return table.kind(str(folder)).digest(str(folder))
 

@@ -14,22 +14,23 @@ from onnx import helper
 from tests import onnx_files
 from tests.command_line import assert_clear
 from tests.gpu_commands import NO_GPU
-from tftrt_tools import cli, errors
-from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.models import opening, table
-from tftrt_tools.models.plan import document, profiles
-from tftrt_tools.models.plan.document import PlanFile, Plugin, Tensor
-from tftrt_tools.models.plan.job import guard
-from tftrt_tools.models.plan.kind import PLAN
-from tftrt_tools.models.plan.profiles import Profile, Range
-from tftrt_tools.plans import settings, shaping, tensors_job
-from tftrt_tools.plans.job import differences, network
-from tftrt_tools.plans.result import Built
-from tftrt_tools.plans.tensors import Inner, Tensors
-from tftrt_tools.regression import models
-from tftrt_tools.report import tensors_plot
-from tftrt_tools.savedmodel import files, passport
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.command_line import cli
+from tftrt_tools.command_line.report import tensors_plot
+from tftrt_tools.models.inputs import calls as inputs
+from tftrt_tools.models.kinds import opening, table
+from tftrt_tools.models.kinds.plan import document, profiles
+from tftrt_tools.models.kinds.plan.document import PlanFile, Plugin, Tensor
+from tftrt_tools.models.kinds.plan.job import guard
+from tftrt_tools.models.kinds.plan.kind import PLAN
+from tftrt_tools.models.kinds.plan.profiles import Profile, Range
+from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.studies.regression import models
+from tftrt_tools.tensorrt.plans import settings, shaping, tensors_job
+from tftrt_tools.tensorrt.plans.job import differences, network
+from tftrt_tools.tensorrt.plans.result import Built
+from tftrt_tools.tensorrt.plans.tensors import Inner, Tensors
 
 IMAGE = InputSpec("image", "float32", (None, 8, 8, 1))
 HERE = {"name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0", "driver": "550.90"}
@@ -388,7 +389,7 @@ def chain(path, second=1.0):
 
 
 def test_the_first_tensor_that_departs_is_named(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("tftrt_tools.plans.tensors.CHUNK", 1)
+    monkeypatch.setattr("tftrt_tools.tensorrt.plans.tensors.CHUNK", 1)
     one, other = chain(tmp_path / "one.onnx"), chain(tmp_path / "other.onnx", second=1.5)
     assert cli.main(["verify", one, other, "--tensors=all", f"--json={tmp_path / 'said.json'}", f"--html={tmp_path / 'said.html'}",
                      f"--plot={tmp_path / 'said.svg'}"]) == errors.EXIT_CHECK

@@ -8,11 +8,11 @@ import pytest
 from tests import onnx_files
 from tests.command_line import assert_clear
 from tests.gpu_commands import NO_GPU
-from tftrt_tools import errors
-from tftrt_tools.models.plan import document
-from tftrt_tools.plans import build, convert, making
-from tftrt_tools.plans.settings import Settings
-from tftrt_tools.savedmodel import files, passport
+from tftrt_tools.base import errors
+from tftrt_tools.models.kinds.plan import document
+from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.tensorrt.plans import build, convert, making
+from tftrt_tools.tensorrt.plans.settings import Settings
 
 TABLE = "TRT-8503-EntropyCalibration2\nx: 3c010a14\n"
 FLAGS = "--backend=tensorrt\n--precision_mode=INT8\n--shapes=x:8x4\n"

@@ -12,18 +12,19 @@ import pytest
 from benchmarks import plans as benchmark
 from tests import onnx_files, plan_jobs
 from tests.command_here import run_tftrt
-from tftrt_tools import child, errors
-from tftrt_tools.engine_cache import listing
-from tftrt_tools.engine_cache.entry import EngineRecord, Entry
-from tftrt_tools.engine_cache.key import EngineKey
-from tftrt_tools.engine_cache.plan_key import PlanKey
-from tftrt_tools.engine_cache.store import Store
-from tftrt_tools.models.plan import document
-from tftrt_tools.models.plan.profiles import Profile, Range
-from tftrt_tools.plans import build, convert, making
-from tftrt_tools.plans.job import cached
-from tftrt_tools.plans.settings import Settings
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child
+from tftrt_tools.models.engine_cache import listing
+from tftrt_tools.models.engine_cache.entry import EngineRecord, Entry
+from tftrt_tools.models.engine_cache.key import EngineKey
+from tftrt_tools.models.engine_cache.plan_key import PlanKey
+from tftrt_tools.models.engine_cache.store import Store
+from tftrt_tools.models.kinds.plan import document
+from tftrt_tools.models.kinds.plan.profiles import Profile, Range
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.tensorrt.plans import build, convert, making
+from tftrt_tools.tensorrt.plans.job import cached
+from tftrt_tools.tensorrt.plans.settings import Settings
 
 GPU = plan_jobs.GPU
 SETTINGS = Settings(precision_mode="FP16", shapes="x:8x4")
@@ -127,7 +128,7 @@ def test_so_do_its_multiprocessors_libraries_and_variables(tmp_path, first, monk
                          ("probe_job.version_of_loaded", lambda *names: "8.7.0" if "cudnn" in names[0] else ""),
                          ("probe_job.version_of_loaded", lambda *names: "11.11.3" if "cublas" in names[0] else "")):
         with monkeypatch.context() as patch:
-            patch.setattr(f"tftrt_tools.plans.job.cached.{place}", value)
+            patch.setattr(f"tftrt_tools.tensorrt.plans.job.cached.{place}", value)
             found.append(key(request).name)
     for name in ("NVIDIA_TF32_OVERRIDE", "__LUNOWUD", "TF_TRT_SPARSE_MODE"):
         with monkeypatch.context() as patch:
@@ -307,13 +308,13 @@ def part(monkeypatch):
                          ("_plugins", lambda settings: []), ("networks.parsed", lambda *arguments: (part, None)),
                          ("networks.check_inputs", lambda network: None), ("networks.configured", lambda *arguments: (part, ("FP16",))),
                          ("networks.set_ranges", lambda network, ranges: len(ranges)), ("engines.runtime", lambda: part)):
-        monkeypatch.setattr(f"tftrt_tools.plans.build_job.{place}", value)
+        monkeypatch.setattr(f"tftrt_tools.tensorrt.plans.build_job.{place}", value)
     return part
 
 
 @pytest.mark.parametrize("switch", ["1", "0"])
 def test_the_childs_job_builds_once_and_then_takes_the_plan(part, tmp_path, monkeypatch, switch):
-    from tftrt_tools.plans import build_job
+    from tftrt_tools.tensorrt.plans import build_job
 
     monkeypatch.setenv("TFTRT_TIMING_CACHE", switch)
     times, carried = tmp_path / "timing.cache", switch == "1"

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 
 from tests import onnx_files
 from tests.conftest import run_tftrt
-from tftrt_tools.plans.job import mixed, network
-from tftrt_tools.plans.settings import Settings
+from tftrt_tools.tensorrt.plans.job import mixed, network
+from tftrt_tools.tensorrt.plans.settings import Settings
 
 
 @pytest.fixture(scope="module")

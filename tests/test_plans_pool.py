@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("tensorrt")
 from tests.plan_device import Device, Engine
-from tftrt_tools import errors
-from tftrt_tools.models.plan import runner_job
-from tftrt_tools.models.plan.job import pool as pools
+from tftrt_tools.base import errors
+from tftrt_tools.models.kinds.plan import runner_job
+from tftrt_tools.models.kinds.plan.job import pool as pools
 
 
 @pytest.fixture

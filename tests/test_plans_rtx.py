@@ -5,11 +5,11 @@ import pytest
 from onnx import helper
 
 from tests import onnx_files
-from tftrt_tools import errors
-from tftrt_tools.models.onnx import file as onnx_file
-from tftrt_tools.plans import shaping
-from tftrt_tools.plans.job import differences, network
-from tftrt_tools.plans.settings import Settings
+from tftrt_tools.base import errors
+from tftrt_tools.models.kinds.onnx import file as onnx_file
+from tftrt_tools.tensorrt.plans import shaping
+from tftrt_tools.tensorrt.plans.job import differences, network
+from tftrt_tools.tensorrt.plans.settings import Settings
 
 trt = pytest.importorskip("tensorrt_rtx")
 

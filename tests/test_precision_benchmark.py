@@ -12,8 +12,8 @@ from benchmarks import _precision_run as run
 from benchmarks import _precision_table as table
 from benchmarks import precision
 from tests.conftest import ROOT
-from tftrt_tools import child
-from tftrt_tools.calibration.job import data
+from tftrt_tools.base.process import child
+from tftrt_tools.tftrt.calibration.job import data
 
 RECORDED = ROOT / "tests/data/precision_results.jsonl"  # of a run with --dry_cpu that was ended by --budget and continued twice
 

@@ -9,11 +9,11 @@ import tensorflow as tf
 from tests import keras_layers
 from tests.command_here import run_tftrt
 from tests.prepared_models import answers, prepared, save
-from tftrt_tools import errors
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.savedmodel import passport, preparation
+from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel import passport, preparation
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 
 @pytest.fixture(scope="module")

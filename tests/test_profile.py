@@ -16,8 +16,9 @@ import pytest
 from tests import timelines
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
-from tftrt_tools import child, errors
-from tftrt_tools.profiling import (
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child
+from tftrt_tools.studies.profiling import (
     calls,
     chrome,
     comparison,
@@ -166,7 +167,7 @@ def test_a_whole_profile_of_a_trained_model_fits_together(fer):
 
 
 def test_its_page_and_its_tables_have_the_engines(fer, tmp_path, tftrt):
-    from tftrt_tools.report import profile as report
+    from tftrt_tools.command_line.report import profile as report
 
     report.write_page(fer, str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
@@ -332,8 +333,8 @@ def test_profiles_are_compared_part_by_part_and_layer_by_layer(resnet, digits):
 
 
 def test_pages_hold_every_part_and_picture(tmp_path, resnet):
-    from tftrt_tools.profiling import call_graph
-    from tftrt_tools.report import profile as report
+    from tftrt_tools.command_line.report import profile as report
+    from tftrt_tools.studies.profiling import call_graph
 
     nodes = call_graph.of([("a", "Conv2D", timelines.ENGINE, []), ("b", "Relu", timelines.ENGINE, ["a"]), ("c", "Softmax", "", ["b"])])
     side = dataclasses.replace(resnet.model, graph={"serving_default": nodes})
@@ -459,8 +460,8 @@ def test_the_models_own_failure_is_the_error_and_one_of_the_original_a_note():
 
 def test_an_end_by_sigterm_is_no_remark_on_the_engines(monkeypatch, resnet):
     """Where the engines are taken apart, a failure is a remark, and an interrupt is not."""
-    from tftrt_tools.models.model import Contents, Engine, Model
-    from tftrt_tools.profiling import plan
+    from tftrt_tools.models.kinds.model import Contents, Engine, Model
+    from tftrt_tools.studies.profiling import plan
 
     done = measure.Measured(profile=resnet, traces={})
     model = Model(kind=None, source="m", path="m", contents=Contents(signatures={}, engines=(Engine("e", "FP16"),)))

@@ -17,7 +17,7 @@ def python(text, *arguments):
 def test_a_model_is_described_without_tensorflow(zoo_model):
     text = """
 import sys
-from tftrt_tools.savedmodel import describe_job
+from tftrt_tools.models.savedmodel import describe_job
 found, = describe_job.job({"models": [sys.argv[1]]})
 print(*found["inputs"])
 print("tensorflow" in sys.modules, any(name.startswith("tensorflow.python") for name in sys.modules))
@@ -28,7 +28,7 @@ print("tensorflow" in sys.modules, any(name.startswith("tensorflow.python") for 
 def test_tensorflow_can_be_imported_afterwards_and_shares_the_modules(zoo_model):
     text = """
 import sys
-from tftrt_tools.savedmodel.job import protos
+from tftrt_tools.models.savedmodel.job import protos
 proto = protos.read(sys.argv[1])
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
@@ -41,7 +41,7 @@ print(len(graph.get_operations()) == len(proto.meta_graphs[0].graph_def.node))
     assert python(text, zoo_model("digits_cnn")) == ["True serving_default", "True"]
 
 
-@pytest.mark.parametrize("first", ["tensorflow", "tftrt_tools.savedmodel.job.protos"])
+@pytest.mark.parametrize("first", ["tensorflow", "tftrt_tools.models.savedmodel.job.protos"])
 def test_without_tensorflow_the_error_names_it(tmp_path, first):
     text = f"""
 import importlib.util
@@ -50,7 +50,7 @@ importlib.util.find_spec = lambda name: None if name == "tensorflow" else find(n
 if {first!r} == "tensorflow":
     import tensorflow
 try:
-    import tftrt_tools.savedmodel.job.protos
+    import tftrt_tools.models.savedmodel.job.protos
     print("imported")
 except ImportError as error:
     print(error.name)

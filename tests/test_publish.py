@@ -15,13 +15,13 @@ import pytest
 
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
-from tftrt_tools import errors
-from tftrt_tools.commands import publish as command
-from tftrt_tools.execution import npz
-from tftrt_tools.savedmodel import files, passport
-from tftrt_tools.serving import version_directories
-from tftrt_tools.serving.publishing import model_facts_job, publish
-from tftrt_tools.serving.warmup import warmup_file_job, warmup_requests
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import publish as command
+from tftrt_tools.models.execution import npz
+from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.servers.serving import version_directories
+from tftrt_tools.servers.serving.publishing import model_facts_job, publish
+from tftrt_tools.servers.serving.warmup import warmup_file_job, warmup_requests
 
 NO_WARMUP = publish.Options(warm_up=False)
 
@@ -157,7 +157,7 @@ def test_wrong_usage_is_one_clear_line(arguments, says, tftrt, tmp_path):
 
 
 def test_the_command_that_repeats_it_has_every_flag_that_differs(tmp_path):
-    from tftrt_tools.commands import _flags
+    from tftrt_tools.command_line.commands import _flags
 
     (tmp_path / "data.npz").write_text("x")
     values, positional = _flags.parse("publish", command, [
@@ -202,7 +202,7 @@ def test_a_warm_up_that_fails_is_not_published_and_one_with_data_is_kept_on_the_
 
 
 def warmup_sizes(largest):
-    from tftrt_tools.serving.warmup.allowed_batch_sizes import BatchSizes
+    from tftrt_tools.servers.serving.warmup.allowed_batch_sizes import BatchSizes
 
     return BatchSizes(largest, True, ())
 
@@ -311,7 +311,7 @@ def test_examples_of_classify_regress_and_multi_inference_are_read_as_the_server
 def test_an_input_that_has_a_default_may_be_left_out(verified_once, tmp_path):
     import tensorflow as tf
 
-    from tftrt_tools.savedmodel.job import protos
+    from tftrt_tools.models.savedmodel.job import protos
 
     model = shutil.copytree(verified_once, tmp_path / "m")
     proto = protos.read(model)
@@ -328,7 +328,7 @@ def test_an_input_that_has_a_default_may_be_left_out(verified_once, tmp_path):
 
 
 def test_ops_that_tensorflow_does_not_have_are_found_and_calls_of_functions_are_none(verified_once, zoo_model, tmp_path):
-    from tftrt_tools.savedmodel.job import protos
+    from tftrt_tools.models.savedmodel.job import protos
 
     assert model_facts_job.read(str(zoo_model("ranker"))).unknown_ops == model_facts_job.read(str(verified_once)).unknown_ops == ()
     model = shutil.copytree(verified_once, tmp_path / "m")
@@ -359,7 +359,7 @@ def test_two_commands_at_once_get_a_version_each(verified, tmp_path):
 
 
 def test_a_full_disk_is_one_clear_line(verified, tmp_path, monkeypatch, capsys):
-    from tftrt_tools import cli
+    from tftrt_tools.command_line import cli
 
     def full(*_arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "somewhere")

@@ -14,15 +14,16 @@ import time
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools import errors, locks, renaming
-from tftrt_tools.serving import version_directories
-from tftrt_tools.serving.publishing import placing
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import locks, renaming
+from tftrt_tools.servers.serving import version_directories
+from tftrt_tools.servers.serving.publishing import placing
 
 FILES = {f"variables/part-{number}": b"x" * 50_000 for number in range(8)} | {"saved_model.pb": b"graph"}
 # What `tftrt publish` does with the disk, without the model's own work.
 PUBLISHER = """
 import pathlib, sys
-from tftrt_tools.serving.publishing import placing
+from tftrt_tools.servers.serving.publishing import placing
 source, base, workplace, count = *map(pathlib.Path, sys.argv[1:4]), int(sys.argv[4])
 print("go", flush=True)
 for _ in range(count):

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.publish_facts import engine_op, facts
-from tftrt_tools import errors
-from tftrt_tools.serving.publishing import server_target, target_preflight, verification_check
-from tftrt_tools.stack import images, releases
+from tftrt_tools.base import errors
+from tftrt_tools.base.stack import images, releases
+from tftrt_tools.servers.serving.publishing import server_target, target_preflight, verification_check
 
 HERE = server_target.Machine("2.14.1", "8.5.3.1", ("9.0",))
 STOCK = "tensorflow/serving:2.14.1-gpu"

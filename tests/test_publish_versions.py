@@ -2,8 +2,8 @@
 
 import pytest
 
-from tftrt_tools import errors
-from tftrt_tools.serving import version_directories
+from tftrt_tools.base import errors
+from tftrt_tools.servers.serving import version_directories
 
 
 @pytest.mark.parametrize(("name", "number"), [

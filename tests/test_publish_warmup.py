@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.publish_facts import declared, engine_op, facts, spec
-from tftrt_tools import errors
-from tftrt_tools.savedmodel.limits import Limit
-from tftrt_tools.serving.warmup import allowed_batch_sizes, warmup_requests
-from tftrt_tools.serving.warmup.allowed_batch_sizes import BatchSizes
+from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel.limits import Limit
+from tftrt_tools.servers.serving.warmup import allowed_batch_sizes, warmup_requests
+from tftrt_tools.servers.serving.warmup.allowed_batch_sizes import BatchSizes
 
 SIZES = BatchSizes(32, True, (1, 8, 32))
 

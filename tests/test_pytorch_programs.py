@@ -11,11 +11,13 @@ import zipfile
 
 import pytest
 
-from tftrt_tools import archives, cli, errors
-from tftrt_tools.models import table
-from tftrt_tools.models.pytorch import program
-from tftrt_tools.sources import kinds
-from tftrt_tools.sources.source import Source
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import archives
+from tftrt_tools.command_line import cli
+from tftrt_tools.models.kinds import table
+from tftrt_tools.models.kinds.pytorch import program
+from tftrt_tools.models.sources import kinds
+from tftrt_tools.models.sources.source import Source
 
 OPEN = {"as_expr": {"expr_str": "Symbol('s7', positive=True, integer=True)"}}
 LEAF = {"type": None, "context": None, "children_spec": []}

@@ -15,7 +15,7 @@ def frozen(activations, weights=None):
     """graph_pass.Frozen of one of the models of tests.quantized."""
     import tensorflow as tf
 
-    from tftrt_tools.conversion.job import graph_pass
+    from tftrt_tools.tftrt.conversion.job import graph_pass
 
     with tempfile.TemporaryDirectory() as folder:
         quantized.build(folder, activations, weights)
@@ -27,14 +27,14 @@ def function(call, shape=(None, 8, 8, 8)):
     """graph_pass.Frozen of a Python function of one float32 tensor."""
     import tensorflow as tf
 
-    from tftrt_tools.conversion.job import graph_pass
+    from tftrt_tools.tftrt.conversion.job import graph_pass
 
     return graph_pass.freeze("f", tf.function(call).get_concrete_function(tf.TensorSpec(shape, tf.float32, name="x")))
 
 
 def converted(model, dynamic, precision_mode="INT8", use_calibration=False):
     """The GraphDef that the pass makes of a graph_pass.Frozen, at TF-TRT's own precisions."""
-    from tftrt_tools import tf_private
+    from tftrt_tools.base import tf_private
 
     converter = tf_private.GraphPass(precision_mode=precision_mode, use_calibration=use_calibration, use_dynamic_shape=dynamic,
                                      dynamic_shape_profile_strategy="Optimal" if dynamic else None)
@@ -42,7 +42,7 @@ def converted(model, dynamic, precision_mode="INT8", use_calibration=False):
 
 
 def stated(model, requested="INT8", dynamic=True):
-    from tftrt_tools.conversion.job import quantization_aware
+    from tftrt_tools.tftrt.conversion.job import quantization_aware
 
     after = converted(model, dynamic, **quantization_aware.pass_parameters(model.graph_def, requested))
     return quantization_aware.statements(model.graph_def, after, requested, dynamic=dynamic)
@@ -61,14 +61,14 @@ def names(problems):
 
 
 def engine_ops(graph_def):
-    from tftrt_tools.savedmodel.job import graph
+    from tftrt_tools.models.savedmodel.job import graph
 
     return graph.engine_ops(graph_def)
 
 
 @pytest.mark.parametrize("kind", quantized.KINDS)
 def test_every_kind_of_node_is_found_with_its_range_and_its_role(kind):
-    from tftrt_tools.conversion.job import quantization_aware
+    from tftrt_tools.tftrt.conversion.job import quantization_aware
 
     found = {short(one.name): one for one in quantization_aware.detect(frozen(kind).graph_def)}
     assert set(found) == {f"quant_{one}" for one in ("a0", "a1", "a2", "a3", "w0", "w1", "w2")}
@@ -79,7 +79,7 @@ def test_every_kind_of_node_is_found_with_its_range_and_its_role(kind):
 
 
 def test_a_plain_model_has_no_such_node_and_no_problem():
-    from tftrt_tools.conversion.job import quantization_aware
+    from tftrt_tools.tftrt.conversion.job import quantization_aware
 
     assert quantization_aware.detect(frozen("").graph_def) == ()
     said = stated(frozen(""), "FP16")
@@ -90,7 +90,7 @@ def test_a_plain_model_has_no_such_node_and_no_problem():
     (V2, "INT8", "INT8"), (VARS, "INT8", "INT8"), (V4, "INT8", "INT8"), ("", "INT8", "FP32"), (V2, "FP16", "FP32"), (VARS, "FP32", "FP32"),
 ])
 def test_the_pass_runs_as_int8_for_quantization_aware_models_only_and_never_calibrates(activations, precision, expected):
-    from tftrt_tools.conversion.job import quantization_aware
+    from tftrt_tools.tftrt.conversion.job import quantization_aware
 
     parameters = quantization_aware.pass_parameters(frozen(activations).graph_def, precision)
     assert parameters == {"precision_mode": expected, "use_calibration": False}
@@ -147,8 +147,8 @@ def test_v2_asked_for_another_precision_names_each_engine_that_becomes_int8(prec
 
 
 def test_an_engine_with_nodes_that_is_marked_fp16_by_hand_is_said_to_be_unbuildable():
-    from tftrt_tools.conversion.job import quantization_aware
-    from tftrt_tools.savedmodel.job import graph
+    from tftrt_tools.models.savedmodel.job import graph
+    from tftrt_tools.tftrt.conversion.job import quantization_aware
 
     model = frozen(V2)
     after = converted(model, True)
@@ -295,8 +295,8 @@ def test_an_int8_engine_in_which_no_node_takes_effect_is_named():
 
 
 def test_what_the_user_keeps_native_is_no_loss():
-    from tftrt_tools.conversion import pass_log
-    from tftrt_tools.conversion.job import quantization_aware
+    from tftrt_tools.tftrt.conversion import pass_log
+    from tftrt_tools.tftrt.conversion.job import quantization_aware
 
     model = frozen(VARS)
     after = converted(model, True)
@@ -307,7 +307,7 @@ def test_what_the_user_keeps_native_is_no_loss():
 
 
 def test_engines_of_different_precisions_are_judged_by_what_was_asked_of_each():
-    from tftrt_tools.conversion.job import quantization_aware
+    from tftrt_tools.tftrt.conversion.job import quantization_aware
 
     model = frozen("")
     after = converted(model, True)
@@ -320,7 +320,7 @@ def test_engines_of_different_precisions_are_judged_by_what_was_asked_of_each():
 def test_statements_survive_json():
     import json
 
-    from tftrt_tools.conversion.quantization import Quantization
+    from tftrt_tools.tftrt.conversion.quantization import Quantization
 
     for activations, weights in ((V2, None), (VARS, None), (V2, CHANNELS), ("", None)):
         said = stated(frozen(activations, weights), "FP16")
@@ -331,7 +331,7 @@ def test_the_statements_as_data_need_no_tensorflow():
     import subprocess
     import sys
 
-    code = "import sys, tftrt_tools.conversion.quantization\nprint('tensorflow' in sys.modules)"
+    code = "import sys, tftrt_tools.tftrt.conversion.quantization\nprint('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
@@ -340,8 +340,8 @@ def test_the_statements_as_data_need_no_tensorflow():
     (V4, "", "INT8", "FP16"),
 ])
 def test_the_graph_pass_leaves_the_precision_to_the_nodes_and_says_where_that_is_not_what_was_asked(activations, weights, asked, expected):
-    from tftrt_tools.conversion import settings
-    from tftrt_tools.conversion.job import graph_pass
+    from tftrt_tools.tftrt.conversion import settings
+    from tftrt_tools.tftrt.conversion.job import graph_pass
 
     passed = graph_pass.run(frozen(activations, weights), settings.Settings(precision_mode=asked, use_dynamic_shape=True))
     assert {engine.precision for engine in passed.engines} == {expected}

@@ -11,9 +11,9 @@ import grpc
 import pytest
 
 from tests.tls import pems  # noqa: F401
-from tftrt_tools.serving import server_flags
-from tftrt_tools.serving.launch import binary, ending, readiness, serve, serve_plan
-from tftrt_tools.serving.local import grpc_server
+from tftrt_tools.servers.serving import server_flags
+from tftrt_tools.servers.serving.launch import binary, ending, readiness, serve, serve_plan
+from tftrt_tools.servers.serving.local import grpc_server
 
 _LOADED = b"\x0a\x04\x08\x07\x10\x1e"  # version 7 is AVAILABLE
 _STATUS = "/tensorflow.serving.ModelService/GetModelStatus"

@@ -26,13 +26,14 @@ from tests import command_here
 from tests.conftest import ROOT, run_tftrt
 from tests.example_flags import check_flags, module, parsed
 from tests.pages import DEVELOPERS, DOCS, PAGES, TEXTS, blocks, in_order, unprinted, words
-from tftrt_tools import choices, cli, errors
 from tftrt_tools.accuracy import metrics, thresholds, verify
-from tftrt_tools.commands import _flags
-from tftrt_tools.conversion import settings
-from tftrt_tools.profiling import profile
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.serving import server_flags
+from tftrt_tools.base import choices, errors
+from tftrt_tools.command_line import cli
+from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.servers.serving import server_flags
+from tftrt_tools.studies.profiling import profile
+from tftrt_tools.tftrt.conversion import settings
 
 # Flags of other programs that the pages name.
 FOREIGN_FLAGS = {"gpus": "docker", "cap": "docker", "verbose": "trtexec", "onnx": "trtexec", "prefix": "kubectl", "output": "python -m saved_models"}

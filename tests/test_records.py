@@ -8,7 +8,7 @@ import typing
 
 import pytest
 
-from tftrt_tools import records
+from tftrt_tools.base import records
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,9 @@ from onnx import TensorProto, helper, numpy_helper, save_model
 
 from tests.command_line import assert_clear
 from tests.test_without_tensorflow import VERSIONS, interpreter
-from tftrt_tools import child
-from tftrt_tools import interpreter as interpreters
-from tftrt_tools.models import elsewhere, opening
+from tftrt_tools.base.process import child
+from tftrt_tools.base.process import interpreter as interpreters
+from tftrt_tools.models.kinds import elsewhere, opening
 
 # Which of the two is the faster is not the question here.
 QUICK = ("--rounds=12", "--max_rounds=12", "--allow_worse")
@@ -94,7 +94,7 @@ def test_an_interpreter_that_cannot_is_told(tftrt, tmp_path, files, python, zoo_
 def test_another_environment_runs_the_files_of_this_package_without_the_packages_of_this_one(python, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/of/this/environment")
     said = child.run("tests_seen:path", None, env={"PYTHONPATH": str(pathlib.Path(__file__).parent / "data/elsewhere")}, python=str(python)).result
-    assert os.path.realpath(said["package"]) == os.path.realpath(pathlib.Path(interpreters.__file__).parent)
+    assert os.path.realpath(said["package"]) == os.path.realpath(pathlib.Path(interpreters.__file__).parents[2])
     assert "/of/this/environment" not in said["path"] and said["executable"] == str(python)
 
 

@@ -6,10 +6,11 @@ import types
 import numpy as np
 import pytest
 
-from tftrt_tools import client, errors
-from tftrt_tools.regression import answers, goals, models, verdict
-from tftrt_tools.regression.goals import KEPT, MISSED, UNDECIDED, Goals
-from tftrt_tools.serving.smoke import gate
+from tftrt_tools.base import errors
+from tftrt_tools.servers import client
+from tftrt_tools.servers.serving.smoke import gate
+from tftrt_tools.studies.regression import answers, goals, models, verdict
+from tftrt_tools.studies.regression.goals import KEPT, MISSED, UNDECIDED, Goals
 
 CANDIDATE = models.Model(path="", name="c", build_seconds=40.0, engine_bytes=30 << 20, gpu_memory_bytes=2 << 30)
 
@@ -132,7 +133,7 @@ def test_a_metric_that_was_not_judged_leaves_its_goal_undecided():
 def test_every_number_is_a_flag_of_the_command():
     from absl import flags as absl_flags
 
-    from tftrt_tools.commands import regress
+    from tftrt_tools.command_line.commands import regress
 
     values = absl_flags.FlagValues()
     regress.define(values)

@@ -12,11 +12,11 @@ import pytest
 from absl import flags
 
 from tests.regress_results import MACHINE, WORKLOAD, regression
-from tftrt_tools import errors
 from tftrt_tools.accuracy import metrics
-from tftrt_tools.commands import regress as command
-from tftrt_tools.regression import answers, baseline, comparison, goals, junit, models, regress, rounds, sentences, verdict
-from tftrt_tools.report import regress as report
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import regress as command
+from tftrt_tools.command_line.report import regress as report
+from tftrt_tools.studies.regression import answers, baseline, comparison, goals, junit, models, regress, rounds, sentences, verdict
 
 
 def _judged(**changes):

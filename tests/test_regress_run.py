@@ -11,18 +11,19 @@ import pytest
 
 from tests.command_here import run_program
 from tests.conformance.launch import LocalServer
-from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags
-from tftrt_tools.commands import regress as command
-from tftrt_tools.execution import run as execution
-from tftrt_tools.execution.runner import Where
-from tftrt_tools.execution.trace import CallTrace
-from tftrt_tools.load import drive_job
-from tftrt_tools.load.request_entries import Entries
-from tftrt_tools.models.model import Contents
-from tftrt_tools.models.names import Matched
-from tftrt_tools.regression import in_process, models, pair, regress, rounds
-from tftrt_tools.regression.goals import Goals
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import progress
+from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import regress as command
+from tftrt_tools.models.execution import run as execution
+from tftrt_tools.models.execution.runner import Where
+from tftrt_tools.models.execution.trace import CallTrace
+from tftrt_tools.models.kinds.model import Contents
+from tftrt_tools.models.kinds.names import Matched
+from tftrt_tools.servers.load import drive_job
+from tftrt_tools.servers.load.request_entries import Entries
+from tftrt_tools.studies.regression import in_process, models, pair, regress, rounds
+from tftrt_tools.studies.regression.goals import Goals
 
 # One metric and one look: the fewest rounds that can show something.
 QUICK = ("--metrics=p50", "--rounds=12", "--max_rounds=12", "--requests=16")

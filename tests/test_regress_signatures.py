@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from tests.command_here import run_program
-from tftrt_tools import errors
-from tftrt_tools.commands import _flags
-from tftrt_tools.commands import regress as command
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import regress as command
 
 QUICK = ("--metrics=p50", "--rounds=12", "--max_rounds=12", "--requests=16", "--allow_worse")
 SCALE = "--image_scale=0.00392156862745098"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks import verdict_power
-from tftrt_tools.regression import verdict
-from tftrt_tools.regression.verdict import BETTER, SAME, UNSURE, WORSE
+from tftrt_tools.studies.regression import verdict
+from tftrt_tools.studies.regression.verdict import BETTER, SAME, UNSURE, WORSE
 
 
 def made(rounds=30, ratio=1.0, noise=0.01, drift=0.0, requests=40, seed=0, outliers=0):

@@ -8,7 +8,7 @@ import pytest
 from tests import server_log
 from tests.conftest import ROOT
 from tests.test_regress_run import QUICK, run
-from tftrt_tools import errors
+from tftrt_tools.base import errors
 
 
 @pytest.fixture

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from tests.command_line import assert_clear
-from tftrt_tools import child, errors
-from tftrt_tools.commands import build as command
-from tftrt_tools.conversion import build as builds
-from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.execution import run
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.tuning import repeats
-from tftrt_tools.tuning.repeats import Repeats
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child
+from tftrt_tools.command_line.commands import build as command
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.studies.tuning import repeats
+from tftrt_tools.studies.tuning.repeats import Repeats
+from tftrt_tools.tftrt.conversion import build as builds
+from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 CALLS = ("s(x 1x8)", "s(x 8x8)")
 
@@ -185,7 +186,7 @@ def test_the_table_names_each_build(capsys, monkeypatch, tmp_path):
     built = builds.Build(model="m", output=str(tmp_path), model_digest="", shapes="x", strategy=None, versions={}, gpu=None, signatures=(),
                          cache_problem="", seconds=121.0)
     monkeypatch.setattr(repeats, "fastest", lambda *_, **__: repeats.Repeated(built, made))
-    from tftrt_tools.commands import _flags
+    from tftrt_tools.command_line.commands import _flags
 
     values, positional = _flags.parse("build", command, ["m", "--shapes=x:1x8", "--repeat=3"])
     assert command.run(values, positional) == 0

@@ -4,10 +4,10 @@ import pytest
 
 from tests.test_fusion import graph, part
 from tests.test_layers import SMALL
-from tftrt_tools.conversion.layer_table import Built, Row, Tensor
-from tftrt_tools.profiling import cuda_graph, layers, layers_kernels, memory, peaks, roofline
-from tftrt_tools.profiling.engine_graph import Graph, Node
-from tftrt_tools.profiling.engine_graph import Tensor as Sized
+from tftrt_tools.studies.profiling import cuda_graph, layers, layers_kernels, memory, peaks, roofline
+from tftrt_tools.studies.profiling.engine_graph import Graph, Node
+from tftrt_tools.studies.profiling.engine_graph import Tensor as Sized
+from tftrt_tools.tftrt.conversion.layer_table import Built, Row, Tensor
 
 # Of NVIDIA's data sheets: compute capability, multiprocessors, boost clock, memory clock by NVML, bus; then TFLOPS and GB/s, dense.
 SHEETS = {

@@ -7,10 +7,10 @@ from tensorflow.core.framework import graph_pb2
 
 from tests.zoo import zoo_inputs
 from tftrt_tools.accuracy import harm, simulation_job
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution import run as runs
-from tftrt_tools.savedmodel.job import inline, rounding, rounding_sites
+from tftrt_tools.models.execution import run as runs
+from tftrt_tools.models.savedmodel.job import inline, rounding, rounding_sites
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 MODELS = {"digits_cnn": False, "mobilenet_v2": False, "ranker": False, "lstm_tagger": True, "bert_encoder": False}
 

@@ -11,7 +11,7 @@ import saved_models
 import saved_models.__main__ as command
 from tests.zoo import SMALL, built, trained, zoo_inputs, zoo_model  # noqa: F401  (zoo_model is a fixture)
 from tests.zoo_signatures import SIGNATURES
-from tftrt_tools.savedmodel.job import protos
+from tftrt_tools.models.savedmodel.job import protos
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.conftest import ROOT
-from tftrt_tools.calibration import methods
-from tftrt_tools.calibration.job import scales
-from tftrt_tools.calibration.job.histogram import BINS, Histogram
+from tftrt_tools.tftrt.calibration import methods
+from tftrt_tools.tftrt.calibration.job import scales
+from tftrt_tools.tftrt.calibration.job.histogram import BINS, Histogram
 
 FINITE = st.floats(-2.0**40, 2.0**40, width=32).filter(lambda x: x == 0 or abs(x) > 2.0**-40)
 VALUES = hnp.arrays(np.float32, st.integers(1, 60), elements=FINITE)

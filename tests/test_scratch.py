@@ -10,12 +10,12 @@ import time
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools import scratch
+from tftrt_tools.base.files import scratch
 
 LONG_AGO = time.time() - 3600
 HOLDS = """
 import os, pathlib, signal, sys, time
-from tftrt_tools import scratch
+from tftrt_tools.base.files import scratch
 with scratch.folder("held") as folder:
     pathlib.Path(folder, "engine").write_text("large")
     os.utime(folder, (1e9, 1e9))

@@ -16,7 +16,7 @@ from tensorflow.core.framework import attr_value_pb2, function_pb2, tensor_pb2, 
 from tensorflow.core.protobuf import saved_model_pb2
 
 from tests.conftest import ROOT
-from tftrt_tools.savedmodel.job import segments
+from tftrt_tools.models.savedmodel.job import segments
 
 WEIGHTS = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -366,9 +366,9 @@ def test_any_change_of_a_node_that_counts_changes_the_digest(function, data):
 
 IN_A_PROCESS = """
 import json, sys
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel.job import loading, segments
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.models.savedmodel.job import loading, segments
 model = loading.load(sys.argv[1], ())
 found = {}
 for dynamic in json.loads(sys.argv[2]):

@@ -11,17 +11,17 @@ import tensorflow as tf
 from tests import quantized
 from tests.sensitive_models import kernels, rows, saved_chain, saved_function, two_layers
 from tests.zoo import zoo_inputs
-from tftrt_tools import errors
 from tftrt_tools.accuracy import harm, measurement, metrics, sensitivity, simulation_job, thresholds
-from tftrt_tools.calibration import file
-from tftrt_tools.commands import sensitivity as sensitivity_command
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution import arrays as array_reader
-from tftrt_tools.execution import run
-from tftrt_tools.inputs import cutting
-from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.report import pictures
-from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import sensitivity as sensitivity_command
+from tftrt_tools.command_line.report import pictures
+from tftrt_tools.models.execution import arrays as array_reader
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.inputs import cutting
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.tftrt.calibration import file
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 INT8 = Settings(precision_mode="INT8", calibration_method="max")
 

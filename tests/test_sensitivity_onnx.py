@@ -12,10 +12,10 @@ import saved_models
 from tests import onnx_files, plan_recordings
 from tests.command_line import assert_clear
 from tests.gpu_commands import NO_GPU
-from tftrt_tools import errors
 from tftrt_tools.accuracy.sensitivity import Options
-from tftrt_tools.exporting import sensitivity, sensitivity_job
-from tftrt_tools.exporting.job import half, onnx_ranges, placement, qdq
+from tftrt_tools.base import errors
+from tftrt_tools.tensorrt.exporting import sensitivity, sensitivity_job
+from tftrt_tools.tensorrt.exporting.job import half, onnx_ranges, placement, qdq
 
 RNG = np.random.default_rng(5)
 

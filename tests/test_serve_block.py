@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from tests import server_log
-from tftrt_tools import errors
-from tftrt_tools.serving.launch import block
+from tftrt_tools.base import errors
+from tftrt_tools.servers.serving.launch import block
 
 # A server that cannot load its model, says so, and stays.
 STAYS = f"""#!{sys.executable}

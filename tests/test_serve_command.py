@@ -24,18 +24,18 @@ from hypothesis import strategies as st
 from tests import server_log
 from tests.command_here import run_program
 from tests.conftest import ROOT
-from tftrt_tools import errors
-from tftrt_tools.commands import serve as serve_command
-from tftrt_tools.serving import metric_names, server_flags
-from tftrt_tools.serving.launch import ending, ports, serve_plan, start_preflight
-from tftrt_tools.serving.launch.docker import Docker, mounts
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import serve as serve_command
+from tftrt_tools.servers.serving import metric_names, server_flags
+from tftrt_tools.servers.serving.launch import ending, ports, serve_plan, start_preflight
+from tftrt_tools.servers.serving.launch.docker import Docker, mounts
 
 FAKE_SERVER = f"""#!{sys.executable}
 import concurrent.futures, json, os, pathlib, signal, subprocess, sys, time
 sys.path.insert(0, {str(ROOT)!r})
 import grpc
-from tftrt_tools.serving import server_flags
-from tftrt_tools.wire import messages
+from tftrt_tools.servers.serving import server_flags
+from tftrt_tools.base.wire import messages
 
 made = messages.classes("fake.proto", "fake", {{
     "ModelSpec": {{"name": (1, "string")}}, "Request": {{"model_spec": (1, ".ModelSpec")}},

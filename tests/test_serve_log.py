@@ -3,9 +3,9 @@
 import pytest
 
 from tests import server_log
-from tftrt_tools.logs import load_failure
-from tftrt_tools.serving import server_flags
-from tftrt_tools.serving.launch import ending, log_follower
+from tftrt_tools.base.logs import load_failure
+from tftrt_tools.servers.serving import server_flags
+from tftrt_tools.servers.serving.launch import ending, log_follower
 
 
 def follower(**values):

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.classify_requests import SavedModelServable, refused
-from tftrt_tools.serving.local import batch_scheduler, batch_tensors, batching_parameters, batching_servable
-from tftrt_tools.serving.local.batching_parameters import BatchingParameters
-from tftrt_tools.serving.local.failure import Failure
+from tftrt_tools.servers.serving.local import batch_scheduler, batch_tensors, batching_parameters, batching_servable
+from tftrt_tools.servers.serving.local.batching_parameters import BatchingParameters
+from tftrt_tools.servers.serving.local.failure import Failure
 
 CODE = grpc.StatusCode
 LONG = 3_600_000_000  # microseconds; no test waits that long, so what happens does not happen by a timeout

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.classify_requests import LABELS, WEIGHTS, SavedModelServable, classification, example, export, refused, regression, tasks
-from tftrt_tools.serving.local import classify_api, examples, metadata_api, multi_inference_api, regress_api
+from tftrt_tools.servers.serving.local import classify_api, examples, metadata_api, multi_inference_api, regress_api
 
 
 @pytest.fixture(scope="session")

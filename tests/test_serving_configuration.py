@@ -6,10 +6,11 @@ import shutil
 import pytest
 
 from tests.command_line import assert_clear
-from tftrt_tools import errors
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.serving.configuration import (
+from tftrt_tools.base import errors
+from tftrt_tools.base.wire import config_messages as protos
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.servers.serving.configuration import (
     batching_file,
     config_check,
     engine_batch_sizes,
@@ -17,8 +18,7 @@ from tftrt_tools.serving.configuration import (
     generation,
     model_config,
 )
-from tftrt_tools.serving.configuration.engine_batch_sizes import Covered
-from tftrt_tools.wire import config_messages as protos
+from tftrt_tools.servers.serving.configuration.engine_batch_sizes import Covered
 
 SIGNATURE, INPUT = "serving_default", "image"
 
@@ -102,8 +102,8 @@ def give_engines(model, batches, profiles):
     """Engine files as TF-TRT writes them, with engines that are no engines: nothing here loads them."""
     import tensorflow as tf
 
-    from tftrt_tools.savedmodel import engine_assets
-    from tftrt_tools.savedmodel.job import graph, protos
+    from tftrt_tools.models.savedmodel import engine_assets
+    from tftrt_tools.models.savedmodel.job import graph, protos
 
     proto = protos.read(model)
     graph_def = proto.meta_graphs[0].graph_def

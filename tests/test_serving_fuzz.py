@@ -262,7 +262,7 @@ class _Faults(logging.Handler):
 @pytest.fixture(scope="module")
 def core(folder):
     """core.Core of the models, as server.Server makes it."""
-    from tftrt_tools.serving.local import core, loader, manager, metrics_page
+    from tftrt_tools.servers.serving.local import core, loader, manager, metrics_page
 
     counted = metrics_page.Metrics()
     shared = core.Core(counted, monitored=True)
@@ -313,7 +313,7 @@ def _assert_little_more(before, after):
 
 def _method(core, rpc):
     """The function (bytes, milliseconds) -> parts of bytes that the gRPC server calls."""
-    from tftrt_tools.serving.local import grpc_methods
+    from tftrt_tools.servers.serving.local import grpc_methods
 
     service = "ModelService" if rpc == "GetModelStatus" else "PredictionService"
     return grpc_methods.table(core, 1)[f"/tensorflow.serving.{service}/{rpc}"]
@@ -356,7 +356,7 @@ def _requests(rpc, count, seed):
 
 def _answers(method, data):
     """The code of the answer; what comes back without an error has to be a message."""
-    from tftrt_tools.serving.local import failure
+    from tftrt_tools.servers.serving.local import failure
 
     try:
         return "OK", b"".join(method(data, _TIMEOUT_MS))
@@ -385,8 +385,8 @@ def test_a_plain_request_is_what_protobuf_reads():
     """Large requests are read without protobuf where they have the usual form."""
     from google.protobuf.message import DecodeError
 
-    from tftrt_tools.serving.local import plain_request
-    from tftrt_tools.wire import tensor
+    from tftrt_tools.base.wire import tensor
+    from tftrt_tools.servers.serving.local import plain_request
 
     plain = 0
     for number, data in enumerate(_requests("Predict", COUNTS["plain"], 1)):
@@ -413,7 +413,7 @@ def test_damaged_tensors_are_read_as_tensorflow_reads_them(faults):
     from google.protobuf.message import DecodeError
     from tensorflow.core.framework import tensor_pb2
 
-    from tftrt_tools.wire import tensor as wire
+    from tftrt_tools.base.wire import tensor as wire
 
     rng = random.Random("tensors")
     corpus = [next(iter(request.inputs.values())) for request in _corpus()["Predict"]]
@@ -460,7 +460,7 @@ def test_damaged_tensors_are_read_as_tensorflow_reads_them(faults):
 
 
 def test_damaged_rest_requests_are_answered_or_refused(core, faults, nothing_left):
-    from tftrt_tools.serving.local.rest import handler
+    from tftrt_tools.servers.serving.local.rest import handler
 
     rest = handler.Handler(core, _TIMEOUT_MS)
     rng = random.Random("rest")

@@ -14,8 +14,8 @@ import grpc
 import numpy as np
 import pytest
 
-from tftrt_tools.serving.local import failure, grpc_methods, grpc_server
-from tftrt_tools.wire.http2_job import frames, hpack
+from tftrt_tools.base.wire.http2_job import frames, hpack
+from tftrt_tools.servers.serving.local import failure, grpc_methods, grpc_server
 
 _WAIT = 20
 _LIMITS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]

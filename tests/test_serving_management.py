@@ -23,15 +23,16 @@ from tensorflow_serving.apis import (
 
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
-from tftrt_tools import cli, errors
-from tftrt_tools.client import Client, ServingError
-from tftrt_tools.client.address import target
-from tftrt_tools.client.model_service import VersionStatus
-from tftrt_tools.client.protocols import TENSORFLOW_SERVING
-from tftrt_tools.serving.local import failure
-from tftrt_tools.serving.local.manager import Manager, ManagerSettings
-from tftrt_tools.serving.management import managed_server, models_config_file, promotion, served_versions, transition
-from tftrt_tools.wire import config_messages
+from tftrt_tools.base import errors
+from tftrt_tools.base.wire import config_messages
+from tftrt_tools.command_line import cli
+from tftrt_tools.servers.client import Client, ServingError
+from tftrt_tools.servers.client.address import target
+from tftrt_tools.servers.client.model_service import VersionStatus
+from tftrt_tools.servers.client.protocols import TENSORFLOW_SERVING
+from tftrt_tools.servers.serving.local import failure
+from tftrt_tools.servers.serving.local.manager import Manager, ManagerSettings
+from tftrt_tools.servers.serving.management import managed_server, models_config_file, promotion, served_versions, transition
 
 QUICK = promotion.Options(wait_seconds=20, deadline_seconds=10, stale_seconds=0.6)
 CONFIG = """\

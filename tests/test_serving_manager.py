@@ -6,9 +6,9 @@ import grpc
 import pytest
 
 from tests.serving_models import Loader, Shelf, answering, available, config, eventually, serving, spec, states
-from tftrt_tools.serving.local.failure import Failure
-from tftrt_tools.serving.local.manager import Manager, ManagerSettings
-from tftrt_tools.serving.local.states import response
+from tftrt_tools.servers.serving.local.failure import Failure
+from tftrt_tools.servers.serving.local.manager import Manager, ManagerSettings
+from tftrt_tools.servers.serving.local.states import response
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tensorflow_serving.config import file_system_storage_path_source_pb2
 
 from tests.serving_models import Loader, Model, Shelf, available, eventually, serving, spec
-from tftrt_tools.serving import version_directories
-from tftrt_tools.serving.local.failure import Failure
-from tftrt_tools.serving.local.policies import Phase, Policy, next_action
+from tftrt_tools.servers.serving import version_directories
+from tftrt_tools.servers.serving.local.failure import Failure
+from tftrt_tools.servers.serving.local.policies import Phase, Policy, next_action
 
 POLICIES = [{"latest": {}}, {"latest": {"num_versions": 2}}, {"all": {}}, {"specific": {"versions": [2, 3]}}]
 

@@ -7,8 +7,8 @@ from tensorflow_serving.apis import model_management_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from tests.serving_models import Loader, Shelf, answering, available, config, eventually, serving, states
-from tftrt_tools.serving.local import config_checks
-from tftrt_tools.serving.local.failure import Failure
+from tftrt_tools.servers.serving.local import config_checks
+from tftrt_tools.servers.serving.local.failure import Failure
 
 UNAVAILABLE = "FAILED_PRECONDITION: Request to assign label to version {} of model m, which is not currently available for inference"
 

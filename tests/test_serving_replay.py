@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from tests.classify_requests import SavedModelServable, classification, example, export, refused, regression, tasks
-from tftrt_tools.serving.local import batch_scheduler, batching_servable, classify_api, multi_inference_api, regress_api, warmup_replay
-from tftrt_tools.serving.local.batching_parameters import BatchingParameters
+from tftrt_tools.servers.serving.local import (
+    batch_scheduler,
+    batching_servable,
+    classify_api,
+    multi_inference_api,
+    regress_api,
+    warmup_replay,
+)
+from tftrt_tools.servers.serving.local.batching_parameters import BatchingParameters
 
 CODE = grpc.StatusCode
 

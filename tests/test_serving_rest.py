@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from tests import rest_model
-from tftrt_tools import errors
-from tftrt_tools.serving.local.rest import rest_server, routes
+from tftrt_tools.base import errors
+from tftrt_tools.servers.serving.local.rest import rest_server, routes
 
 PREDICT = f"/v1/models/{rest_model.NAME}:predict"
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import rest_model
-from tftrt_tools.serving.local import failure
-from tftrt_tools.serving.local.rest import decimals, json_in, json_out, parse, value_text
+from tftrt_tools.servers.serving.local import failure
+from tftrt_tools.servers.serving.local.rest import decimals, json_in, json_out, parse, value_text
 
 
 def arrays(body, **dtypes):

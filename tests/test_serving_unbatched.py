@@ -2,10 +2,10 @@
 
 import pytest
 
-from tftrt_tools import errors
-from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.serving.configuration import config_check, generation, model_config, unbatched
-from tftrt_tools.serving.configuration.batching_file import Settings
+from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.servers.serving.configuration import config_check, generation, model_config, unbatched
+from tftrt_tools.servers.serving.configuration.batching_file import Settings
 
 
 def spec(name, *shape):

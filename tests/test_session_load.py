@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from tests.prepared_models import save
-from tftrt_tools.conversion.job import planner
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel.job import protos, session_load
+from tftrt_tools.models.savedmodel.job import protos, session_load
+from tftrt_tools.tftrt.conversion.job import planner
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 v1 = tf.compat.v1
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tftrt_tools import errors
-from tftrt_tools.savedmodel import shapes
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel import shapes
+from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 IMAGE = InputSpec("x", "float32", (None, 224, 224, 3))
 IDS, MASK = InputSpec("ids", "int32", (None, None)), InputSpec("mask", "int32", (None, None))

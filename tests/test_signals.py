@@ -18,7 +18,8 @@ print("imported", flush=True)
 MAIN = """
 import sys
 import time
-from tftrt_tools import errors, signals
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import signals
 {before}
 signals.install()
 try:
@@ -57,7 +58,8 @@ def test_an_ignored_sigint_stays_ignored(tmp_path):
 
 STARTING = """
 import os, signal, subprocess, time
-from tftrt_tools import errors, signals
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import signals
 signals.install()
 started = None
 try:
@@ -79,7 +81,8 @@ def test_a_process_that_is_being_started_is_known_to_who_is_interrupted(tmp_path
 
 
 def test_a_limit_of_time_ends_what_runs_and_its_child():
-    from tftrt_tools import child, errors, signals
+    from tftrt_tools.base import errors
+    from tftrt_tools.base.process import child, signals
 
     start = time.monotonic()
     with pytest.raises(errors.Interrupted), signals.limit(1.0) as limit:
@@ -88,7 +91,7 @@ def test_a_limit_of_time_ends_what_runs_and_its_child():
 
 
 def test_a_limit_that_is_not_reached_says_so_and_is_gone():
-    from tftrt_tools import signals
+    from tftrt_tools.base.process import signals
 
     with signals.limit(60.0) as limit:
         pass

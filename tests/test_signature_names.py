@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tftrt_tools.savedmodel.signatures import Once, split
+from tftrt_tools.models.savedmodel.signatures import Once, split
 
 
 def test_the_longest_signature_is_meant():

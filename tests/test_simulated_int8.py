@@ -14,9 +14,9 @@ from tests.command_here import run_tftrt
 from tests.example_flags import check_flags
 from tests.sensitive_models import kernels, rows, saved_chain, saved_function, two_layers
 from tests.zoo import zoo_inputs
-from tftrt_tools import errors
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.savedmodel.job import graph, protos
+from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel.job import graph, protos
 
 GRAPH, INT8, FP16 = (f"PASSED ({what}; no engine ran)" for what in ("the graph", "INT8 simulated", "FP16 simulated"))
 

@@ -6,10 +6,10 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tests.prepared_models import answers, open_sizes, prepared, save
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import engine_op
-from tftrt_tools.savedmodel.job import graph, inferred, segment, slices
+from tftrt_tools.models.savedmodel import engine_op
+from tftrt_tools.models.savedmodel.job import graph, inferred, segment, slices
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 # {what: a slice of a tensor of 2 x 7 x 5 elements, whose last two sizes TensorFlow knows and the engine does not}.
 SLICES = {

@@ -21,11 +21,12 @@ from tests.conformance import models as conformance
 from tests.conformance.launch import LocalServer
 from tests.conftest import ROOT, run_tftrt
 from tests.trace_lines import HEAD
-from tftrt_tools import errors, progress
-from tftrt_tools.savedmodel import describe_job, passport
-from tftrt_tools.serving.publishing import publish
-from tftrt_tools.serving.smoke import answer_check, gate, gpu_use, latency, measurement, served_model, server_process, smoke, steps
-from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, CONTRADICTION, LIKELY, NO, NOTHING, YES
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import progress
+from tftrt_tools.models.savedmodel import describe_job, passport
+from tftrt_tools.servers.serving.publishing import publish
+from tftrt_tools.servers.serving.smoke import answer_check, gate, gpu_use, latency, measurement, served_model, server_process, smoke, steps
+from tftrt_tools.servers.serving.smoke.engine_evidence import CERTAIN, CONTRADICTION, LIKELY, NO, NOTHING, YES
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 QUICK = {"repeats": 2}
@@ -43,7 +44,7 @@ def house(zoo_model, converted, tmp_path_factory):
     """A running server: digits (converted, warmed with batch 1 and 4), digits_native, and models of the conformance suite."""
     folder = tmp_path_factory.mktemp("smoke")
     made = converted("digits_cnn", "--precision_mode=FP16")
-    from tftrt_tools.serving.warmup import warmup_requests
+    from tftrt_tools.servers.serving.warmup import warmup_requests
 
     publish.publish(made, "digits", str(folder / "models"),
                     publish.Options(unverified=True, requests=warmup_requests.Options(shapes="image:1x8x8x1,4x8x8x1")))
@@ -310,7 +311,7 @@ def test_the_shapes_that_engines_were_built_for_come_before_those_of_the_warm_up
 def test_tensorflow_stays_out_of_this_process(house):
     code = textwrap.dedent(f"""
         import sys
-        from tftrt_tools.serving.smoke import smoke
+        from tftrt_tools.servers.serving.smoke import smoke
         done = smoke.smoke({house.grpc_address!r}, "digits", smoke.Options(repeats=2))
         assert done.passed and done.model and done.engines.answer == "no"
         assert "tensorflow" not in sys.modules

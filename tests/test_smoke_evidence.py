@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
-from tftrt_tools import errors
-from tftrt_tools.client import request_bytes, response_arrays
-from tftrt_tools.execution import run
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.serving.smoke import (
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.servers.client import request_bytes, response_arrays
+from tftrt_tools.servers.serving.smoke import (
     answer_check,
     gate,
     gpu_use,
@@ -31,7 +31,7 @@ from tftrt_tools.serving.smoke import (
     smoke,
     version_on_disk,
 )
-from tftrt_tools.serving.smoke.engine_evidence import (
+from tftrt_tools.servers.serving.smoke.engine_evidence import (
     CERTAIN,
     CONTRADICTION,
     LIKELY,
@@ -45,8 +45,8 @@ from tftrt_tools.serving.smoke.engine_evidence import (
     judge,
     judge_call,
 )
-from tftrt_tools.serving.smoke.platform_evidence import Platform
-from tftrt_tools.serving.smoke.served_model import Served
+from tftrt_tools.servers.serving.smoke.platform_evidence import Platform
+from tftrt_tools.servers.serving.smoke.served_model import Served
 
 CALL = "serving_default(image 1x8x8x1)"
 

@@ -11,15 +11,16 @@ import tensorflow as tf
 
 from tests.command_line import assert_clear
 from tests.sources_command import run
-from tftrt_tools import errors, scratch
 from tftrt_tools.accuracy import verify
-from tftrt_tools.conversion import pipeline
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import describe, files, passport
-from tftrt_tools.serving.publishing import publish
-from tftrt_tools.sources import kinds
-from tftrt_tools.sources.opened import opened
-from tftrt_tools.sources.source import Source
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import scratch
+from tftrt_tools.models.savedmodel import describe, files, passport
+from tftrt_tools.models.sources import kinds
+from tftrt_tools.models.sources.opened import opened
+from tftrt_tools.models.sources.source import Source
+from tftrt_tools.servers.serving.publishing import publish
+from tftrt_tools.tftrt.conversion import pipeline
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 
 def small_model():

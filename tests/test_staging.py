@@ -10,8 +10,9 @@ import time
 
 import pytest
 
-from tftrt_tools import errors, locks, renaming, whole_file
-from tftrt_tools.savedmodel import files, passport, staging
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import locks, renaming, whole_file
+from tftrt_tools.models.savedmodel import files, passport, staging
 
 
 def model(path, text="old"):
@@ -98,7 +99,7 @@ def test_an_old_target_is_replaced_whole(tmp_path, monkeypatch, exchange):
     assert names(tmp_path) == ["out"] and names(tmp_path / "out") == ["saved_model.pb"]
 
 
-_LEAVES_A_STAGE = ("import os, sys\nfrom tftrt_tools.savedmodel import staging\n"
+_LEAVES_A_STAGE = ("import os, sys\nfrom tftrt_tools.models.savedmodel import staging\n"
                    "with staging.staged(sys.argv[1], True) as stage:\n  (stage / 'saved_model.pb').write_text('new')\n  os._exit(9)\n")
 
 
@@ -302,7 +303,7 @@ def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path):
 def test_sigkill_at_any_moment_leaves_the_old_or_the_new(tmp_path, delay_ms):
     for part in ("a", "b", "c"):
         (model(tmp_path / "out") if part == "a" else tmp_path / "out").joinpath(part).write_text("old")
-    code = ("import sys\nfrom tftrt_tools.savedmodel import staging\nprint('go', flush=True)\nwith staging.staged(sys.argv[1], True) as stage:\n"
+    code = ("import sys\nfrom tftrt_tools.models.savedmodel import staging\nprint('go', flush=True)\nwith staging.staged(sys.argv[1], True) as stage:\n"
             "  for part in ('a', 'b', 'c', 'saved_model.pb'): (stage / part).write_text('new')\n")
     writer = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "out")], stdout=subprocess.PIPE)
     writer.stdout.readline()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tftrt_tools.statistics import averages, dependence, rank_test, resampling
+from tftrt_tools.base.statistics import averages, dependence, rank_test, resampling
 
 
 def values(count, seed=0, shift=0.3):

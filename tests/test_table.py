@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.calibration_tables import HEADER, WRITTEN, calibration, engine
-from tftrt_tools import errors
-from tftrt_tools.calibration import difference, edit, file, merge, table
-from tftrt_tools.calibration.file import Calibration
-from tftrt_tools.calibration.table import Table
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.tftrt.calibration import difference, edit, file, merge, table
+from tftrt_tools.tftrt.calibration.file import Calibration
+from tftrt_tools.tftrt.calibration.table import Table
 
 MAX = 3.4028234663852886e38  # the largest float32
 

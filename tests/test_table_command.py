@@ -7,9 +7,9 @@ import pytest
 
 from tests.calibration_tables import HEADER, WRITTEN, calibration, engine
 from tests.command_line import assert_clear
-from tftrt_tools import cli
-from tftrt_tools.calibration import file, table
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.command_line import cli
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.tftrt.calibration import file, table
 
 CONV, RELU = "StatefulPartitionedCall/model/c1/Conv2D", "StatefulPartitionedCall/model/r1/Relu"
 

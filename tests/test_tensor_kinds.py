@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 
 from tests.prepared_models import save
-from tftrt_tools.conversion.job import planner
-from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.job import planner
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 X = tf.TensorSpec((None, 4), name="x")
 # {kind: (made of the input, what is said, the mend)}.

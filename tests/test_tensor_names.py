@@ -8,11 +8,11 @@ import tensorflow as tf
 from tests import keras_layers
 from tests.conftest import ROOT
 from tests.weights_of import weights
-from tftrt_tools.calibration.job import numbering, tensor_names
-from tftrt_tools.calibration.job.tensor_names import NamedTensor
-from tftrt_tools.conversion.job import graph_pass, prepare
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel.job import graph
+from tftrt_tools.models.savedmodel.job import graph
+from tftrt_tools.tftrt.calibration.job import numbering, tensor_names
+from tftrt_tools.tftrt.calibration.job.tensor_names import NamedTensor
+from tftrt_tools.tftrt.conversion.job import graph_pass, prepare
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 # Names alone, of the tables that TensorRT 8.5.3 made through TensorFlow 2.14.1 on an H100 and an H200, of the sample models' own sizes:
 # {model: {mode: {"shapes": {signature: [shape of each engine input, by engine]}, "names": {signature: [names, by engine]}, "zero": the

@@ -10,11 +10,12 @@ import pytest
 import tensorflow as tf
 
 from tests.onnx_sources import Spec, save
-from tftrt_tools import cli, errors
 from tftrt_tools.accuracy import marked_job
-from tftrt_tools.plans.tensors import Inner, Tensors
-from tftrt_tools.savedmodel import engine_op
-from tftrt_tools.savedmodel.job import graph, loading, marking, protos
+from tftrt_tools.base import errors
+from tftrt_tools.command_line import cli
+from tftrt_tools.models.savedmodel import engine_op
+from tftrt_tools.models.savedmodel.job import graph, loading, marking, protos
+from tftrt_tools.tensorrt.plans.tensors import Inner, Tensors
 
 
 def said(path):
@@ -106,7 +107,7 @@ def test_what_an_engine_gives_is_fetched_from_the_engine_that_is_there(converted
 
 def test_a_node_that_keeps_its_name_and_computes_something_else_is_left_out(zoo_model, converted, tmp_path, capsys, monkeypatch):
     """TF-TRT's optimizers write (x * y) * c as x * (y * c) in each layer normalization."""
-    monkeypatch.setattr("tftrt_tools.plans.tensor_ways._WHOLE", 48)
+    monkeypatch.setattr("tftrt_tools.tensorrt.plans.tensor_ways._WHOLE", 48)
     model = converted("bert_encoder", "--precision_mode=FP16")
     assert cli.main(["verify", str(zoo_model("bert_encoder")), str(model), "--tensors=all", "--shapes=input_ids:2x16;input_mask:2x16",
                      f"--json={tmp_path / 'j.json'}"]) == 0, capsys.readouterr().out

@@ -5,10 +5,10 @@ import re
 import tensorflow as tf
 
 from tests.conftest import ROOT
-from tftrt_tools import tf_private
+from tftrt_tools.base import tf_private
 
 # stack/probe_job.py runs in broken installations, where importing tf_private would be the first thing to fail.
-ALLOWED = {"tftrt_tools/tf_private.py", "tftrt_tools/stack/probe_job.py"}
+ALLOWED = {"tftrt_tools/base/tf_private.py", "tftrt_tools/base/stack/probe_job.py"}
 PRIVATE = re.compile(r"^\s*(from|import) tensorflow\.(python|compiler|tsl)\b", re.MULTILINE)
 
 

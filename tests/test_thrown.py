@@ -6,10 +6,11 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tests.prepared_models import answers, prepared, save
-from tftrt_tools import child, errors
-from tftrt_tools.conversion import pass_apart, pass_log
-from tftrt_tools.conversion.job import graph_pass, planner, thrown
-from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child
+from tftrt_tools.tftrt.conversion import pass_apart, pass_log
+from tftrt_tools.tftrt.conversion.job import graph_pass, planner, thrown
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 v1 = tf.compat.v1
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
-from tftrt_tools import native_log, progress
-from tftrt_tools.conversion import layer_log, pass_log
-from tftrt_tools.conversion.job import build_progress, timing_log
-from tftrt_tools.conversion.job.timing_log import TimingLog
+from tftrt_tools.base.process import native_log, progress
+from tftrt_tools.tftrt.conversion import layer_log, pass_log
+from tftrt_tools.tftrt.conversion.job import build_progress, timing_log
+from tftrt_tools.tftrt.conversion.job.timing_log import TimingLog
 
 RECORDED = gzip.decompress((ROOT / "tests/data/engine_layers.log.gz").read_bytes()).decode()
 NAMES = [name for name in re.findall(r"^Layer\(\w+\): (.+?), Tactic", RECORDED, re.MULTILINE) if not name.startswith("Reformatting")]

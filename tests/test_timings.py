@@ -7,10 +7,10 @@ import types
 
 import pytest
 
-from tftrt_tools import tf_private
-from tftrt_tools.conversion.job import timing_cache
-from tftrt_tools.engine_cache import timings
-from tftrt_tools.engine_cache.store import Store
+from tftrt_tools.base import tf_private
+from tftrt_tools.models.engine_cache import timings
+from tftrt_tools.models.engine_cache.store import Store
+from tftrt_tools.tftrt.conversion.job import timing_cache
 
 CONDITIONS = {"gpu": "ab12", "tensorrt": "8.5.3"}
 
@@ -48,8 +48,8 @@ def test_what_cannot_be_kept_is_no_error(kept, tmp_path):
 
 _DYING = """
 import os, pathlib, sys
-from tftrt_tools.engine_cache import timings
-from tftrt_tools.engine_cache.store import Store
+from tftrt_tools.models.engine_cache import timings
+from tftrt_tools.models.engine_cache.store import Store
 kept = timings.Timings(pathlib.Path(sys.argv[1]), {conditions})
 timings.TRIAL_SECONDS = float(sys.argv[2])
 with kept.trial():

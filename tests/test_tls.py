@@ -8,8 +8,8 @@ import pytest
 
 from tests.conformance.launch import LocalServer
 from tests.tls import pems, ssl_config  # noqa: F401
-from tftrt_tools import errors
-from tftrt_tools.commands import _flags
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _flags
 
 QUICK = ("--metrics=p50", "--rounds=12", "--max_rounds=12", "--requests=16", "--distinct=4")
 
@@ -41,7 +41,7 @@ def trust(pems):  # noqa: F811
 
 
 def run(command, *arguments):
-    module = importlib.import_module(f"tftrt_tools.commands.{command}")
+    module = importlib.import_module(f"tftrt_tools.command_line.commands.{command}")
     values, positional = _flags.parse(command, module, [str(one) for one in arguments])
     return module.run(values, positional)
 

@@ -1,8 +1,8 @@
 """Who ran, told from the log of TF-TRT. The log lines are those of TF 2.14.1 on an H100."""
 
 from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
-from tftrt_tools.execution import coverage, trace
-from tftrt_tools.execution.run import Call
+from tftrt_tools.models.execution import coverage, trace
+from tftrt_tools.models.execution.run import Call
 
 
 def call():
@@ -46,7 +46,7 @@ def test_the_profiler_is_read_without_a_gpu():
     """No engine op runs here, so it counts none; that the trace file is found and parsed is what is tested."""
     import tensorflow as tf
 
-    from tftrt_tools.execution.job import profiling
+    from tftrt_tools.models.execution.job import profiling
 
     result, counts = profiling.profiled(lambda: tf.reduce_sum(tf.ones([3])).numpy())
     assert result == 3.0 and counts == {}

@@ -15,7 +15,7 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.triton_server import installed
-from tftrt_tools.serving.triton import releases
+from tftrt_tools.servers.serving.triton import releases
 
 FOLDER = ROOT / "serving" / "triton"
 DOCKERFILE = (FOLDER / "Dockerfile").read_text()

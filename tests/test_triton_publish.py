@@ -11,10 +11,11 @@ from onnx import TensorProto, helper, save_model
 
 from tests import onnx_files
 from tests.command_line import assert_clear
-from tftrt_tools import errors, renaming
-from tftrt_tools.savedmodel import files, passport
-from tftrt_tools.serving.triton import backends, batching, config, growing, preflight, publish, releases, servable
-from tftrt_tools.wire import triton_config
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import renaming
+from tftrt_tools.base.wire import triton_config
+from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.servers.serving.triton import backends, batching, config, growing, preflight, publish, releases, servable
 
 
 def onnx_file(path, shape=(None, 4), dtype=TensorProto.FLOAT, outputs=(None, 4)):

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("tensorrt")
 from tests.plan_device import Device, Engine
-from tftrt_tools.models.plan import runner_job
-from tftrt_tools.serving.triton import python_model
+from tftrt_tools.models.kinds.plan import runner_job
+from tftrt_tools.servers.serving.triton import python_model
 
 
 class Tensor:

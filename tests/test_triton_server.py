@@ -22,12 +22,12 @@ from tests.test_kserve_messages import DTYPES
 from tests.test_triton_publish import onnx_file
 from tests.triton_server import TritonServer, installed, wait_for
 from tests.wire_arrays import random, same
-from tftrt_tools import errors
-from tftrt_tools.client import AsyncTritonClient, Client, ServingError, SharedMemory, TritonClient
-from tftrt_tools.client.kserve import infer_messages
-from tftrt_tools.client.kserve.config_messages import ModelConfig
-from tftrt_tools.execution import npz
-from tftrt_tools.serving.triton import publish as triton_publish
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import npz
+from tftrt_tools.servers.client import AsyncTritonClient, Client, ServingError, SharedMemory, TritonClient
+from tftrt_tools.servers.client.kserve import infer_messages
+from tftrt_tools.servers.client.kserve.config_messages import ModelConfig
+from tftrt_tools.servers.serving.triton import publish as triton_publish
 
 _ECHO = '''
 import triton_python_backend_utils as triton

@@ -17,29 +17,30 @@ from hypothesis import strategies as st
 
 from tests.command_line import assert_clear
 from tests.prepared_models import unet_with_conditionals
-from tftrt_tools import child, errors, signals
 from tftrt_tools.accuracy import goal as goals
 from tftrt_tools.accuracy import score
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.accuracy.harm import Effect, Kept, Node, SignatureHarm
 from tftrt_tools.accuracy.labels import Labels
-from tftrt_tools.calibration import file as calibration_file
-from tftrt_tools.commands import _flags
-from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.commands import tune as tune_command
-from tftrt_tools.conversion.plan import Plan, SignaturePlan, SizeResult
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.conversion.signature_result import SignatureResult, Unbuilt
-from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.models import opening
-from tftrt_tools.models.savedmodel.kind import RUNTIME
-from tftrt_tools.report import html
-from tftrt_tools.savedmodel import signatures
-from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.tuning import final, journal, measure_job, ranking, search, space, tune, turns_job
-from tftrt_tools.tuning.search import Budget
-from tftrt_tools.tuning.trial import ENV, Task, Trials
-from tftrt_tools.tuning.tried import NATIVE, Latency, Measured, Tuning
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child, signals
+from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import convert as convert_command
+from tftrt_tools.command_line.commands import tune as tune_command
+from tftrt_tools.command_line.report import html
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.kinds import opening
+from tftrt_tools.models.kinds.savedmodel.kind import RUNTIME
+from tftrt_tools.models.savedmodel import signatures
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.studies.tuning import final, journal, measure_job, ranking, search, space, tune, turns_job
+from tftrt_tools.studies.tuning.search import Budget
+from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
+from tftrt_tools.studies.tuning.tried import NATIVE, Latency, Measured, Tuning
+from tftrt_tools.tftrt.calibration import file as calibration_file
+from tftrt_tools.tftrt.conversion.plan import Plan, SignaturePlan, SizeResult
+from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.signature_result import SignatureResult, Unbuilt
 
 CALL = "serving_default(image 8x8x8x1)"
 TOP1 = Goal("top1", "max-degradation", 0.01, True)
@@ -461,7 +462,7 @@ def test_how_int8_is_calibrated_may_be_said_and_is_in_the_flags_of_int8_alone(pr
 @pytest.mark.parametrize("shapes, expected", [("image:1x8x8x1,8x8x8x1", ("Range", "implicit")), ("image:8x8x8x1", ("implicit",)),
                                               ("image:min=1x8x8x1,opt=4x8x8x1,max=8x8x8x1", ("Range", "implicit")), ("ids:1x64,8x128", ("Range",))])
 def test_strategies_are_those_that_can_serve_the_shapes(shapes, expected):
-    from tftrt_tools.savedmodel import shapes as grammar
+    from tftrt_tools.models.savedmodel import shapes as grammar
 
     parsed = grammar.parse(shapes)
     calls = {"s": [{key[1]: shape for key in parsed for shape in [parsed[key][number]]} for number in range(len(next(iter(parsed.values()))))]}
@@ -809,7 +810,7 @@ def test_the_original_is_timed_by_tensorflow_and_what_has_no_engine_is_refused(z
     spec = {"name": "image", "dtype": "float32", "shape": [None, 8, 8, 1]}
     request = {"do": "final", "model": str(zoo_model("digits_cnn")), "jobs": RUNTIME.jobs, "tags": ["serve"], "converts": {}, "folder": str(tmp_path), "plans": {}, "plan_jobs": "",
                "timed": {"call": CALL, "signature": "serving_default", "shapes": {"image": [8, 8, 8, 1]}, "specs": [spec]}}
-    found = final.Final.from_dict(child.run("tftrt_tools.tuning.measure_job:job", request, env=ENV).result)
+    found = final.Final.from_dict(child.run("tftrt_tools.studies.tuning.measure_job:job", request, env=ENV).result)
     assert found.numbers == () and found.latencies[0].ms > 0 and len(found.rounds[0]) == turns_job.ROUNDS and not list(tmp_path.iterdir())
     task = Task(model=request["model"], timed=(request["timed"],), scoring={})
     with Trials(task, journal.Journal(tmp_path / "work")) as measure, pytest.raises(errors.TftrtError):

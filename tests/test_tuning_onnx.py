@@ -15,8 +15,8 @@ import pytest
 from tests import onnx_files, plan_recordings
 from tests.command_line import assert_clear
 from tests.conftest import ROOT, run_tftrt
-from tftrt_tools import errors
-from tftrt_tools.tuning import given
+from tftrt_tools.base import errors
+from tftrt_tools.studies.tuning import given
 
 SHAPES = "--shapes=image:1x8x8x1,8x8x8x1"
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}

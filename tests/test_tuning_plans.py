@@ -14,22 +14,23 @@ from hypothesis import given
 from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
 from tests.test_tuning import BASE, CALL, TOP1, Synthetic, models, turns
-from tftrt_tools import child, errors
 from tftrt_tools.accuracy import verify
 from tftrt_tools.accuracy.goal import Goal
-from tftrt_tools.commands import _flags
-from tftrt_tools.commands import tune as tune_command
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.models.savedmodel.kind import RUNTIME
-from tftrt_tools.plans import shaping
-from tftrt_tools.report import html
-from tftrt_tools.sources.source import of
-from tftrt_tools.tuning import final, journal, measure_job, search, space, tune, turns_job
-from tftrt_tools.tuning.plans import Plans
-from tftrt_tools.tuning.trial import Task, Trials
-from tftrt_tools.tuning.tried import Latency, Measured, Tuning
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child
+from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import tune as tune_command
+from tftrt_tools.command_line.report import html
+from tftrt_tools.models.inputs import calls as inputs
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.kinds.savedmodel.kind import RUNTIME
+from tftrt_tools.models.sources.source import of
+from tftrt_tools.studies.tuning import final, journal, measure_job, search, space, tune, turns_job
+from tftrt_tools.studies.tuning.plans import Plans
+from tftrt_tools.studies.tuning.trial import Task, Trials
+from tftrt_tools.studies.tuning.tried import Latency, Measured, Tuning
+from tftrt_tools.tensorrt.plans import shaping
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 SHAPES = "image:1x8x8x1,8x8x8x1"
 SPEC = {"name": "image", "dtype": "float32", "shape": [None, 8, 8, 1]}
@@ -302,8 +303,8 @@ def exported(zoo_model, tmp_path_factory):
 @pytest.fixture(scope="module")
 def scoring(zoo_model, images, tmp_path_factory):
     """The scoring part of a request: the model's own answers to 40 rows."""
-    from tftrt_tools.execution import run
-    from tftrt_tools.models.savedmodel import kind
+    from tftrt_tools.models.execution import run
+    from tftrt_tools.models.kinds.savedmodel import kind
 
     folder = tmp_path_factory.mktemp("scoring")
     rows = np.load(images / "held_back.npz")["image"][:40]
@@ -317,18 +318,18 @@ def scoring(zoo_model, images, tmp_path_factory):
 def test_a_plan_is_scored_and_timed_as_a_conversion_is(exported, scoring):
     request = {"plan": str(exported), "plan_jobs": "tests.plan_runner", "timed": [TIMED], "scoring": scoring,
                "facts": {"build_seconds": 3.0, "engine_bytes": 7, "engines": 1, "coverage": 1.0}}
-    found = Measured.from_dict(child.run("tftrt_tools.tuning.measure_job:job", {"do": "plan", **request}).result)
+    found = Measured.from_dict(child.run("tftrt_tools.studies.tuning.measure_job:job", {"do": "plan", **request}).result)
     assert not found.failure and found.accuracy > 60 and found.latencies[CALL].ms > 0 and found.latencies[CALL].calls >= 30
     assert (found.build_seconds, found.engine_bytes, found.kernels) == (3.0, 7, {})
     # A runner that says of no engine that it ran is no plan.
-    none = measure_job.plan({**request, "plan": str(exported / "model.onnx"), "plan_jobs": "tftrt_tools.models.onnx.runner_job"})
+    none = measure_job.plan({**request, "plan": str(exported / "model.onnx"), "plan_jobs": "tftrt_tools.models.kinds.onnx.runner_job"})
     assert none["failure"] == f"no engine ran at {CALL}"
 
 
 def test_the_original_and_a_plan_are_timed_in_turns(exported, zoo_model, tmp_path):
     request = {"do": "final", "model": str(zoo_model("digits_cnn")), "jobs": RUNTIME.jobs, "tags": ["serve"], "converts": {},
                "plans": {"4": str(exported)}, "plan_jobs": "tests.plan_runner", "folder": str(tmp_path), "timed": TIMED}
-    found = final.Final.from_dict(child.run("tftrt_tools.tuning.measure_job:job", request).result)
+    found = final.Final.from_dict(child.run("tftrt_tools.studies.tuning.measure_job:job", request).result)
     assert found.numbers == (4,) and len(found.rounds[4]) == turns_job.ROUNDS and found.faster(4).low > 0
 
 
@@ -447,8 +448,8 @@ def test_the_recipe_of_a_plan_names_the_export_and_the_build(tmp_path):
 
 @pytest.mark.parametrize("precision", ["FP32", "FP16", "INT8"])
 def test_the_words_of_the_recipe_are_flags_of_those_commands(tmp_path, precision):
-    from tftrt_tools.commands import convert as convert_command
-    from tftrt_tools.commands import export as export_command
+    from tftrt_tools.command_line.commands import convert as convert_command
+    from tftrt_tools.command_line.commands import export as export_command
 
     found, (export, convert) = recipe(tmp_path, precision, "--image_scale=1/255")
     pathlib.Path(found.onnx).parent.mkdir()

@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools.engine_cache.job import turns
+from tftrt_tools.models.engine_cache.job import turns
 
 _HOLDER = """
 import sys
-from tftrt_tools.engine_cache.job import turns
+from tftrt_tools.models.engine_cache.job import turns
 with turns.turn(sys.argv[1], lambda text: print(text, flush=True)) as held:
     print("held" if held else "free", flush=True)
     sys.stdin.read()

@@ -7,17 +7,17 @@ import pytest
 
 from tests import signature_models as models
 from tests.meta_graphs import converted, meta, stripped
-from tftrt_tools import errors
 from tftrt_tools.accuracy import truth
 from tftrt_tools.accuracy.labels import Labels
-from tftrt_tools.conversion import calibrate_job, convert_job
-from tftrt_tools.conversion.job import planner
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.execution.job import native_copy
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.savedmodel.job import graph, inspector, twins
-from tftrt_tools.savedmodel.signatures import Once, label
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution.job import native_copy
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel.job import graph, inspector, twins
+from tftrt_tools.models.savedmodel.signatures import Once, label
+from tftrt_tools.tftrt.conversion import calibrate_job, convert_job
+from tftrt_tools.tftrt.conversion.job import planner
+from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 SAME = {"serve": "serving_default", "serving_default": "serving_default"}
 BOTH = "serve, serving_default (the same)"
@@ -75,7 +75,7 @@ def test_a_twin_that_was_not_asked_for_stays_as_it_was(exported, tmp_path):
 def test_they_are_planned_and_calibrated_once(exported, tmp_path):
     planned, = planner.plan(exported, Settings()).signatures
     assert planned.name == "serving_default" and planned.label == BOTH
-    from tftrt_tools.inputs.options import DataOptions
+    from tftrt_tools.models.inputs.options import DataOptions
 
     name = next(iter(meta(exported).signature_def["serve"].inputs))
     np.savez(tmp_path / "rows.npz", **{name: models.rows(64)})

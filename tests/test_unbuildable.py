@@ -15,13 +15,13 @@ from rich.console import Console
 from tests import keras_layers
 from tests.conftest import ROOT
 from tests.detectors import detector
-from tftrt_tools import errors
-from tftrt_tools.commands import _building
-from tftrt_tools.conversion.job import finishing, graph_pass, watched
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.conversion.signature_result import BuiltEngine, SignatureResult, Unbuilt
-from tftrt_tools.execution.job import build_log
-from tftrt_tools.savedmodel.job import unbuildable
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _building
+from tftrt_tools.models.execution.job import build_log
+from tftrt_tools.models.savedmodel.job import unbuildable
+from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, watched
+from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, SignatureResult, Unbuilt
 
 _layers = tf.keras.layers
 CONVOLUTION = "StatefulPartitionedCall/model/second/Conv2D"
@@ -243,7 +243,7 @@ def _result(**kept):
 
 @pytest.mark.parametrize("kind", ["file", "pipe"])
 def test_what_is_written_to_stderr_is_read_on_the_way(kind, tmp_path):
-    script = ("import os, sys; from tftrt_tools import native_log; os.write(2, b'before\\n'); at = native_log.position();"
+    script = ("import os, sys; from tftrt_tools.base.process import native_log; os.write(2, b'before\\n'); at = native_log.position();"
               "os.write(2, b'after\\n'); sys.stderr.write('python too\\n'); print(repr(native_log.since(at)))")
     with open(tmp_path / "log", "wb") as log:
         done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=log if kind == "file" else subprocess.PIPE, text=True,

@@ -7,13 +7,13 @@ import pytest
 import tensorflow as tf
 
 from tests.prepared_models import answers
-from tftrt_tools import errors
-from tftrt_tools.commands import _output
-from tftrt_tools.conversion.job import planner, prepare
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.models import opening
-from tftrt_tools.savedmodel.preparation import Preparation
-from tftrt_tools.sources.source import of
+from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _output
+from tftrt_tools.models.kinds import opening
+from tftrt_tools.models.savedmodel.preparation import Preparation
+from tftrt_tools.models.sources.source import of
+from tftrt_tools.tftrt.conversion.job import planner, prepare
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 v1 = tf.compat.v1
 W = np.random.default_rng(0).normal(size=(8, 8)).astype("f4")

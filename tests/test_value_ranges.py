@@ -6,9 +6,9 @@ import sklearn.datasets
 
 from saved_models import NAMES
 from tests.zoo import zoo_inputs
-from tftrt_tools.calibration import merge
-from tftrt_tools.inputs.value_ranges import Integers, Ranges, ValueRange, combined, differing, read
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.models.inputs.value_ranges import Integers, Ranges, ValueRange, combined, differing, read
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.tftrt.calibration import merge
 
 
 def ranges(array):

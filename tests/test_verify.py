@@ -12,12 +12,12 @@ import pytest
 import saved_models
 from tests.command_line import FLAGS, assert_clear
 from tests.saved_inputs import saved_inputs
-from tftrt_tools import errors
 from tftrt_tools.accuracy import labels as label_reader
-from tftrt_tools.inputs import drawing
-from tftrt_tools.savedmodel import files, passport
-from tftrt_tools.savedmodel.job import protos
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.base import errors
+from tftrt_tools.models.inputs import drawing
+from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.models.savedmodel.job import protos
+from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ def test_a_native_abort_is_an_error_message(tmp_path):
     """The child dies of SIGABRT as TensorFlow does; the parent says so and goes on."""
     (tmp_path / "dying.py").write_text("import os\ndef job(request):\n  print('last words', flush=True)\n  os.abort()\n"
                                        "def leave(request):\n  os._exit(7)\n")
-    code = ("from tftrt_tools import child\n"
+    code = ("from tftrt_tools.base.process import child\n"
             "for name in ('job', 'leave'):\n"
             f"  try:\n    child.run('dying:' + name, {{}}, env={{'PYTHONPATH': {str(tmp_path)!r}}})\n"
             "  except child.ChildDied as death:\n    print(death.cause, '|', 'last words' in death.mend)\n")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tftrt_tools.stack import gpu_state_job
+from tftrt_tools.base.stack import gpu_state_job
 
 UUIDS = ("GPU-11aa", "GPU-12bb", "GPU-3c00")
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from tftrt_tools.conversion.job import watched
+from tftrt_tools.tftrt.conversion.job import watched
 
 
 def test_the_caller_goes_on_while_a_native_op_runs():

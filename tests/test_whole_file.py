@@ -9,8 +9,9 @@ import threading
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools import errors, renaming, whole_file
-from tftrt_tools.bench import tables
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import renaming, whole_file
+from tftrt_tools.studies.bench import tables
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):

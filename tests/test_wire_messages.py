@@ -4,7 +4,7 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from tftrt_tools.wire import config_messages
+from tftrt_tools.base.wire import config_messages
 
 CONFIG = """model_config_list {
   config {

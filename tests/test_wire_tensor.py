@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tensorflow.core.framework import tensor_pb2
 
 from tests.wire_arrays import DTYPES, random, same, shapes
-from tftrt_tools.wire import tensor, varints
+from tftrt_tools.base.wire import tensor, varints
 
 
 @settings(max_examples=300, deadline=None)

@@ -18,14 +18,15 @@ import pytest
 
 from tests.conformance.launch import LocalServer
 from tests.conftest import ROOT
-from tftrt_tools import cli, errors
+from tftrt_tools.base import errors
+from tftrt_tools.command_line import cli
 
 HIDDEN = "this Python, with TensorFlow hidden"
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 CLIENT = """
 import sys
 import numpy as np
-from tftrt_tools.client import Client
+from tftrt_tools.servers.client import Client
 with Client(sys.argv[1]) as client:
     answer = client.predict("digits", {"image": np.zeros([2, 8, 8, 1], np.float32)})
     print(answer["probabilities"].shape, answer.model.version, "serving_default" in client.metadata("digits"), client.status("digits")[0].state)
@@ -107,7 +108,7 @@ def server(zoo_model, tmp_path_factory):
 
 
 def test_each_command_helps(bare, tmp_path):
-    code = ("from tftrt_tools import cli; import sys; codes = [cli.main([name, '--help']) for name in cli.COMMANDS]; "
+    code = ("from tftrt_tools.command_line import cli; import sys; codes = [cli.main([name, '--help']) for name in cli.COMMANDS]; "
             "sys.exit(any(codes) or 'tensorflow' in sys.modules)")
     helped = bare.run("-c", code, cwd=tmp_path)
     assert helped.returncode == 0, helped.stderr

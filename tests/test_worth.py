@@ -2,13 +2,13 @@
 
 import pytest
 
-from tftrt_tools.commands import _worth
-from tftrt_tools.conversion import advice
-from tftrt_tools.conversion.plan import Outcome
-from tftrt_tools.conversion.quantization import Problem, Quantization
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.savedmodel.flops import Flops
+from tftrt_tools.command_line.commands import _worth
+from tftrt_tools.models.savedmodel.flops import Flops
+from tftrt_tools.tftrt.conversion import advice
+from tftrt_tools.tftrt.conversion.plan import Outcome
+from tftrt_tools.tftrt.conversion.quantization import Problem, Quantization
+from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 
 def signature(coverage=0.34, **fields):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.command_line import assert_clear
 from tests.wrapped import answers, classifier, encoded, noise, served, strings
 from tests.zoo import zoo_inputs
-from tftrt_tools.savedmodel.job import declarations, protos
+from tftrt_tools.models.savedmodel.job import declarations, protos
 
 TORCH = "--image_preset=torch"
 

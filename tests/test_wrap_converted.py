@@ -7,7 +7,7 @@ import pytest
 
 from tests.command_line import assert_clear
 from tests.wrapped import encoded, noise
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.models.savedmodel import passport
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from tests.command_line import assert_clear
 from tests.wrapped import answers, classifier, encoded, noise
-from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.inputs.sources_job import picture_ops
-from tftrt_tools.wrapping import client_side
-from tftrt_tools.wrapping.added import Pictures
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.inputs.sources_job import picture_ops
+from tftrt_tools.tftrt.wrapping import client_side
+from tftrt_tools.tftrt.wrapping.added import Pictures
 
 
 @pytest.fixture(scope="module")

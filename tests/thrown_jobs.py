@@ -2,7 +2,7 @@
 
 import os
 
-from tftrt_tools.conversion import pass_apart
+from tftrt_tools.tftrt.conversion import pass_apart
 
 
 def graph_pass(request):

@@ -1,7 +1,7 @@
 """Timelines of calls made by hand, as `profiling.traces` reads them."""
 
-from tftrt_tools.profiling import traces
-from tftrt_tools.profiling.traces import Event, Track
+from tftrt_tools.studies.profiling import traces
+from tftrt_tools.studies.profiling.traces import Event, Track
 
 ENGINE = "TRTEngineOp_0_0"
 US = 1e-6

@@ -15,7 +15,7 @@ import time
 import pytest
 
 from tests.conftest import ROOT
-from tftrt_tools.client import ServingError, TritonClient
+from tftrt_tools.servers.client import ServingError, TritonClient
 
 _SECONDS = 60
 

@@ -6,9 +6,9 @@
 import sys
 from unittest import mock
 
-from tftrt_tools import cli
-from tftrt_tools.tuning import given, tune
-from tftrt_tools.tuning.plans import Plans
+from tftrt_tools.command_line import cli
+from tftrt_tools.studies.tuning import given, tune
+from tftrt_tools.studies.tuning.plans import Plans
 
 GPU = {"gpu": "none", "compute_capability": "", "driver": "", "tensorrt": "8.5.3"}
 

@@ -11,8 +11,8 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from tftrt_tools import cli
-from tftrt_tools.commands import _flags
+from tftrt_tools.command_line import cli
+from tftrt_tools.command_line.commands import _flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,7 +48,7 @@ def text() -> str:
 
 def _rows(command: str) -> Iterator[tuple[str, str, str]]:
     """(flag, what for, default) of a command, by name."""
-    values = _flags.parse(command, importlib.import_module(f"tftrt_tools.commands.{command}"), [])[0]
+    values = _flags.parse(command, importlib.import_module(f"tftrt_tools.command_line.commands.{command}"), [])[0]
     for name in sorted(values):
         flag = values[name]
         if flag.name == name and name not in _OF_ALL:

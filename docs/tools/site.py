@@ -24,7 +24,7 @@ OUTSIDE = {
     "README.md": "index.md",
     "BUILD_NOTES.md": "dev/index.md",
     "serving/README.md": "images.md",
-    "tftrt_tools/serving/local/README.md": "dev/development_server.md",
+    "tftrt_tools/servers/serving/local/README.md": "dev/development_server.md",
     **{str(path.relative_to(ROOT)): f"examples/{path.name}" for path in sorted((ROOT / "benchmarks/examples").glob("*.html"))},
 }
 _INSIDE = {there: here for here, there in OUTSIDE.items()}

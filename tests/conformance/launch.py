@@ -29,7 +29,7 @@ class LocalServer:
     """Args: flags: those of tensorflow_model_server, less the ports. log: path its output goes to. root: a checkout of the project.
     looked_at: its command line or environment is read from /proc, which shows those of a fork's parent."""
 
-    def __init__(self, flags, log, ports=None, command=(sys.executable, "-m", "tftrt_tools.serving.local"), env=None, root=ROOT,
+    def __init__(self, flags, log, ports=None, command=(sys.executable, "-m", "tftrt_tools.servers.serving.local"), env=None, root=ROOT,
                  looked_at=False):
         self.flags, self.log, self._root = list(flags), pathlib.Path(log), root
         self.port, self.rest_port = ports or free_ports(2)

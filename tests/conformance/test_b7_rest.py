@@ -396,7 +396,7 @@ def test_every_code_has_its_http_status(code):
     """B7, in process: most codes cannot be provoked from outside. 400, 404, 501 and 504 are met above, 429 and 503 in B8."""
     import grpc
 
-    from tftrt_tools.serving.local.failure import Failure
+    from tftrt_tools.servers.serving.local.failure import Failure
 
     assert Failure(grpc.StatusCode[code], "text").http == CODES[code]
 

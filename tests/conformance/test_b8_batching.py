@@ -201,7 +201,7 @@ def test_the_defaults_of_absent_parameters():
     """B8, in process: no answer shows them."""
     import os
 
-    from tftrt_tools.serving.local import batching_parameters
+    from tftrt_tools.servers.serving.local import batching_parameters
 
     found = batching_parameters.BatchingParameters()
     assert (found.max_batch_size, found.batch_timeout_micros, found.max_enqueued_batches) == (1000, 0, 10)

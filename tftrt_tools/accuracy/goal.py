@@ -12,8 +12,8 @@ Olive and Triton Model Navigator use the same words for goals.
 import dataclasses
 import math
 
-from tftrt_tools import errors, records
 from tftrt_tools.accuracy import metrics
+from tftrt_tools.base import errors, records
 
 KINDS = ("threshold", "max-degradation", "percent-max-degradation")
 DIRECTIONS = ("higher", "lower")

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tftrt_tools import records
 from tftrt_tools.accuracy import thresholds
-from tftrt_tools.calibration import methods
-from tftrt_tools.choices import Precision
-from tftrt_tools.conversion.settings import KEEPS_HIGH
-from tftrt_tools.savedmodel import passport, signatures
+from tftrt_tools.base import records
+from tftrt_tools.base.choices import Precision
+from tftrt_tools.models.savedmodel import passport, signatures
+from tftrt_tools.tftrt.calibration import methods
+from tftrt_tools.tftrt.conversion.settings import KEEPS_HIGH
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.metrics.comparison import Comparison

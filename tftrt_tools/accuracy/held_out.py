@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tftrt_tools import errors, records
-from tftrt_tools.inputs import rows, value_ranges
+from tftrt_tools.base import errors, records
+from tftrt_tools.models.inputs import rows, value_ranges
 
 if TYPE_CHECKING:
-    from tftrt_tools.execution.run import Call
+    from tftrt_tools.models.execution.run import Call
 
 # From this share of shared rows on, the score is of data that the ranges were fitted to.
 REFUSED_SHARE = 0.5

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
-from tftrt_tools import errors
 from tftrt_tools.accuracy import kinds, metrics, score, thresholds
 from tftrt_tools.accuracy.labels import Labels
-from tftrt_tools.execution import constancy
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import constancy
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.metrics.comparison import Pair

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import errors
+from tftrt_tools.base import errors
 
 VALUES, IDS, SCORES, BOXES, PROBABILITIES, MASKS, TEXTS = "values", "ids", "scores", "boxes", "probabilities", "masks", "texts"
 # What --output_kind takes.

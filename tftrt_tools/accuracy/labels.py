@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import errors
-from tftrt_tools.execution import arrays as array_reader
-from tftrt_tools.execution import npz
-from tftrt_tools.inputs import labels as files
-from tftrt_tools.inputs.read import Rows
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import arrays as array_reader
+from tftrt_tools.models.execution import npz
+from tftrt_tools.models.inputs import labels as files
+from tftrt_tools.models.inputs.read import Rows
 
 CLASSES, TAGS, VALUES, MASKS, TEXTS, BOXES = "classes", "tags", "values", "masks", "texts", "boxes"
 _TWO = 2

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tftrt_tools import documents, errors, records, scratch
-from tftrt_tools.conversion.job import graph_pass
-from tftrt_tools.execution import run_job
-from tftrt_tools.execution.job import gpu as gpu_module
-from tftrt_tools.models.savedmodel import runner_job
-from tftrt_tools.savedmodel.job import detach, graph, inline, loading, marking, protos
+from tftrt_tools.base import errors, records
+from tftrt_tools.base.files import documents, scratch
+from tftrt_tools.models.execution import run_job
+from tftrt_tools.models.execution.job import gpu as gpu_module
+from tftrt_tools.models.kinds.savedmodel import runner_job
+from tftrt_tools.models.savedmodel.job import detach, graph, inline, loading, marking, protos
+from tftrt_tools.tftrt.conversion.job import graph_pass
 
 if TYPE_CHECKING:
-    from tftrt_tools.execution.runner import Arrays, Ready, Wanted, Where
+    from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted, Where
 
 _MOST_TOLD = 5
 

@@ -11,19 +11,20 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tftrt_tools import child, errors, progress
 from tftrt_tools.accuracy import harm
-from tftrt_tools.calibration.file import Calibration, EngineTable
-from tftrt_tools.conversion import pass_log
-from tftrt_tools.conversion.settings import KEEPS_HIGH
-from tftrt_tools.execution import run
-from tftrt_tools.models.savedmodel import kind as saved_model
-from tftrt_tools.savedmodel import passport
-from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child, progress
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.kinds.savedmodel import kind as saved_model
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
+from tftrt_tools.tftrt.conversion import pass_log
+from tftrt_tools.tftrt.conversion.settings import KEEPS_HIGH
 
 if TYPE_CHECKING:
-    from tftrt_tools.conversion.settings import Settings
-    from tftrt_tools.execution.run import Call
+    from tftrt_tools.models.execution.run import Call
+    from tftrt_tools.tftrt.conversion.settings import Settings
 
 _JOB = "tftrt_tools.accuracy.measurement_job:job"
 

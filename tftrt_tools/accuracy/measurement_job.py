@@ -7,11 +7,12 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tftrt_tools import errors, scratch
 from tftrt_tools.accuracy import harm, metrics
-from tftrt_tools.conversion import convert_job
-from tftrt_tools.execution import npz, run
-from tftrt_tools.models.savedmodel import runner_job
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import scratch
+from tftrt_tools.models.execution import npz, run
+from tftrt_tools.models.kinds.savedmodel import runner_job
+from tftrt_tools.tftrt.conversion import convert_job
 
 
 def job(request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

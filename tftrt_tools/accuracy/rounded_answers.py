@@ -9,15 +9,16 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from tftrt_tools import child, records
 from tftrt_tools.accuracy import thresholds
-from tftrt_tools.choices import Precision
-from tftrt_tools.execution import run
-from tftrt_tools.savedmodel import engine_op, passport
+from tftrt_tools.base import records
+from tftrt_tools.base.choices import Precision
+from tftrt_tools.base.process import child
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.savedmodel import engine_op, passport
 
 if TYPE_CHECKING:
-    from tftrt_tools.execution.run import Call, Names, Run
-    from tftrt_tools.models.model import Model
+    from tftrt_tools.models.execution.run import Call, Names, Run
+    from tftrt_tools.models.kinds.model import Model
 
 NO_DATA = "its inputs are drawn, and ranges are for real ones: give --data"
 

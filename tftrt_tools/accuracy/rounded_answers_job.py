@@ -14,22 +14,24 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import metrics, studying_job
-from tftrt_tools.calibration import file, table
-from tftrt_tools.calibration.job import fitting, rounded, toolkit
-from tftrt_tools.conversion.job import graph_pass, int8
-from tftrt_tools.execution import npz, run_job
-from tftrt_tools.savedmodel.engine_op import lowest_precision
-from tftrt_tools.savedmodel.job import detach, graph, inline, loading, protos, rounding, rounding_sites
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import scratch
+from tftrt_tools.base.process import progress
+from tftrt_tools.models.execution import npz, run_job
+from tftrt_tools.models.savedmodel.engine_op import lowest_precision
+from tftrt_tools.models.savedmodel.job import detach, graph, inline, loading, protos, rounding, rounding_sites
+from tftrt_tools.tftrt.calibration import file, table
+from tftrt_tools.tftrt.calibration.job import fitting, rounded, toolkit
+from tftrt_tools.tftrt.conversion.job import graph_pass, int8
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
 
-    from tftrt_tools.calibration.file import Calibration
-    from tftrt_tools.conversion.job.graph_pass import Frozen
-    from tftrt_tools.savedmodel.engine_op import EngineOp
-    from tftrt_tools.savedmodel.job.rounding import Rounded
+    from tftrt_tools.models.savedmodel.engine_op import EngineOp
+    from tftrt_tools.models.savedmodel.job.rounding import Rounded
+    from tftrt_tools.tftrt.calibration.file import Calibration
+    from tftrt_tools.tftrt.conversion.job.graph_pass import Frozen
 
 # Of a signature whose engines round nothing.
 _FP32 = "FP32"

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import errors
 from tftrt_tools.accuracy import metrics, truth
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.accuracy.labels import Labels
-from tftrt_tools.execution import user_function
-from tftrt_tools.savedmodel.signatures import split
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import user_function
+from tftrt_tools.models.savedmodel.signatures import split
 
 # {output: array} of one call.
 Answer = Mapping[str, npt.NDArray[Any]]

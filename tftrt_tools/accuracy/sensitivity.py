@@ -11,22 +11,23 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from tftrt_tools import errors, scratch
-from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import harm, measurement
-from tftrt_tools.calibration import file as calibration_file
-from tftrt_tools.conversion import pass_apart, pass_log
-from tftrt_tools.execution import run
-from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.savedmodel import describe, files, signatures, tensor_kinds
-from tftrt_tools.sources.opened import check, opened
+from tftrt_tools.base import errors
+from tftrt_tools.base import stack as stack_room
+from tftrt_tools.base.files import scratch
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.inputs import calls as inputs
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.savedmodel import describe, files, signatures, tensor_kinds
+from tftrt_tools.models.sources.opened import check, opened
+from tftrt_tools.tftrt.calibration import file as calibration_file
+from tftrt_tools.tftrt.conversion import pass_apart, pass_log
 
 if TYPE_CHECKING:
-    from tftrt_tools.conversion.settings import Settings
-    from tftrt_tools.execution.run import Call
-    from tftrt_tools.inputs.given import Given
-    from tftrt_tools.sources.source import Source
+    from tftrt_tools.models.execution.run import Call
+    from tftrt_tools.models.inputs.given import Given
+    from tftrt_tools.models.sources.source import Source
+    from tftrt_tools.tftrt.conversion.settings import Settings
 
 Measure = Literal["auto", "gpu", "simulate"]
 MEASURE: tuple[Measure, ...] = get_args(Measure)

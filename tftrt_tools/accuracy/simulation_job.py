@@ -13,27 +13,29 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import harm, metrics, studying_job
-from tftrt_tools.calibration.job import rounded, toolkit
-from tftrt_tools.conversion.job import int8, patterns, prepare
-from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution import constancy, npz
-from tftrt_tools.execution.job import gpu as gpu_module
-from tftrt_tools.execution.run import Call
-from tftrt_tools.savedmodel import signatures
-from tftrt_tools.savedmodel.job import inline, loading, rounding, rounding_sites
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import scratch
+from tftrt_tools.base.process import progress
+from tftrt_tools.models.execution import constancy, npz
+from tftrt_tools.models.execution.job import gpu as gpu_module
+from tftrt_tools.models.execution.run import Call
+from tftrt_tools.models.savedmodel import signatures
+from tftrt_tools.models.savedmodel.job import inline, loading, rounding, rounding_sites
+from tftrt_tools.tftrt.calibration.job import rounded, toolkit
+from tftrt_tools.tftrt.conversion.job import int8, patterns, prepare
+from tftrt_tools.tftrt.conversion.settings import Settings
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.harm import SignatureHarm
     from tftrt_tools.accuracy.metrics.comparison import Accumulator, Comparison
-    from tftrt_tools.calibration.file import EngineTable
-    from tftrt_tools.conversion.job.graph_pass import Frozen
-    from tftrt_tools.conversion.job.int8 import Decision, Measured, Source
-    from tftrt_tools.conversion.job.patterns import Patterns
-    from tftrt_tools.savedmodel.job.loading import Model
-    from tftrt_tools.savedmodel.job.rounding import Rounded
-    from tftrt_tools.savedmodel.job.rounding_sites import Site
+    from tftrt_tools.models.savedmodel.job.loading import Model
+    from tftrt_tools.models.savedmodel.job.rounding import Rounded
+    from tftrt_tools.models.savedmodel.job.rounding_sites import Site
+    from tftrt_tools.tftrt.calibration.file import EngineTable
+    from tftrt_tools.tftrt.conversion.job.graph_pass import Frozen
+    from tftrt_tools.tftrt.conversion.job.int8 import Decision, Measured, Source
+    from tftrt_tools.tftrt.conversion.job.patterns import Patterns
 
 K = TypeVar("K", bound=Hashable)
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from tftrt_tools import errors
 from tftrt_tools.accuracy import harm
+from tftrt_tools.base import errors
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.harm import Effect, Kept, Node, SignatureHarm
     from tftrt_tools.accuracy.metrics.comparison import Comparison
-    from tftrt_tools.choices import Precision
+    from tftrt_tools.base.choices import Precision
 
 K = TypeVar("K", bound=Hashable)
 # What says which nodes are rounded.

@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from tftrt_tools import errors, records
 from tftrt_tools.accuracy import goal, kinds, metrics
+from tftrt_tools.base import errors, records
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.metrics.comparison import Comparison

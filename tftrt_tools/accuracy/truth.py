@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import errors
 from tftrt_tools.accuracy import kinds
 from tftrt_tools.accuracy import labels as label_kinds
 from tftrt_tools.accuracy.labels import Labels
 from tftrt_tools.accuracy.metrics import detections, registry
 from tftrt_tools.accuracy.metrics.metric import Measure
+from tftrt_tools.base import errors
 
 _NUMBERED = (label_kinds.CLASSES, label_kinds.MASKS, label_kinds.TAGS)
 

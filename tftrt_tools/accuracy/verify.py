@@ -8,28 +8,30 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from tftrt_tools import child, errors, progress, scratch
 from tftrt_tools.accuracy import held_out, judgement, kinds, metrics, rounded_answers, thresholds, truth, wrapped, wrapped_labels
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.accuracy.rounded_answers import Simulation
-from tftrt_tools.choices import Precision
-from tftrt_tools.execution import coverage, kernels, run
-from tftrt_tools.execution.runner import Mode
-from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.models import names as name_matching
-from tftrt_tools.models import opening
-from tftrt_tools.savedmodel import passport, signatures
-from tftrt_tools.savedmodel.engine_op import lowest_precision
-from tftrt_tools.wrapping import added
+from tftrt_tools.base import errors
+from tftrt_tools.base.choices import Precision
+from tftrt_tools.base.files import scratch
+from tftrt_tools.base.process import child, progress
+from tftrt_tools.models.execution import coverage, kernels, run
+from tftrt_tools.models.execution.runner import Mode
+from tftrt_tools.models.inputs import calls as inputs
+from tftrt_tools.models.kinds import names as name_matching
+from tftrt_tools.models.kinds import opening
+from tftrt_tools.models.savedmodel import passport, signatures
+from tftrt_tools.models.savedmodel.engine_op import lowest_precision
+from tftrt_tools.tftrt.wrapping import added
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.labels import Labels
     from tftrt_tools.accuracy.metrics.comparison import Pair
-    from tftrt_tools.execution.run import Call, Names, Run, Started
-    from tftrt_tools.models.model import Contents, Model
-    from tftrt_tools.savedmodel.shapes import InputSpec
-    from tftrt_tools.sources.source import Source
-    from tftrt_tools.wrapping.added import Wrapped
+    from tftrt_tools.models.execution.run import Call, Names, Run, Started
+    from tftrt_tools.models.kinds.model import Contents, Model
+    from tftrt_tools.models.savedmodel.shapes import InputSpec
+    from tftrt_tools.models.sources.source import Source
+    from tftrt_tools.tftrt.wrapping.added import Wrapped
 
 # The first compute capability with TF32, which TensorRT and TensorFlow then use for float32 by default.
 _TF32_SINCE = 8.0

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import errors
-from tftrt_tools.execution import inputs as random_inputs
-from tftrt_tools.execution import run
-from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.inputs import drawing, find, read
-from tftrt_tools.savedmodel import signatures
-from tftrt_tools.wrapping import added as names
-from tftrt_tools.wrapping import client_side
-from tftrt_tools.wrapping.added import Added, Pictures, Wrapped
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import inputs as random_inputs
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.inputs import calls as inputs
+from tftrt_tools.models.inputs import drawing, find, read
+from tftrt_tools.models.savedmodel import signatures
+from tftrt_tools.tftrt.wrapping import added as names
+from tftrt_tools.tftrt.wrapping import client_side
+from tftrt_tools.tftrt.wrapping.added import Added, Pictures, Wrapped
 
 if TYPE_CHECKING:
-    from tftrt_tools.models.model import Model
-    from tftrt_tools.savedmodel.shapes import InputSpec
+    from tftrt_tools.models.kinds.model import Model
+    from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 # Files that every decoder reads otherwise: see docs/pictures.md.
 ROUGH = "INT8"

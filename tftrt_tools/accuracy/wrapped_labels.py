@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import errors
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.accuracy import metrics, thresholds, truth
-from tftrt_tools.savedmodel import signatures
-from tftrt_tools.wrapping import added as names
-from tftrt_tools.wrapping import client_side
+from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel import signatures
+from tftrt_tools.tftrt.wrapping import added as names
+from tftrt_tools.tftrt.wrapping import client_side
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.judgement import Rules
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tftrt_tools.accuracy.truth import Scored, Target
     from tftrt_tools.accuracy.verify import Options
     from tftrt_tools.accuracy.wrapped import Exchange, Labelled
-    from tftrt_tools.execution.run import Run
-    from tftrt_tools.wrapping.added import Added
+    from tftrt_tools.models.execution.run import Run
+    from tftrt_tools.tftrt.wrapping.added import Added
 
 Answer = Mapping[str, npt.NDArray[Any]]
 # Fewer classes do not tell top5.

@@ -1,26 +1,4 @@
-"""Typed clients for TensorFlow Serving and for Triton that load no TensorFlow.
+"""The clients, as programs import them: `from tftrt_tools.client import Client`. They are in tftrt_tools.servers.client."""
 
-    from tftrt_tools.client import Client
-
-    with Client("localhost:8500") as client:
-        arrays = client.predict("digits", {"image": images})
-        arrays["probabilities"], arrays.model.version
-        client.metadata("digits")["serving_default"].inputs["image"].shape
-
-`AsyncClient` has the same methods, to be awaited. `request_bytes` and `response_arrays` are the two halves of a Predict without a network;
-`predict_bytes` sends such a request. `TritonClient` and `AsyncTritonClient` ask a Triton (KServe's protocol v2).
-"""
-
-from tftrt_tools.client.channel import Tls
-from tftrt_tools.client.client import AsyncClient, Client
-from tftrt_tools.client.kserve.client import AsyncTritonClient, TritonClient
-from tftrt_tools.client.kserve.shared_memory import SharedMemory
-from tftrt_tools.client.model_metadata import Signature, TensorSpec
-from tftrt_tools.client.model_service import VersionStatus
-from tftrt_tools.client.model_spec import Answered, ModelSpec
-from tftrt_tools.client.opening import opened
-from tftrt_tools.client.predict_messages import PREDICT, request_bytes, response_arrays
-from tftrt_tools.client.serving_error import ServingError
-
-__all__ = ["PREDICT", "Answered", "AsyncClient", "AsyncTritonClient", "Client", "ModelSpec", "ServingError", "SharedMemory", "Signature",
-           "TensorSpec", "Tls", "TritonClient", "VersionStatus", "opened", "request_bytes", "response_arrays"]
+from tftrt_tools.servers.client import *  # noqa: F403
+from tftrt_tools.servers.client import __all__ as __all__

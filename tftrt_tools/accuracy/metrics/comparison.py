@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import records
 from tftrt_tools.accuracy import kinds
 from tftrt_tools.accuracy.metrics import detections, registry
+from tftrt_tools.base import records
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.metrics.metric import Measure
-    from tftrt_tools.execution.constancy import Watch
-    from tftrt_tools.execution.run import Call
+    from tftrt_tools.models.execution.constancy import Watch
+    from tftrt_tools.models.execution.run import Call
 
     # A call, {output: array} of the reference, {output: array} of the answer.
     Pair = tuple[Call, Mapping[str, npt.NDArray[Any]], Mapping[str, npt.NDArray[Any]]]

@@ -1,1 +1,1 @@
-"""SavedModels, as TensorFlow writes them and as TF-TRT converts them, and what can be exported to one."""
+"""A SavedModel on disk: its files, its graph, its engine ops and engine assets, its passport."""

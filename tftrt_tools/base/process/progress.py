@@ -1,0 +1,56 @@
+"""Progress of long steps. A step reports its progress; a listener (a terminal, a parent process) shows it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from tftrt_tools.base import terminal
+
+Listener = Callable[[str, int | None, int | None], None]
+_listener: Listener | None = None
+
+
+def say(text: str, done: int | None = None, total: int | None = None) -> None:
+    """Report that the step `text` runs, with `done` of `total` parts if they can be counted."""
+    if _listener is not None:
+        _listener(text, done, total)
+
+
+def note(text: str) -> None:
+    """Print a line on stderr that stays there, unlike the progress line."""
+    import sys
+
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Send the progress reported inside the block to `listener(text, done, total)`."""
+    global _listener
+    before, _listener = _listener, listener
+    try:
+        yield
+    finally:
+        _listener = before
+
+
+@contextlib.contextmanager
+def on_terminal() -> Iterator[None]:
+    """Show progress as one line at the bottom of the terminal (stderr); silent where stderr is no terminal."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn()
+    with Progress(*columns, console=terminal.console(sys.stderr), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def show(text: str, done: int | None, total: int | None) -> None:
+            bar.update(task, description=terminal.shown(text), completed=done or 0, total=total)
+
+        with listening(show):
+            yield

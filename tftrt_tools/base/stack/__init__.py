@@ -1,0 +1,34 @@
+"""This machine: what is installed, what loads, what it can do. TensorFlow is never imported in this process."""
+
+
+import typing
+
+from tftrt_tools.base import errors
+
+if typing.TYPE_CHECKING:
+    from tftrt_tools.base.stack.diagnosis import Diagnosis
+
+
+def diagnose(seconds: float = 30) -> "Diagnosis":
+    """The Diagnosis of this machine; takes about as long as importing TensorFlow.
+
+    Args: seconds: the most time for each of the two child processes.
+    """
+    from tftrt_tools.base.stack import diagnosis
+
+    return diagnosis.diagnose(seconds)
+
+
+def check_can_convert() -> None:
+    """Refuse in milliseconds if a conversion cannot work: no TF-TRT in the installed TensorFlow, no TensorRT found.
+
+    It reads only files, so libraries that it accepts can still fail to load; `diagnose` finds that.
+
+    Raises: TftrtError.
+    """
+    from tftrt_tools.base.stack import installed, problems
+
+    tensorflow = installed.tensorflow()
+    problem = problems.in_installation(tensorflow) or problems.in_files(tensorflow)
+    if problem:
+        raise errors.TftrtError(problem.cause, problem.mend)

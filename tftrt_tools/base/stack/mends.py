@@ -1,0 +1,82 @@
+"""The one line that mends a problem: as far as possible a command to copy."""
+
+import os
+import sysconfig
+
+from tftrt_tools.base.stack import libraries, releases
+from tftrt_tools.base.stack.installed import TensorFlow
+
+
+def install() -> str:
+    """Install the recommended stack."""
+    return releases.install_command()
+
+
+def replace(tensorflow: TensorFlow) -> str:
+    """Replace a TensorFlow that can never do it by the recommended stack."""
+    if tensorflow.distribution in (None, "tensorflow"):
+        return install()
+    return f"pip uninstall -y {tensorflow.distribution} && {install()}"
+
+
+def reinstall(tensorflow: TensorFlow) -> str:
+    """Reinstall the same TensorFlow and its dependencies."""
+    extra = "[and-cuda]" if tensorflow.pins else ""
+    version = f"=={tensorflow.version}" if tensorflow.version else ""
+    return f'pip install --force-reinstall "{tensorflow.distribution or "tensorflow"}{extra}{version}"'
+
+
+def missing(name: str, tensorflow: TensorFlow) -> str:
+    """Let the loader find a library."""
+    if libraries.stem(name) == "nvrtc":
+        return _link_nvrtc(tensorflow)
+    elsewhere = libraries.find_elsewhere(name)
+    if elsewhere:
+        return f'export LD_LIBRARY_PATH="{os.path.dirname(elsewhere)}:$LD_LIBRARY_PATH"'
+    other = _same_library_under_its_major_name(name)
+    if other:
+        folder = os.path.dirname(other)
+        return f'ln -s {os.path.basename(other)} {folder}/{name} && export LD_LIBRARY_PATH="{folder}:$LD_LIBRARY_PATH"'
+    return _install_wheel(name, tensorflow) or install()
+
+
+def wrong(name: str, path: str | None, tensorflow: TensorFlow) -> str:
+    """Remove a library that the loader finds but that is broken or of the wrong version."""
+    shadowing = _shadowing(path)
+    if shadowing:
+        rest = [folder for folder in libraries.from_environment() if folder not in shadowing]
+        return f'export LD_LIBRARY_PATH="{":".join(rest)}"' if rest else "unset LD_LIBRARY_PATH"
+    return _install_wheel(name, tensorflow, "--force-reinstall --no-deps ") or install()
+
+
+def _shadowing(path: str | None) -> list[str]:
+    """The entries of LD_LIBRARY_PATH that `path` was found through."""
+    folder = os.path.dirname(path or "")
+    return [entry for entry in libraries.from_environment() if os.path.realpath(entry) == os.path.realpath(folder)]
+
+
+def _install_wheel(name: str, tensorflow: TensorFlow, options: str = "") -> str | None:
+    """The wheel at the version that TensorFlow's own `and-cuda` extra pins."""
+    wheel = libraries.wheel(name, tensorflow.cuda_major)
+    pin = tensorflow.pins.get(wheel) if wheel else None
+    return f"pip install {options}{wheel}=={pin}" if pin else None
+
+
+def _same_library_under_its_major_name(name: str) -> str | None:
+    """TensorFlow 2.15 to 2.17 ask for libnvinfer.so.8.6.1; TensorRT's wheels and packages carry it as libnvinfer.so.8."""
+    base, _, suffix = name.partition(".so.")
+    major = f"{base}.so.{suffix.split('.')[0]}"
+    return libraries.find_elsewhere(major) if "nvinfer" in base and major != name else None
+
+
+def _link_nvrtc(tensorflow: TensorFlow) -> str:
+    """cuDNN 8 looks for the bare libnvrtc.so, which NVIDIA's wheel does not carry: give it that name."""
+    major = tensorflow.cuda_major
+    folder = f"{sysconfig.get_paths()['purelib']}/nvidia/cuda_nvrtc/lib"
+    file = f"libnvrtc.so.{(releases.NVRTC.get(major) if major else None) or major}"
+    steps = [f'export LD_LIBRARY_PATH="{folder}:$LD_LIBRARY_PATH"']
+    if not os.path.exists(f"{folder}/libnvrtc.so"):
+        steps.insert(0, f"ln -s {file} {folder}/libnvrtc.so")
+    if not os.path.exists(f"{folder}/{file}"):
+        steps.insert(0, f"pip install nvidia-cuda-nvrtc-cu{major}")
+    return " && ".join(steps)

@@ -1,0 +1,1 @@
+"""The `tftrt` command: its commands, their flags, and the pages that they write."""

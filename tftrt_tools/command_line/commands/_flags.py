@@ -1,0 +1,147 @@
+"""absl flags for one command at a time, each with a FlagValues of its own, so that `--help` lists that command's flags only."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import whole_file
+from tftrt_tools.command_line.commands import _places
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+# Older names of --signature_keys in some commands.
+_OLD_SIGNATURE_KEYS = ("signature_name", "signature_key")
+# Commands that calibrate and commands that call a model have different names for their inputs.
+_MEANT = {"data": "calibration_data", "calibration_data": "data"}
+
+
+def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.FlagValues | None, list[str] | None]:
+    """Parse `argv` with the flags of module `command`; file:// becomes a path, and its ARGUMENTS are names of flags that may be given by
+    place. Checks, before the work, that no path is of another machine (_places), that the files named by --json and by the command's
+    OUTPUTS (names of flags) can be made, and that none of them, nor --log_file, is one that the command reads; where it reads its
+    --log_file, that is in its READS.
+
+    Returns: (FlagValues, positional arguments), or (None, None) after printing the help.
+
+    Raises: UsageError for unknown flags, values that a flag refuses, and paths where no file can be made.
+    """
+    values = flags.FlagValues()
+    values.set_gnu_getopt(True)
+    flags.DEFINE_boolean("help", False, "print this help", short_name="h", flag_values=values)
+    flags.DEFINE_string("json", None, "write the result as JSON to this file; - for stdout", flag_values=values)
+    command.define(values)
+    for old in _OLD_SIGNATURE_KEYS if "signature_keys" in values else ():
+        values[old] = values["signature_keys"]  # --help and files of flags skip a name that is not the flag's own
+    argv = _places.with_local_flagfile(argv)
+    try:
+        positional = values([name, *getattr(command, "older_flags", list)(argv)])[1:]
+    except flags.UnrecognizedFlagError as error:
+        meant = _MEANT.get(error.flagname)
+        hint = f"--{meant} names inputs here; " if meant in values else ""
+        raise errors.UsageError(" ".join(str(error).split()), f"{hint}`tftrt {name} --help` lists the flags") from None
+    except flags.Error as error:
+        raise errors.UsageError(_refused(" ".join(str(error).split())), f"`tftrt {name} --help` lists the flags") from None
+    for flag in values:
+        if isinstance(values[flag].value, float) and math.isnan(values[flag].value):
+            raise errors.UsageError(f"--{flag}=nan is no number", f"`tftrt {name} --help` says what it takes")
+    if values.help:
+        print(help_text(name, command, values))
+        return None, None
+    positional = _named_by_place(name, values, getattr(command, "ARGUMENTS", ()), positional)
+    _places.make_local(values, positional, getattr(command, "URLS", ()))
+    outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
+    whole_file.check_places(path for path in outputs if path and path != "-")
+    written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}.difference(getattr(command, "READS", ()))
+    _check_unread(values, positional, sorted(written.intersection(values)))
+    return values, positional
+
+
+def _named_by_place(name: str, values: flags.FlagValues, names: Sequence[str], positional: list[str]) -> list[str]:
+    """Give the first arguments to the flags `names`, in their order. Returns: the arguments behind them. Raises: UsageError."""
+    for flag, word in zip(names, positional, strict=False):
+        if values[flag].present:
+            raise errors.UsageError(f"unexpected argument {word!r}: --{flag}={values[flag].value} is given", "give it once")
+        values[flag].parse(word)
+        values[flag].using_default_value = False
+        values[flag].present += 1
+    return positional[len(names):]
+
+
+def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: Sequence[str]) -> None:
+    """Refuse to write a result over a file that is an argument or the value of another flag. Raises: UsageError."""
+    given = [*positional]
+    for flag in set(values).difference(written):
+        value = values[flag].value
+        given += value if isinstance(value, list) else [value]
+    there = [one for one in given if isinstance(one, str) and os.path.isfile(one)]
+    for flag in written:
+        path = values[flag].value
+        if not path or not os.path.isfile(path) or whole_file.is_stream(path):
+            continue
+        for one in (*there, *_weights(there)):
+            if os.path.samefile(path, one):
+                raise errors.UsageError(f"--{flag}={path} would write over {one}, which the command reads", "give the result another name")
+
+
+def _weights(paths: Sequence[str]) -> list[str]:
+    """The files beside ONNX files that hold their weights."""
+    from tftrt_tools.models.kinds.onnx import file, kind  # next to no command needs them here
+
+    found = []
+    for path in paths:
+        with contextlib.suppress(errors.TftrtError):  # the command will say what is wrong with the file
+            found += file.outside(path) if kind.ONNX.takes(path) else []
+    return found
+
+
+def _refused(said: str) -> str:
+    """What absl says of a value, without Python's words for a text that is no number."""
+    found = re.match(r"flag (--\w+=.*): (invalid literal for int|could not convert string to float)", said)
+    return f"{found[1]} is no {'whole ' if found[2].endswith('int') else ''}number" if found else said
+
+
+def help_text(name: str, command: ModuleType, values: flags.FlagValues) -> str:
+    """The command's docstring, then each flag with its default."""
+    lines = [(command.__doc__ or "").strip(), "", "flags:"]
+    for flag_name in sorted(values):
+        flag = values[flag_name]
+        if flag_name != flag.name:
+            continue
+        form = f"--[no]{flag_name}" if flag.boolean else f"--{flag_name}"
+        default = "" if flag.default in (None, False, []) else f" [{flag.default_as_str}]"
+        lines.append(f"  {form}")
+        lines += textwrap.wrap(" ".join(flag.help.split()) + default, 96, initial_indent="      ", subsequent_indent="      ")
+    return "\n".join(lines)
+
+
+def words(flag: flags.Flag, value: Any = None) -> list[str]:
+    """The words of a command line that give a flag its value, or `value` instead."""
+    value = flag.value if value is None else value
+    if isinstance(flag, flags.MultiFlag):
+        return [f"--{flag.name}={one}" for one in value]
+    if isinstance(value, bool):
+        return [f"--{flag.name}" if value else f"--no{flag.name}"]
+    return [f"--{flag.name}={','.join(value) if isinstance(value, list) else value}"]
+
+
+def one_argument(command: str, positional: list[str], what: str) -> str:
+    """The single positional argument, or a UsageError."""
+    return arguments(command, positional, [what])[0]
+
+
+def arguments(command: str, positional: list[str], names: Sequence[str]) -> list[str]:
+    """The positional arguments, one for each of `names`, or a UsageError."""
+    if len(positional) != len(names):
+        got = f"{len(positional)} given" + (": " + " ".join(positional) if positional else "")
+        raise errors.UsageError(f"usage: tftrt {command} {' '.join(names)} [--flags]; {got}", f"`tftrt {command} --help` explains them")
+    return positional

@@ -1,0 +1,120 @@
+"""Where a command's result goes: tables for people, JSON for machines. Both are made from the same typed result."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tftrt_tools.base import terminal
+from tftrt_tools.base.files import whole_file
+from tftrt_tools.models.savedmodel import preparation as preparation_module
+from tftrt_tools.models.savedmodel.flops import Flops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from tftrt_tools.models.savedmodel.preparation import Preparation
+
+
+class Document(Protocol):
+    """A result that can be written as JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        ...
+
+
+def console(json_path: str | None) -> Console:
+    """A rich console for tables: stdout, or stderr if stdout carries the JSON."""
+    stream = sys.stderr if json_path == "-" else sys.stdout
+    width = None if stream.isatty() else 140
+    return terminal.console(stream, width)
+
+
+def write_json(result: Document, json_path: str | None) -> None:
+    """Write `result.to_dict()` to `json_path` whole or not at all; `-` is stdout, None writes nothing."""
+    if not json_path:
+        return
+    # JSON escapes control characters by itself, all but one.
+    text = json.dumps(result.to_dict(), indent=2, sort_keys=False).replace("\x7f", "\\u007f") + "\n"
+    if json_path == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    whole_file.write_text(json_path, text)
+
+
+def counted(number: int, noun: str) -> str:
+    """Such as "1 engine op" or "2 engine ops"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def flops_cell(flops: Flops | None) -> str:
+    """A table's cell; blank without a count."""
+    return flops.text() if flops else ""
+
+
+def flops_note(flops: Flops | None, shapes: str) -> str:
+    """A remark on a cell of `flops_cell`, or "". Args: shapes: the --shapes of the count."""
+    if flops is None or not flops.note():
+        return ""
+    return flops.note() + ("; `tftrt inspect --shapes=…` counts for given ones" if flops.unknown and not shapes else "")
+
+
+def prepared(preparation: Preparation) -> list[str]:
+    """Sentences on a savedmodel.preparation.Preparation: what it rewrote, and why."""
+    said = []
+    if preparation.opened:
+        said.append(f"{counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT does not look into them")
+    for name, value in preparation.frozen:
+        said.append(f"input {name} is {str(value).lower()} for good (--freeze): requests still send it, and the model no longer reads it")
+    said += [preparation_module.constant(*one) for one in preparation.defaults]
+    for name in preparation.offered:
+        said.append(f"input {name} only decides conditionals: --freeze={name}:false (or true) takes them away, and engines grow together")
+    if preparation.folded:
+        said.append(f"{counted(len(preparation.folded), 'quantization')} of constant weights computed beforehand: TF-TRT takes no "
+                    "convolution behind one")
+    if preparation.unquantized:
+        said.append(f"{counted(len(preparation.unquantized), 'quantization')} of activations left out (--allow_quantization_changes): the "
+                    "answers differ by their rounding to 8 bits")
+    if preparation.dilated:
+        zeros = sum(one.added_bytes for one in preparation.dilated) / 1e6
+        said.append(f"{counted(len(preparation.dilated), 'convolution')} with dilations written as one op: TF-TRT knows no SpaceToBatchND"
+                    + (f"; depthwise ones have zeros in their filters, {zeros:.3g} MB" if zeros else ""))
+    if preparation.paddings:
+        said.append(f"{counted(len(preparation.paddings), 'padding')} of three dimensions done in four: TF-TRT pads nothing else")
+    if preparation.flattened:
+        said.append(f"{counted(len(preparation.flattened), 'reshape')} of rows with a constant shape: TF-TRT takes a computed one only "
+                    "with dynamic shapes")
+    if preparation.dropouts:
+        said.append(preparation_module.dropouts(preparation.dropouts))
+    if preparation.slices:
+        said.append(f"{counted(len(preparation.slices), 'slice')} counted from the beginning: TF-TRT counts from the end only where the "
+                    "engine itself knows the size")
+    depthwise, dense = ([one for one in preparation.convolutions if one.written == kind] for kind in ("DepthwiseConv2dNative", "Conv2D"))
+    if depthwise:
+        said.append(f"{counted(len(depthwise), 'grouped convolution')} written as depthwise: TF-TRT knows no other groups")
+    if dense:
+        added = sum(one.added_bytes for one in dense) / 1e6
+        said.append(f"{counted(len(dense), 'grouped convolution')} written with zeros between the groups, {added:.3g} MB more of weights: "
+                    "TF-TRT knows no groups")
+    return said
+
+
+def table(title: str | None, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
+    """A rich table; a column named with a leading '>' is right-aligned. Cells are values, or rich texts."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    title = terminal.shown(title) if title else title
+    shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
+    for column in columns:
+        shown.add_column(terminal.shown(column.lstrip(">")), justify="right" if column.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*("" if cell is None else cell if isinstance(cell, Text) else terminal.shown(str(cell)) for cell in row))
+    return shown

@@ -1,0 +1,173 @@
+"""usage: tftrt build MODEL --shapes=SHAPES [--flags]
+       tftrt build MODEL --strip [--flags]
+       tftrt build PLAN [--shapes=SHAPES] [--flags]
+
+Builds the TensorRT engines of all signatures of a converted model, on the GPU that will serve it. It checks each declared
+shape in a fresh process. It replaces the model in one step, or leaves it as it was; with --output_saved_model_dir it writes the result
+there instead. It does not read the engines that the model carries, so those of another TensorRT or GPU do no harm. It takes engines from
+the engine cache if they are there.
+
+--repeat=N builds everything N times and keeps the fastest: TensorRT chooses kernels by timings, so that builds differ. It uses neither the
+engine cache nor TensorRT's timing cache, for these would repeat the first build. The builds are timed at each declared shape, in turns.
+
+--strip removes the engines instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
+
+A plan directory (`tftrt convert --backend=tensorrt`) is built anew from the model.onnx and the settings that it keeps, for this machine's
+GPU and TensorRT, or comes from the engine cache; --shapes changes its profiles. Its old plan is not read.
+
+examples:
+  tftrt build resnet_fp16 --shapes='image:1x224x224x3,8x224x224x3'
+  tftrt build encoder_fp16 --shapes='ids:min=1x128,opt=8x128,max=32x128;mask:min=1x128,opt=8x128,max=32x128'
+  tftrt build resnet_fp16 --shapes='image:1x224x224x3,32x224x224x3' --repeat=3
+  tftrt build resnet_fp16 --strip --output_saved_model_dir=resnet_portable
+  tftrt build resnet_plan --shapes='image:1x224x224x3|image:min=2x224x224x3,opt=8x224x224x3,max=64x224x224x3'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import progress
+from tftrt_tools.command_line.commands import _building, _flags, _next, _output, _plans, _source_flags, convert
+from tftrt_tools.models.kinds.onnx.kind import ONNX
+from tftrt_tools.models.savedmodel import files
+from tftrt_tools.models.savedmodel import shapes as shape_grammar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tftrt_tools.tftrt.conversion.build import Build, Options
+
+
+# All builds are in GPU memory when they are timed.
+MOST_BUILDS = 16
+
+
+def define(values: flags.FlagValues) -> None:
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("shapes", "", "shapes to build engines for: a list 'x:1x224x224x3,8x224x224x3', or a range "
+                        "'x:min=1x224x224x3,opt=8x224x224x3,max=32x224x224x3'; as in `tftrt convert`. Of a plan directory: by default "
+                        "those that it has", **text)
+    _source_flags.define_op_library(values)
+    flags.DEFINE_boolean("strip", False, "take the engines away", **text)
+    flags.DEFINE_string("output_saved_model_dir", None, "directory to make; by default the model itself is replaced", **text)
+    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel or plan directory that is at --output_saved_model_dir", **text)
+    flags.DEFINE_string("dynamic_shape_profile_strategy", None, "Range, Optimal, Range+Optimal or ImplicitBatchModeCompatible; by default "
+                        "what fits --shapes: Optimal for a list, Range or Range+Optimal for a range", **text)
+    flags.DEFINE_integer("max_workspace_size_bytes", None, "scratch GPU memory of an engine; by default what the conversion chose", **text)
+    flags.DEFINE_boolean("allow_build_at_runtime", None, "let a request whose shape has no engine build one; by default what the "
+                         "conversion chose", **text)
+    flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
+    flags.DEFINE_integer("repeat", 1, "builds, of which the fastest is kept: by the geometric mean of the median times at the declared "
+                         "shapes", lower_bound=1, upper_bound=MOST_BUILDS, **text)
+    _building.define(values)
+    convert.define_cache(values)
+    convert.define_layers(values)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Build. Returns: the exit code."""
+    model = _flags.one_argument("build", positional, "MODEL")
+    if files.is_plan(model):
+        return _plans.build(values, model, convert.read_cache(values))
+    if ONNX.takes(model):
+        raise errors.UsageError(f"build takes what `tftrt convert` made, and {model} is an ONNX file",
+                                f"`tftrt convert --backend=tensorrt --input_saved_model_dir={model}` builds a plan of it")
+    if bool(values.shapes) == values.strip:
+        raise errors.UsageError("--shapes and --strip exclude each other" if values.strip else "--shapes is missing",
+                                "give --shapes to build engines, or --strip to take them away")
+    if values.shapes:
+        shape_grammar.parse(values.shapes)
+    several = _several(values)
+    cache = None if convert.read_layers(values) or several else convert.read_cache(values)
+    minutes = _building.minutes(values)
+    from tftrt_tools.tftrt.conversion import build
+
+    options = build.Options(shapes=values.shapes, strategy=values.dynamic_shape_profile_strategy,
+                            max_workspace_size_bytes=values.max_workspace_size_bytes,
+                            allow_build_at_runtime=values.allow_build_at_runtime, tags=tuple(filter(None, values.tags)))
+    if several:
+        return _fastest(model, options, values)
+    with _building.resumable(values, cache), progress.on_terminal():
+        done = build.build(model, values.output_saved_model_dir, options, overwrite=values.overwrite, cache=cache,
+                           log_file=values.log_file, layers=values.layers, build_minutes=minutes)
+    _print(done, values.json, cache)
+    _output.write_json(done, values.json)
+    return _end(model, done, values)
+
+
+def _several(values: flags.FlagValues) -> bool:
+    """Whether the engines are built more than once. Raises: UsageError where that makes no sense."""
+    if values.repeat == 1:
+        return False
+    if values.strip:
+        raise errors.UsageError("--repeat builds engines, and --strip takes them away", "leave one of them out")
+    for name in ("engine_cache", "engine_cache_dir", "engine_cache_max_bytes"):
+        if values[name].present and values[name].value:
+            raise errors.UsageError(f"--{name} has no effect with --repeat: from a cache every build would be the first one",
+                                    "leave it out")
+    return True
+
+
+def _fastest(model: str, options: Options, values: flags.FlagValues) -> int:
+    """Build several times, and keep the fastest. Returns: the exit code."""
+    from tftrt_tools.studies.tuning import repeats
+
+    with progress.on_terminal():
+        done = repeats.fastest(model, values.output_saved_model_dir, options, values.repeat, overwrite=values.overwrite,
+                               log_file=values.log_file, layers=values.layers, build_minutes=_building.minutes(values))
+    console = _output.console(values.json)
+    found = done.repeats
+    rows = [(one.number, *(f"{one.ms[call]:.3f}" if one.ms else "" for call in found.calls),
+             "" if one.mean_ms is None else f"{one.mean_ms:.3f}",
+             "kept" if one.number == found.kept else one.kept_is.text("it") if one.kept_is else "not whole", f"{one.build_seconds:.1f} s")
+            for one in found.builds]
+    columns = [">build", *(f">{call}, ms" for call in found.calls), ">mean ms", "the kept one is", ">built in"]
+    console.print(_output.table("Builds, timed in turns", columns, rows))
+    console.print(found.text(), soft_wrap=True)
+    _print(done.build, values.json, None)
+    _output.write_json(done, values.json)
+    return _end(model, done.build, values)
+
+
+def _end(model: str, done: Build, values: flags.FlagValues) -> int:
+    """Show what comes next. Returns: the exit code."""
+    made = values.output_saved_model_dir or model
+    if original := _next.original(made):
+        _next.show(values, _next.verify(values, original, made))
+    return _building.exit_code(done)
+
+
+def _print(done: Build, json_path: str | None, cache: dict[str, Any] | None) -> None:
+    console = _output.console(json_path)
+    if done.built:
+        _print_engines(console, done)
+        convert.print_layers(console, done)
+    else:
+        ops = sum(len(one.engines) for one in done.signatures)
+        console.print(f"{_output.counted(ops, 'engine op')}, no engines: each target builds its own")
+    _building.print_unbuilt(console, done, cache)
+    if done.cache_problem:
+        console.print(f"the engine cache was not used: {done.cache_problem}", soft_wrap=True)
+    console.print(f"written: {done.output} ({done.seconds:.1f} s)", soft_wrap=True)
+
+
+def _print_engines(console: Console, done: Build) -> None:
+    rows = []
+    for signature in done.signatures:
+        for one in signature.built:
+            shapes = "; ".join("x".join(map(str, shape or ())) for shape in one.shapes)
+            memory = "" if one.peak_memory_bytes is None else f"{one.peak_memory_bytes / 1e6:.0f} MB"
+            seconds = "cache" if one.cached else f"{one.seconds:.1f} s"
+            rows.append((one.name, signature.label, shapes, f"{one.bytes / 1e6:.2f} MB", seconds, memory))
+    columns = ["engine", "signature", "inputs", ">size", ">built in", ">peak GPU memory"]
+    console.print(_output.table("Engines", columns, rows))
+    how = f"profiles: {done.strategy}" if done.strategy else "implicit batch: an engine serves its batch size and all smaller ones"
+    gpu = done.gpu or {}
+    console.print(f"{how}; {_output.counted(len(done.shapes_served), 'declared shape')} served by saved engines; TensorRT "
+                  f"{done.versions['tensorrt']}, {gpu.get('name')}, compute capability {gpu.get('compute_capability')}")

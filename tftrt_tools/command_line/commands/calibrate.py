@@ -1,0 +1,79 @@
+"""usage: tftrt calibrate MODEL --calibration_data=DATA --output_table=FILE [--flags]
+       tftrt calibrate MODEL --calibration_data=DATA --compare [--output_table=FILE] [--flags]
+
+Finds the range of every tensor inside the INT8 engines that `tftrt convert` would make of MODEL, by running it on representative data,
+and writes them to a calibration file for `tftrt convert --calibration_table`. Needs no GPU. `tftrt table` shows, compares, merges and
+edits such files.
+
+MODEL is a SavedModel or a Keras file (.keras, .h5); give the flags that decide its engines as in the conversion. Or MODEL is a converted
+model of any precision; then its engines are calibrated.
+
+--compare prints the SNR of each output in INT8 with every calibration method. It simulates INT8 on batches of DATA that did not give the
+ranges.
+
+examples:
+  tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --output_table=resnet.calibration.json
+  tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --compare
+  tftrt calibrate encoder --calibration_data='day-*.npz' --use_dynamic_shape --output_table=encoder.calibration.json
+  tftrt calibrate resnet_fp16 --calibration_data=my_data:batches --output_table=resnet.calibration.json --overwrite
+  tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_int8 --precision_mode=INT8 \\
+      --calibration_table=resnet.calibration.json
+"""
+
+from __future__ import annotations
+
+from absl import flags
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import progress
+from tftrt_tools.command_line.commands import _calibration_flags, _comparison, _flags, _next, _output, _source_flags
+from tftrt_tools.command_line.commands import convert as convert_command
+from tftrt_tools.models.savedmodel import passport
+
+OUTPUTS = ("output_table",)
+
+
+def define(values: flags.FlagValues) -> None:
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("output_table", None, "the calibration file to write", **text)
+    convert_command.define_settings(values)
+    values.set_default("precision_mode", "INT8")
+    flags.DEFINE_string("shapes", "", "the --shapes of the conversion: they choose dynamic shapes, and are those of random data; nothing "
+                        "is built", **text)
+    _calibration_flags.define(values)
+    convert_command.define_calibrator(values)
+    _source_flags.define(values)
+    flags.DEFINE_boolean("compare", False, "print the SNR of each output in INT8 with every method; --output_table may be left out",
+                         **text)
+    flags.DEFINE_boolean("overwrite", False, "replace the file that is at --output_table", **text)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Calibrate. Returns: the exit code."""
+    model = _flags.one_argument("calibrate", positional, "MODEL")
+    if not values.output_table and not values.compare:
+        raise errors.UsageError("--output_table is missing", "name the file to write, or give --compare to see the methods alone")
+    settings = convert_command.read_settings(values)
+    if settings.precision_mode != "INT8":
+        raise errors.UsageError(f"--precision_mode={settings.precision_mode} needs no calibration", "leave it out: tables are for INT8")
+    if values.compare and settings.calibrator != "toolkit":
+        raise errors.UsageError("--compare is for the toolkit's methods: TensorRT calibrates by entropy only",
+                                "leave out --calibrator, or --compare")
+    data = _calibration_flags.read(values)
+    from tftrt_tools.tftrt.conversion import pipeline
+
+    with progress.on_terminal():
+        done = pipeline.calibrate(_source_flags.read(values, model), values.output_table, settings, data, overwrite=values.overwrite,
+                                  log_file=values.log_file, compare=values.compare)
+    console = _output.console(values.json)
+    convert_command.print_calibration(console, done.calibration, None if values.compare else _comparison.FEW)
+    where = f"written: {done.output}" if done.output else "nothing was written: --output_table names no file"
+    console.print(f"{where} ({done.seconds:.1f} s)", soft_wrap=True)
+    _output.write_json(done, values.json)
+    # A converted model is calibrated with the flags of its conversion, which nobody gave here.
+    if done.output and not passport.read(model, passport.MANIFEST):
+        _next.show(values, _next.convert(values, model, "INT8", f"--calibration_table={values.output_table}",
+                                         without=(*convert_command.CALIBRATOR, *_calibration_flags.names())))
+    return errors.EXIT_DONE

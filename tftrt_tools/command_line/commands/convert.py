@@ -1,0 +1,348 @@
+"""usage: tftrt convert MODEL OUTPUT [--flags]   (or --input_saved_model_dir=MODEL --output_saved_model_dir=OUTPUT)
+
+Converts a SavedModel, or a Keras file (.keras, .h5), to a TF-TRT SavedModel. Keeps every signature with its input and output
+names, lookup tables, assets and functions. Works without a GPU: the first requests on the target then build the engines. With a
+GPU, --shapes builds, checks and saves them now.
+
+--backend=tensorrt builds a plan of TensorRT itself in place of it, from such a model or from an ONNX file: a directory that runs without
+TensorFlow. It takes a GPU, and --shapes with a profile for each shape, or for each range min=…,opt=…,max=…; '|' stands between ranges.
+With --precision_mode=INT8 and --calibration_data the model is exported with INT8 written into it, as by `tftrt export`; an ONNX file, too.
+
+The output carries assets.extra/tftrt/manifest.json (what convert did) and convert.flags, which repeats the conversion:
+  tftrt convert --flagfile=OUTPUT/assets.extra/tftrt/convert.flags --overwrite
+
+examples:
+  tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_fp16 --precision_mode=FP16
+  tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_fp16 --precision_mode=FP16 \\
+      --shapes='image:1x224x224x3,8x224x224x3'
+  tftrt convert --backend=tensorrt --input_saved_model_dir=resnet.onnx --output_saved_model_dir=resnet_plan --precision_mode=FP16 \\
+      --shapes='image:1x224x224x3|image:min=2x224x224x3,opt=32x224x224x3,max=64x224x224x3'
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import progress
+from tftrt_tools.command_line.commands import (
+    _building,
+    _calibration_flags,
+    _comparison,
+    _engine_cache,
+    _flags,
+    _next,
+    _output,
+    _plans,
+    _source_flags,
+    _worth,
+)
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.tftrt.calibration import file
+from tftrt_tools.tftrt.conversion import pass_log
+from tftrt_tools.tftrt.conversion import settings as settings_module
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tftrt_tools.models.inputs.options import DataOptions
+    from tftrt_tools.tftrt.calibration.file import Calibration
+    from tftrt_tools.tftrt.conversion.build import Build
+    from tftrt_tools.tftrt.conversion.pipeline import Conversion
+
+ARGUMENTS = ("input_saved_model_dir", "output_saved_model_dir")
+# Flags that have no effect with a calibration table.
+CALIBRATOR = ("calibrator", "calibration_method", "calibration_percentile")
+# Flags of one run, such as where it writes. They do not decide the conversion, so convert.flags leaves them out.
+_NOT_REPEATED = ("overwrite", "dry_run", "log_file", "layers", "max_build_minutes", "engine_cache",
+                 "engine_cache_dir", "engine_cache_max_bytes")
+
+
+def define(values: flags.FlagValues) -> None:
+    """Define the command's flags on FlagValues `values`."""
+    default = settings_module.Settings()
+    text = dict(flag_values=values)
+    flags.DEFINE_string("input_saved_model_dir", None, "SavedModel directory, or a .keras or .h5 file", **text)
+    flags.DEFINE_string("output_saved_model_dir", None, "directory to make", **text)
+    define_settings(values)
+    flags.DEFINE_string("shapes", default.shapes, "shapes to build engines for (GPU): 'x:1x224x224x3,8x224x224x3'; several inputs "
+                        "'ids:1x128,8x128;mask:1x128,8x128'; SIGNATURE/INPUT picks one signature; 'scalar' for rank 0", **text)
+    flags.DEFINE_boolean("save_engines", default.save_engines, "save the engines that --shapes built with the model", **text)
+    flags.DEFINE_boolean("allow_no_engines", default.allow_no_engines, "accept a model that gets no engine", **text)
+    _calibration_flags.define(values)
+    define_calibrator(values)
+    flags.DEFINE_boolean("allow_quantization_changes", default.allow_quantization_changes, "accept where TF-TRT departs from a "
+                         "quantization-aware model or from the precision", **text)
+    flags.DEFINE_string("calibration_table", default.calibration_table, "INT8: a calibration file to reuse (of `tftrt calibrate`, `tftrt "
+                        "table`, or a converted model) in place of data", **text)
+    _source_flags.define(values)
+    _building.define(values)
+    define_cache(values)
+    define_layers(values)
+    _plans.define(values)
+    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at the output", **text)
+    flags.DEFINE_boolean("dry_run", False, "convert, report, and write nothing", **text)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
+
+
+def define_settings(values: flags.FlagValues) -> None:
+    """The flags that decide the graph pass; `inspect` has them too."""
+    default = settings_module.Settings()
+    text = dict(flag_values=values)
+    flags.DEFINE_string("precision_mode", default.precision_mode, "precision of the engines: FP32 (TF32 on Ampere and later), FP16 or "
+                        "INT8", **text)
+    flags.DEFINE_list("signature_keys", [], "signatures to convert, by default all; the others are kept as they are", **text)
+    flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
+    flags.DEFINE_integer("minimum_segment_size", default.minimum_segment_size, "nodes that a segment needs to become an engine", **text)
+    flags.DEFINE_integer("max_workspace_size_bytes", default.max_workspace_size_bytes, "scratch GPU memory of an engine; by default "
+                         "no limit", **text)
+    flags.DEFINE_integer("maximum_cached_engines", default.maximum_cached_engines, "engines kept for one segment in implicit batch mode; "
+                         "raised to the number of --shapes", **text)
+    flags.DEFINE_boolean("use_dynamic_shape", None, "explicit batch mode with optimization profiles; by default only with --shapes", **text)
+    flags.DEFINE_string("dynamic_shape_profile_strategy", None, "Range, Optimal, Range+Optimal or ImplicitBatchModeCompatible; "
+                        "by default Optimal: one profile for each declared shape", **text)
+    flags.DEFINE_boolean("allow_build_at_runtime", default.allow_build_at_runtime, "let a request whose shape has no engine build one, "
+                         "which blocks all requests meanwhile; --noallow_build_at_runtime runs it in TensorFlow", **text)
+    flags.DEFINE_integer("max_engines", default.max_engines, "keep the largest segments only; 0 for no limit", **text)
+    flags.DEFINE_list("keep_native_ops", [], "op types that stay in TensorFlow, e.g. Cumsum,Softmax", **text)
+    flags.DEFINE_string("keep_native_nodes", default.keep_native_nodes, "regular expression: nodes whose whole name matches stay in "
+                        "TensorFlow", **text)
+    flags.DEFINE_string("freeze", default.freeze, "inputs that get one constant value, as in training:false; several by ';', "
+                        "SIGNATURE/INPUT:VALUE picks one signature", **text)
+    flags.DEFINE_string("fp32_nodes", default.fp32_nodes, "regular expression: matching nodes go to FP32 engines, the rest follows "
+                        "--precision_mode", **text)
+
+
+def define_calibrator(values: flags.FlagValues) -> None:
+    """The flags that say how INT8 tables are made; `calibrate` has them too."""
+    default = settings_module.Settings()
+    text = dict(flag_values=values)
+    flags.DEFINE_string("calibrator", default.calibrator, "toolkit (needs no GPU) or tensorrt (TensorRT's own, on the GPU)", **text)
+    _calibration_flags.define_method(values)
+    flags.DEFINE_string("high_precision_nodes", default.high_precision_nodes, "INT8: regular expression; nodes whose whole name matches "
+                        "get unquantized inputs, and so run in FP16 or FP32 inside the same engine", **text)
+
+
+def define_cache(values: flags.FlagValues) -> None:
+    """The flags of the engine cache; every command that builds engines has them."""
+    flags.DEFINE_boolean("engine_cache", True, "take engines from the engine cache, and keep new ones there", flag_values=values)
+    _engine_cache.define(values)
+
+
+def read_cache(values: flags.FlagValues) -> dict[str, Any] | None:
+    """{"folder", "max_bytes"} of the engine cache, or None if it is switched off. Raises: UsageError."""
+    if not values.engine_cache:
+        return None
+    store = _engine_cache.store(values)
+    return {"folder": str(store.folder) if store.folder else None, "max_bytes": store.max_bytes}
+
+
+def define_layers(values: flags.FlagValues) -> None:
+    """The flag that asks for the precision of each layer."""
+    flags.DEFINE_boolean("layers", False, "say in what each convolution and matrix product of the built engines computes, and which have "
+                         "no range for INT8; builds without the engine cache, and makes the log long", flag_values=values)
+
+
+def read_layers(values: flags.FlagValues) -> bool:
+    """Whether the precision of layers is requested. Raises: UsageError if no engine is built."""
+    if values.layers and not values.shapes:
+        raise errors.UsageError("--layers speaks of engines that are built, and none is without --shapes", "give --shapes, on a GPU")
+    return values.layers
+
+
+def print_layers(console: Console, done: Conversion | Build) -> None:
+    """Print what the log says of the engines of a Conversion or Build; nothing if not requested."""
+    for line in done.layers.text(done.signatures):
+        console.print(line, soft_wrap=True)
+
+
+def read_settings(values: flags.FlagValues) -> settings_module.Settings:
+    """Settings from the flags; fields without a flag keep their default."""
+    given = {name: values[name].value for name in settings_module.Settings().to_dict() if name in values}
+    listed = {name: tuple(part for part in value if part) for name, value in given.items() if isinstance(value, list)}
+    return settings_module.checked(settings_module.Settings(**{**given, **listed}))
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Convert. Returns: the exit code."""
+    if positional:
+        raise errors.UsageError(f"unexpected argument {positional[0]!r}", "usage: tftrt convert MODEL OUTPUT [--flags]")
+    if not values.input_saved_model_dir:
+        raise errors.UsageError("--input_saved_model_dir is missing", "`tftrt convert --help` lists the flags")
+    if not values.output_saved_model_dir and not values.dry_run:
+        raise errors.UsageError("--output_saved_model_dir is missing", "give it, or --dry_run")
+    _plans.check_flags(values)
+    if values.backend == _plans.TENSORRT:
+        asked = settings_module.checked(settings_module.Settings(
+            precision_mode=values.precision_mode, calibration_table=values.calibration_table, calibration_method=values.calibration_method,
+            calibration_percentile=values.calibration_percentile))
+        return _plans.run(values, _flag_file(values), read_cache(values), read_data(values, asked))
+    settings = read_settings(values)
+    if settings.shapes:
+        shape_grammar.parse(settings.shapes)
+    cache = None if read_layers(values) else read_cache(values)
+    minutes = _building.minutes(values)
+    data = read_data(values, settings)
+    from tftrt_tools.tftrt.conversion import pipeline
+
+    source = _source_flags.read(values, values.input_saved_model_dir)
+    with _building.resumable(values, cache), progress.on_terminal():
+        done = pipeline.convert(source, values.output_saved_model_dir, settings, overwrite=values.overwrite, dry_run=values.dry_run,
+                                flag_file=_flag_file(values), log_file=values.log_file, data=data, cache=cache, layers=values.layers,
+                                build_minutes=minutes)
+    _print(done, values.json, cache)
+    if done.calibration is None and (data or settings.calibration_table):
+        console = _output.console(values.json)
+        console.print("  warning: the calibration was not used: no INT8 engine of this model takes a table", soft_wrap=True)
+    _output.write_json(done, values.json)
+    if done.output:
+        _next.show(values, _next.verify(values, values.input_saved_model_dir, values.output_saved_model_dir))
+    return _building.exit_code(done)
+
+
+def read_data(values: flags.FlagValues, settings: settings_module.Settings) -> DataOptions | None:
+    """DataOptions of an INT8 conversion, or None if nothing is to be calibrated. Raises: UsageError."""
+    if settings.precision_mode != "INT8":
+        for name in _calibration_flags.given(values):
+            raise errors.UsageError(f"--{name} has no effect with --precision_mode={settings.precision_mode}",
+                                    "use --precision_mode=INT8, or leave it out")
+        return None
+    given = bool(values.calibration_data or values.calibrate_on_random_data)
+    if settings.calibration_table and given:
+        raise errors.UsageError("--calibration_table and calibration data exclude each other", "give one of them")
+    return _calibration_flags.read(values) if given else None
+
+
+def _calibrates(values: flags.FlagValues) -> bool:
+    """Whether the toolkit's calibration method has an effect. convert.flags then always names it, because its default has changed once."""
+    if values.backend == _plans.TENSORRT and not _plans.calibrates(values):
+        return False
+    return values.precision_mode.upper() == "INT8" and values.calibrator == "toolkit" and not values.calibration_table
+
+
+def older_flags(argv: list[str]) -> list[str]:
+    """`argv` with the calibration method of an older convert.flags: it names none, and `entropy` was the default then."""
+    for number, flag in enumerate(argv):
+        name, _, given = flag.lstrip("-").partition("=")
+        path = pathlib.Path(given or (argv[number + 1] if name == "flagfile" and number + 1 < len(argv) else ""))
+        if name != "flagfile" or path.name != passport.FLAGS or not path.is_file():
+            continue
+        known = dict(line.strip().lstrip("-").partition("=")[::2] for line in path.read_text(errors="replace").splitlines())
+        said = {"backend", "calibration_method", "calibrator", "calibration_table"} & set(known)
+        if known.get("precision_mode", "").upper() == "INT8" and not said:
+            return ["--calibration_method=entropy", *argv]
+    return argv
+
+
+def _flag_file(values: flags.FlagValues) -> str:
+    """The flags that differ from their defaults, one a line."""
+    import os
+
+    lines = []
+    for name in sorted(values):
+        flag = values[name]
+        default = flag.value == flag.default and not (name == "calibration_method" and _calibrates(values))
+        if name != flag.name or name in _NOT_REPEATED or name in ("help", "json") or default:
+            continue
+        value = flag.value
+        if isinstance(flag, flags.MultiFlag):
+            value = [os.path.abspath(one) for one in value]
+        elif name.endswith("_saved_model_dir") or name in ("calibration_data", "calibration_table") and os.path.exists(value):
+            value = os.path.abspath(value)
+        lines += _flags.words(flag, value)
+    return "\n".join(lines) + "\n"
+
+
+def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None) -> None:
+    console = _output.console(json_path)
+    rows = [(one.label, "yes" if one.converted else "kept as it was", len(one.engines), "{} of {}".format(*one.compute_ops),
+             f"{one.coverage:.0%}", _output.flops_cell(one.flops), len(one.built) or "") for one in done.signatures]
+    columns = ["signature", "converted", ">engines", ">ops in TensorRT", ">share", ">share of FLOPs", ">built"]
+    console.print(_output.table("Signatures", columns, rows))
+    for one in done.signatures:
+        if note := _output.flops_note(one.flops, done.settings.shapes):
+            console.print(f"  {one.name}: {note}", soft_wrap=True)
+        if one.left_out:
+            top = ", ".join(f"{count} {op}" for op, count in sorted(one.native_ops.items(), key=lambda item: -item[1])[:6])
+            console.print(f"  {one.name}: stays in TensorFlow: {top}")
+        for failing in pass_log.failing(one.left_out):
+            text = f"{failing.node} ({failing.op}) stays in TensorFlow: {failing.reason}"
+            console.print(f"  {one.name}: {text}", soft_wrap=True)
+        if fixed := sorted({name for engine in one.built for name in engine.slices}):
+            text = "counted from the beginning in the engines: all their shapes have one size there"
+            console.print(f"  {one.name}: {_output.counted(len(fixed), 'slice')} {text}", soft_wrap=True)
+        for reason in _output.prepared(one.preparation):
+            console.print(f"  {one.name}: {reason}", soft_wrap=True)
+    _print_worth(console, done)
+    for finding in (finding for one in done.signatures for finding in one.findings):
+        console.print(f"  warning: {finding.about}: {finding.text}\n    {finding.mend}", soft_wrap=True)
+    where = f"on {done.gpu['name']}" if done.gpu else "without a GPU"
+    precisions = sorted({engine.precision for engine in done.engines}) or [done.settings.precision_mode]
+    count = _output.counted(len(done.engines), "engine op")
+    console.print(f"{' and '.join(precisions)}, {count}, {done.coverage:.1%} of the computing ops; converted "
+                  f"{where}, TensorRT {done.versions['tensorrt']}; {_saved(done)}")
+    print_calibration(console, done.calibration)
+    reused = sum(engine.cached for one in done.signatures for engine in one.built)
+    if reused:
+        console.print(f"{_output.counted(reused, 'engine')} came from the engine cache")
+    _building.print_unbuilt(console, done, cache)
+    if done.cache_problem:
+        console.print(f"the engine cache was not used: {done.cache_problem}", soft_wrap=True)
+    print_layers(console, done)
+    for tags in done.left_behind:
+        console.print(f"  left behind: the source's MetaGraph tagged {tags}; a conversion has one, and --tags chooses it",
+                      soft_wrap=True)
+    if done.output:
+        console.print(f"written: {done.output} ({done.seconds:.1f} s)", soft_wrap=True)
+    else:
+        console.print("dry run: nothing was written")
+
+
+def _saved(done: Conversion) -> str:
+    """What became of the engines."""
+    if not done.engines:
+        return "nothing runs in TensorRT"
+    if any(one.built for one in done.signatures) and done.settings.save_engines:
+        return "engines built and saved"
+    if not done.settings.allow_build_at_runtime:
+        return "no engines saved, and none is built at run time (--noallow_build_at_runtime): all runs in TensorFlow"
+    return "no engines saved: the target builds them on its first requests"
+
+
+def _print_worth(console: Console, done: Conversion) -> None:
+    """Remarks on a small share in TensorRT, and the accepted changes of a quantization."""
+    from tftrt_tools.tftrt.conversion import advice, pipeline
+
+    for one in done.signatures:
+        accepted = _worth.accepted(one) if done.settings.allow_quantization_changes else ()
+        for text in (_worth.other_mode(one), advice.limited_by_number(len(one.engines), done.settings), *accepted):
+            if text:
+                console.print(f"  {one.name}: {text}", soft_wrap=True)
+    if done.coverage < pipeline.LITTLE:
+        if text := _worth.little(done.signatures, done.coverage):
+            console.print(f"  {text}", soft_wrap=True)
+        console.print("  `tftrt inspect` says why so much of it stays there")
+
+
+def print_calibration(console: Console, calibration: Calibration | None, most: int | None = _comparison.FEW) -> None:
+    """Print a line on a file.Calibration, its warnings, and the comparison of methods; nothing for None. Args: most: outputs to list
+    there."""
+    if calibration is None:
+        return
+    data = calibration.data
+    samples = f" on {data['samples']} {'random ' if data.get('random') else ''}samples" if data.get("samples") else ""
+    tensors = _output.counted(sum(len(one.table.scales) for one in calibration.engines), "tensor")
+    left = sum(len(one.left_out) for one in calibration.engines)
+    console.print(f"calibrated by {calibration.calibrator} ({calibration.method}){samples}: {tensors} with a range"
+                  + (f", {left} left out" if left else ""))
+    zero = [name for one in calibration.engines for name, reason in one.left_out if reason == file.NO_RANGE]
+    if zero:
+        console.print(f"  warning: {file.NO_RANGE}, so that the layers around them stay out of INT8: " + ", ".join(zero[:3])
+                      + (f", and {len(zero) - 3} more" if len(zero) > 3 else ""), soft_wrap=True)
+    for warning in data.get("warnings") or ():
+        console.print(f"  warning: calibration data: {warning}", soft_wrap=True)
+    _comparison.show(console, calibration.comparison, most)

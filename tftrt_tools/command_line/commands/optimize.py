@@ -1,0 +1,329 @@
+"""usage: tftrt optimize MODEL --data=ROWS --goal=GOAL --output_saved_model_dir=DIR [--flags]
+
+The whole way in one command: inspects the model and takes the flags that this advises, holds rows back to calibrate on, simulates INT8,
+searches the fastest settings that keep the goal, converts, verifies, compares the speed, and says what it found: one page with what was
+tried, what each step gave, what is left, and the verdict with its certainty.
+
+It runs the other commands, as you would type them, and prints each one before it runs. The results are kept in --work_dir: the same command
+goes on where it was interrupted. Without a GPU it does what needs none, and says what is left for one: the same command there.
+
+goals, as in `tftrt tune`: METRIC:threshold=X, METRIC:max-degradation=X, METRIC:percent-max-degradation=X. --slo adds the promise of a
+service, as in `tftrt bench`, at --rate requests a second.
+
+Exit codes: 0 done, and the goal is kept, as far as it could be seen here; 3 it is not kept, and the nearest model is written all the same;
+4 nobody can tell; 1 it ended early.
+
+examples:
+  tftrt optimize resnet --data=validation/ --image_scale=1/255 --labels=folders --goal=top1:max-degradation=0.01 --batch_sizes=1,32 \\
+      --output_saved_model_dir=resnet_best --output_flagfile=resnet.flags
+  tftrt optimize encoder --data=texts.npz --goal=snr_db:threshold=30 --shapes='ids:1x128,8x128;mask:1x128,8x128' \\
+      --slo='p99<20ms' --rate=200 --max_minutes=90 --output_saved_model_dir=encoder_best --publish=models/encoder
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import re
+import sys
+from typing import TYPE_CHECKING, cast
+
+from absl import flags
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.choices import PRECISIONS, Precision
+from tftrt_tools.base.files import whole_file
+from tftrt_tools.base.process import interpreter
+from tftrt_tools.command_line.commands import (
+    _calibration_flags,
+    _data_flags,
+    _engine_cache,
+    _flags,
+    _judging_flags,
+    _next,
+    _output,
+    _source_flags,
+)
+from tftrt_tools.command_line.commands import build as build_command
+from tftrt_tools.command_line.commands import convert as convert_command
+from tftrt_tools.command_line.commands import tune as tune_command
+from tftrt_tools.command_line.commands import verify as verify_command
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from tftrt_tools.accuracy.goal import Goal
+    from tftrt_tools.studies.optimizing.asked import Asked
+    from tftrt_tools.studies.optimizing.known import Known
+    from tftrt_tools.studies.optimizing.run import Done
+    from tftrt_tools.studies.optimizing.step import StepResult
+    from tftrt_tools.studies.optimizing.story import Story
+
+OUTPUTS = ("html", "output_flagfile")
+# Flags of other commands with the same meaning here.
+_OF_CONVERT = ("signature_keys", "tags", "freeze", "minimum_segment_size", "max_workspace_size_bytes", "keep_native_ops",
+               "keep_native_nodes")
+_OF_CALIBRATION = ("calibration_data", "calibration_batch_size", "num_calibration_batches")
+_OF_TUNE = ("accuracy_output", "objective_shape")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_STORY = "story.html"
+
+
+def define(values: flags.FlagValues) -> None:
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("data", "", f"rows to score: {_data_flags.KINDS}", **text)
+    _data_flags.define_labels(values, "or what your metric takes")
+    flags.DEFINE_string("goal", "", "what the model has to keep, e.g. top1:max-degradation=0.01, snr_db:threshold=30 or "
+                        "module:metric:threshold=0.9", **text)
+    flags.DEFINE_string("shapes", "", "shapes that have to be fast, as in `tftrt convert`; by default those of --batch_sizes", **text)
+    flags.DEFINE_list("batch_sizes", ["1", "32"], "batch sizes that have to be fast, where nothing but the batch is open", **text)
+    flags.DEFINE_list("precisions", list(PRECISIONS), "precisions to choose from; without INT8 no row is held back", **text)
+    flags.DEFINE_integer("repeat", 1, "builds of the engines, of which the fastest is kept, as in `tftrt build`", lower_bound=1,
+                         upper_bound=build_command.MOST_BUILDS, **text)
+    flags.DEFINE_string("slo", "", "the promise of a service, e.g. 'p99<20ms', as in `tftrt bench`", **text)
+    flags.DEFINE_float("rate", 0.0, "requests a second at which --slo has to be kept; by default the highest is searched", lower_bound=0,
+                       **text)
+    flags.DEFINE_float("max_minutes", 60.0, "the budget of this run; a step begins with what is left of it, and ends with it", **text)
+    flags.DEFINE_string("work_dir", None, "folder of the results, by default optimize-MODEL in the current one", **text)
+    flags.DEFINE_string("output_saved_model_dir", None, "directory to make", **text)
+    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at --output_saved_model_dir", **text)
+    flags.DEFINE_string("output_flagfile", None, "write the model's flags for `tftrt convert --flagfile=…` to this file", **text)
+    flags.DEFINE_string("publish", "", "BASE_PATH/MODEL_NAME: also publish it there, as `tftrt publish` does", **text)
+    flags.DEFINE_string("html", None, "write the story to this file, too; it is always in --work_dir", **text)
+    _source_flags.define(values)
+    _judging_flags.define(values)
+    flags.DEFINE_boolean("engine_cache", True, "take engines from the engine cache, and keep new ones there", **text)
+    _engine_cache.define(values)
+    for define_all, names in ((convert_command.define_settings, _OF_CONVERT), (_calibration_flags.define, _OF_CALIBRATION),
+                              (tune_command.define, _OF_TUNE)):
+        scratch = flags.FlagValues()
+        define_all(scratch)
+        for name in names:
+            flags.DEFINE_flag(scratch[name], values)
+    _data_flags.define_reading(values)
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Optimize. Returns: the exit code."""
+    from tftrt_tools.command_line.commands import _calling
+    from tftrt_tools.studies.optimizing import run as running
+
+    asked = _asked(values, _flags.one_argument("optimize", positional, "MODEL"))
+    console = _output.console(values.json)
+
+    def call(words: Sequence[str]) -> int:
+        # What the commands print is for people, and stdout may be for JSON.
+        with contextlib.redirect_stdout(sys.stderr if values.json == "-" else sys.stdout):
+            return _calling.call(words[0], words[1:])
+
+    def say(line: str) -> None:
+        console.print(f"\n{line}", soft_wrap=True, style="bold")
+
+    def check(known: Known) -> None:
+        if asked.labels:
+            _check_labels(known)
+
+    command = ("optimize", *positional, *_given(values))
+    done = running.run(asked, running.Doing(call=call, say=say, check=check, overwrite=values.overwrite,
+                                              max_minutes=values.max_minutes, command=command))
+    made = _write(done, values)
+    _print(done.story, made, console)
+    story = done.story
+    if story.ended:
+        kind = errors.CheckFailed if story.exit_code == errors.EXIT_CHECK else errors.TftrtError
+        raise kind(f"the run ended early: {story.ended}", story.mend or f"see {made['story']}; the same command goes on from there")
+    _next.show(values, *_following(values, story))
+    return story.exit_code
+
+
+def _given(values: flags.FlagValues) -> list[str]:
+    """The words of all flags that were given, by name."""
+    return [word for name in sorted(values) if values[name].present and values[name].name == name and name not in ("help", "json")
+            for word in _flags.words(values[name])]
+
+
+def _asked(values: flags.FlagValues, model: str) -> Asked:
+    """Raises: UsageError."""
+    from tftrt_tools.accuracy import goal as goals
+    from tftrt_tools.accuracy import labels
+    from tftrt_tools.models.inputs import find
+    from tftrt_tools.models.inputs import labels as files
+    from tftrt_tools.models.kinds import opening
+    from tftrt_tools.models.savedmodel import passport
+    from tftrt_tools.models.savedmodel import shapes as shape_grammar
+    from tftrt_tools.studies.optimizing.asked import Asked
+
+    for name, what in (("data", "the rows to score"), ("goal", "what the model has to keep"), ("output_saved_model_dir", "the directory "
+                                                                                               "to make")):
+        if not values[name].value:
+            raise errors.UsageError(f"--{name} is missing: {what}", "`tftrt optimize --help` shows examples")
+    opening.check(_source_flags.read(values, model), to_convert=True)
+    if pathlib.Path(model).is_dir() and passport.read(model, passport.MANIFEST):
+        raise errors.UsageError(f"{model} is a converted model itself",
+                                "optimize the original; its manifest in assets.extra/tftrt names it")
+    _check_goal(goals.parse(values.goal, where="--goal"), values.labels)
+    found = find.find(values.data, "--data")
+    # A table beside files is read by the files' names, which are not known yet.
+    if values.labels not in ("", files.FOLDERS) and not (found.by_file and pathlib.Path(values.labels).is_file()):
+        labels.read(values.labels, None, values.label_column, values.classes)
+    if values.calibration_data:
+        find.find(values.calibration_data)
+    if values.shapes:
+        shape_grammar.parse(values.shapes)
+    if values.objective_shape:
+        from tftrt_tools.studies.tuning import tune
+
+        tune.check_objective(values.objective_shape, values.shapes)
+    if values.shapes and values["batch_sizes"].present:
+        raise errors.UsageError("--shapes and --batch_sizes exclude each other", "give one of them")
+    if not 0 < values.max_minutes < float("inf"):
+        raise errors.UsageError(f"--max_minutes={values.max_minutes:g} is no budget", "give minutes above 0")
+    asked = Asked(
+        model=model, data=values.data, labels=values.labels, calibration_data=values.calibration_data, goal=values.goal,
+        shapes=values.shapes, batch_sizes=_batch_sizes(values.batch_sizes), precisions=_precisions(values), slo=values.slo,
+        rate=values.rate, repeat=values.repeat, output=values.output_saved_model_dir, publish=_publish(values.publish),
+        work_dir=values.work_dir or f"optimize-{pathlib.Path(model).absolute().name}",
+        words={name: tuple(_flags.words(values[name])) for name in _repeated() if values[name].present})
+    _check_promise(asked)
+    whole_file.check_folder(asked.work_dir, "--work_dir")
+    if pathlib.Path(asked.work_dir).resolve() == pathlib.Path(asked.output).resolve():
+        raise errors.UsageError(f"--work_dir and --output_saved_model_dir are both {asked.output}", "give each a folder of its own")
+    _check_output(asked, values)
+    return asked
+
+
+def _check_goal(goal: Goal, labels: str) -> None:
+    """Refuse a goal that no step could look at. Raises: UsageError."""
+    import importlib.util
+
+    from tftrt_tools.accuracy import metrics
+
+    if goal.is_function:
+        name = goal.metric.partition(":")[0]
+        places = sys.path[:]
+        try:
+            interpreter.look_here(name)
+            there = importlib.util.find_spec(name) is not None
+        except (ImportError, ValueError):
+            there = False
+        finally:
+            sys.path[:] = places
+        if not there:
+            raise errors.UsageError(f"--goal={goal.metric}: there is no module {name} here", "the module must be importable from here")
+    elif not metrics.METRICS[goal.metric].kinds and not labels:
+        raise errors.UsageError(f"--goal: {goal.metric} compares answers with --labels alone", "give --labels, or another metric")
+
+
+def _check_labels(known: Known) -> None:
+    """Refuse labels that `verify` would refuse once the model is made. Raises: UsageError."""
+    from tftrt_tools.models.inputs import calls
+    from tftrt_tools.studies.optimizing import steps
+
+    values, _ = _flags.parse("verify", verify_command, steps.judging_words(known))
+    assert values is not None
+    freeze = ";".join(word.partition("=")[2] for word in steps.graph_words(known) if word.startswith("--freeze="))
+    sizes = calls.batch_sizes(call for listed in known.calls.values() for call in listed) if known.gpu else ()
+    verify_command.check_labels(values, known.asked.model, freeze, sizes)
+
+
+def _repeated() -> tuple[str, ...]:
+    from tftrt_tools.studies.optimizing import known
+
+    return (*known.SOURCE, *known.PICTURES, *known.CALIBRATION, *known.GRAPH, *known.JUDGING, *known.CACHE, *_OF_TUNE, "data_rows",
+            "label_column", "classes")
+
+
+def _batch_sizes(given: Sequence[str]) -> tuple[int, ...]:
+    wrong = next((one for one in given if not one.strip().isdecimal() or int(one) < 1), None)
+    if wrong is not None or not given:
+        raise errors.UsageError(f"--batch_sizes: {wrong!r} is no batch size" if given else "--batch_sizes is empty", "write such as 1,32")
+    return tuple(dict.fromkeys(int(one) for one in given))
+
+
+def _precisions(values: flags.FlagValues) -> tuple[Precision, ...]:
+    found = tuple(one.strip().upper() for one in values.precisions if one.strip())
+    unknown = next((one for one in found if one not in PRECISIONS), "nothing" if not found else "")
+    if unknown:
+        raise errors.UsageError(f"--precisions: {unknown} is no precision", "known: " + ", ".join(PRECISIONS))
+    if "INT8" not in found and values.calibration_data:
+        raise errors.UsageError("--calibration_data has no effect where INT8 is not asked for", "leave it out, or add INT8 to --precisions")
+    return cast("tuple[Precision, ...]", found)
+
+
+def _publish(given: str) -> str:
+    place = pathlib.PurePath(given)
+    if given and (len(place.parts) < 2 or not _NAME.fullmatch(place.name)):
+        raise errors.UsageError(f"--publish={given} is no BASE_PATH/MODEL_NAME", "write such as models/digits")
+    return given
+
+
+def _check_promise(asked: Asked) -> None:
+    """Raises: UsageError."""
+    from tftrt_tools.studies.bench import goal
+
+    promise = goal.parse(asked.slo)
+    if promise is None and asked.rate:
+        raise errors.UsageError("--rate says nothing without --slo", "add the promise, such as --slo='p99<20ms', or leave it out")
+    if promise is not None and not promise.percentiles:
+        raise errors.UsageError(f"--slo={asked.slo} promises no percentile", "such as --slo='p99<20ms'")
+
+
+def _check_output(asked: Asked, values: flags.FlagValues) -> None:
+    """Refuse to replace what an earlier run of this very optimization did not make. Raises: UsageError."""
+    from tftrt_tools.models.savedmodel import staging
+    from tftrt_tools.studies.optimizing.journal import Journal
+
+    mine = pathlib.Path(asked.output).exists() and pathlib.Path(asked.work_dir).is_dir() and Journal(asked.work_dir).made(asked.output)
+    staging.check_target(asked.output, values.overwrite or mine, [asked.model])
+
+
+def _write(done: Done, values: flags.FlagValues) -> dict[str, str]:
+    """Write what was made. Returns: {what: path}."""
+    from tftrt_tools.command_line.report import optimize as report
+    from tftrt_tools.models.savedmodel import passport
+
+    made = {**done.story.made, "story": done.story.asked.path(_STORY)}
+    report.write_page(done, made["story"])
+    if values.html:
+        report.write_page(done, values.html)
+    lines = pathlib.Path(passport.folder(done.story.asked.output)) / passport.FLAGS
+    if values.output_flagfile and "model" in made and lines.is_file():
+        kept = [line for line in lines.read_text().splitlines() if not line.startswith("--output_saved_model_dir=")]
+        whole_file.write_text(values.output_flagfile, "\n".join(kept) + "\n")
+        made["flags"] = values.output_flagfile
+    _output.write_json(done.story, values.json)
+    return made
+
+
+_STYLES = {"kept": "bold green", "not kept": "bold red"}
+
+
+def _print(story: Story, made: dict[str, str], console: Console) -> None:
+    rows = [(one.name, _time(one), one.gave or (one.cause if one.state == "left out" else f"{one.state}: {one.cause}"))
+            for one in story.steps]
+    console.print()
+    console.print(_output.table(f"{story.asked.model}: {story.asked.goal}", ["step", ">time", "what it gave"], rows))
+    for line in story.remarks:
+        console.print(f"  {line}", soft_wrap=True)
+    console.print(f"{story.outcome.upper()}: {story.verdict}", style=_STYLES.get(story.outcome, "bold"), soft_wrap=True)
+    if story.left:
+        console.print(f"left for a machine with a GPU: {', '.join(story.left)}; there, the same command goes on",
+                      soft_wrap=True)
+    for what, path in made.items():
+        console.print(f"the {what}: {path}", soft_wrap=True)
+
+
+def _time(one: StepResult) -> str:
+    return f"{one.seconds:.1f} s{' (earlier)' if one.before else ''}" if one.words else ""
+
+
+def _following(values: flags.FlagValues, story: Story) -> list[list[str]]:
+    """The commands that come next."""
+    if story.left:
+        return [list(story.command)]
+    if story.outcome == "kept" and not story.asked.publish:
+        return [_next.publish(values, story.asked.output)]
+    return [["inspect", story.asked.output]]

@@ -1,0 +1,31 @@
+"""The story of `tftrt optimize`: one HTML file that needs nothing else; it links to the pages of its steps, which lie beside it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tftrt_tools.base.files import whole_file
+from tftrt_tools.command_line.report import html, optimize_plot
+
+if TYPE_CHECKING:
+    from tftrt_tools.studies.optimizing.run import Done
+    from tftrt_tools.studies.optimizing.step import StepResult
+
+_CLASSES = {"kept": "passed", "not kept": "failed", "open": "unsure", "cannot tell": "unsure"}
+
+
+def write_page(done: Done, path: str) -> None:
+    """Write the story of a run.Done, whole or not at all. Raises: OSError."""
+    import shlex
+
+    page = html.template("optimize.html").render(
+        story=done.story, known=done.known, classes=_CLASSES, line=shlex.join, plots=optimize_plot.plots(done.known),
+        page=lambda one: _page(one, path))
+    whole_file.write_text(path, page)
+
+
+def _page(one: StepResult, path: str) -> str:
+    """The step's own page, as a link from `path`; "" if it has none."""
+    found = next((word.partition("=")[2] for word in one.words if word.startswith("--html=")), "")
+    return os.path.relpath(found, os.path.dirname(os.path.abspath(path))) if found and os.path.exists(found) else ""

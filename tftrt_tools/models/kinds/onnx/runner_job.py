@@ -1,0 +1,145 @@
+"""An ONNX file in ONNX Runtime, on the CPU; the child's side."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime
+
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import load_job, run_job, runner
+from tftrt_tools.models.kinds.model import Contents, Signature
+from tftrt_tools.models.kinds.onnx import file, index_limits, opening_job, refusals_job
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.models.savedmodel.signatures import DEFAULT
+
+if TYPE_CHECKING:
+    from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted
+    from tftrt_tools.models.execution.trace import CallTrace
+
+_TENSOR = re.compile(r"tensor\((\w+)\)")
+# ONNX's names of types that are not NumPy's.
+_DTYPES = {"float": "float32", "double": "float64"}
+# What comes before the message: "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : ", and the place in ONNX Runtime's own source.
+_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed:)?(?:/\S*onnxruntime\S*:\d+ .*?\) )?")
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """As run_job.answer."""
+    return run_job.answer(request, load)
+
+
+def make(request: dict[str, Any]) -> tuple[Callable[[int], object], int]:
+    """As load_job.made."""
+    return load_job.made(request, load)
+
+
+def read(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """The contents of files. Args: request: {"models": paths}. Returns: Contents of each as a dict. Raises: TftrtError."""
+    return [_contents(path).to_dict() for path in request["models"]]
+
+
+@contextlib.contextmanager
+def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
+    """As runner.Load."""
+    yield Loaded(opened(path))
+
+
+class Loaded:
+    """The runner.Runner of an ONNX file. Several threads may make its calls at a time."""
+
+    def __init__(self, found: opening_job.Opened) -> None:
+        self._session = found.session
+        self._outputs = [one.name for one in found.session.get_outputs()]
+        self.where = runner.Where(mode="cpu", runtime="ONNX Runtime", version=onnxruntime.__version__,
+                                  provider=found.session.get_providers()[0], remark=found.remark)
+
+    def ready(self, signature: str, inputs: Arrays) -> Ready:
+        """As Runner.ready."""
+
+        def call() -> Arrays:
+            try:
+                found = self._session.run(self._outputs, feed)
+            except Exception as error:  # ONNX Runtime's own errors have no base of their own
+                raise runner.failed(signature, inputs, _line(error)) from None
+            return {name: _bytes(array) for name, array in zip(self._outputs, found, strict=True)}
+
+        try:
+            feed = {name: _texts(array) for name, array in inputs.items()}
+        except UnicodeDecodeError:
+            raise runner.failed(signature, inputs, "an input holds bytes that are no UTF-8, and ONNX Runtime takes texts",
+                                "compare such a model without its part that reads bytes") from None
+        return call
+
+    def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:
+        """As Runner.watched: there are no engines."""
+        return ready(), None
+
+    def kernels(self, calls: Iterable[Ready]) -> dict[str, float]:
+        """As Runner.kernels: no GPU computes."""
+        return {}
+
+
+def session(model: str | bytes, said: str = "", optimized: bool = True) -> Any:
+    """The session of `opened`."""
+    return opened(model, said, optimized).session
+
+
+def opened(model: str | bytes, said: str = "", optimized: bool = True) -> opening_job.Opened:
+    """A file, or a file's content, in ONNX Runtime. Args: said: its name in errors, by default its path. Raises: TftrtError."""
+    name = said or str(model)
+    try:
+        return opening_job.opened(model, name, optimized)
+    except errors.TftrtError:
+        raise
+    except Exception as error:  # ONNX Runtime's own errors have no base of their own
+        raise refusals_job.refused(model, f"ONNX Runtime {onnxruntime.__version__}", name, _line(error), str(error)) from None
+
+
+def _contents(path: str) -> Contents:
+    loaded = session(path, optimized=False)
+    about, own = loaded.get_modelmeta(), file.overview(path).signatures[DEFAULT]
+    scalars = {spec.name for spec in (*own.inputs, *own.outputs) if spec.shape == ()}
+    inputs, outputs = (tuple(_spec(path, kind, one, one.name in scalars) for one in listed)
+                       for kind, listed in (("input", loaded.get_inputs()), ("output", loaded.get_outputs())))
+    if not outputs:
+        raise errors.TftrtError(f"{path} has no output", "a model answers with something: export it again")
+    if doubled := [one.name for number, one in enumerate(outputs) if one.name in [other.name for other in outputs[:number]]]:
+        raise errors.TftrtError(f"{path} has the output {doubled[0]!r} twice", "give each output a name of its own: export it again")
+    facts = {"producer": about.producer_name, "graph": about.graph_name, "description": about.description, **about.custom_metadata_map}
+    signature = Signature(index_limits.limited(path, inputs), outputs)
+    return Contents(signatures={DEFAULT: signature}, facts={name: text for name, text in facts.items() if text})
+
+
+def _spec(path: str, kind: str, argument: Any, scalar: bool) -> InputSpec:
+    """The InputSpec of an input or output. Args: scalar: the file says that its rank is 0. Raises: TftrtError for one that is no tensor."""
+    tensor = _TENSOR.fullmatch(argument.type)
+    if not tensor:
+        raise errors.TftrtError(f"{kind} {argument.name!r} of {path} is {argument.type}, and arrays are compared",
+                                "export it with tensors alone (of scikit-learn's models with the option zipmap=False)")
+    # Of an unknown rank ONNX Runtime says the same as of rank 0.
+    shape = tuple(dim if isinstance(dim, int) and dim >= 0 else None for dim in argument.shape) or (() if scalar else None)
+    return InputSpec(argument.name, _DTYPES.get(tensor[1], tensor[1]), shape)
+
+
+def _line(error: Exception) -> str:
+    return errors.first_line(_PREFIX.sub("", str(error))) or type(error).__name__
+
+
+def _texts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Strings as ONNX Runtime takes them. Raises: UnicodeDecodeError."""
+    if array.dtype != object:
+        return array
+    return np.array([one.decode() if isinstance(one, bytes) else str(one) for one in array.reshape(-1)], object).reshape(array.shape)
+
+
+def _bytes(array: Any) -> np.ndarray[Any, Any]:
+    """Strings as TensorFlow gives them."""
+    array = np.asarray(array)
+    if array.dtype.kind not in "OU":
+        return array
+    return np.array([str(one).encode() for one in array.reshape(-1)], object).reshape(array.shape)

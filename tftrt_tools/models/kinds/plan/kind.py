@@ -1,0 +1,124 @@
+"""The kind "TensorRT plan", the parent's side. TensorRT is not imported here."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import os
+import pathlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution.run import Placed, Runtime
+from tftrt_tools.models.kinds import directory
+from tftrt_tools.models.kinds.model import Contents, Engine, File, Overview, Signature
+from tftrt_tools.models.kinds.onnx import file as onnx_file
+from tftrt_tools.models.kinds.plan import document
+from tftrt_tools.models.kinds.plan.profiles import Profile
+from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.models.savedmodel.signatures import DEFAULT
+from tftrt_tools.models.sources.source import Source
+
+_JOBS = "tftrt_tools.models.kinds.plan.runner_job"
+RUNTIME = Runtime(jobs=_JOBS, package="tensorrt")
+_UNASKED = (
+    "what TF-TRT would take of it: it is an engine of TensorRT itself",
+    "whether it runs here: `tftrt verify ORIGINAL PLAN` runs it",
+)
+
+
+def at(path: str) -> Placed:
+    """A plan directory, for execution.run.run."""
+    return Placed(path, RUNTIME)
+
+
+class Plan(directory.Directory):
+    """The kind, with the members of model.Kind."""
+
+    name = "TensorRT plan"
+    forms = ("a plan directory",)
+    runtime = RUNTIME
+    named_signatures = False
+    unconverted = ("it is built already", "give the model that it was made from")
+
+    def arithmetic(self, path: str) -> None:
+        """As model.Kind.arithmetic: engines and the machine decide it."""
+
+    def takes(self, path: str) -> bool:
+        """Whether it is a directory with a plan, or with what is said about one."""
+        return files.is_plan(path)
+
+    def check(self, source: Source, as_it_is: bool) -> None:
+        """As model.Kind.check."""
+        document.read(source.path)
+        if importlib.util.find_spec("tensorrt") is None:
+            raise errors.TftrtError(f"TensorRT, which runs {source}, is not installed",
+                                    f"{errors.install('tftrt')}; or install the tensorrt that the plan was built with")
+
+    def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
+        """As model.Kind.opened: the directory itself."""
+        return contextlib.nullcontext(source.path)
+
+    def contents(self, paths: Sequence[str]) -> list[Contents]:
+        """As model.Kind.contents, from plan.json."""
+        return [_with_file(path, _contents(document.read(path))) for path in paths]
+
+    def overview(self, path: str) -> Overview:
+        """As model.Kind.overview."""
+        plan, folder = document.read(path), pathlib.Path(path)
+        layers = passport.read(path, document.LAYER_INFORMATION) or {}
+        ops: dict[str, int] = {}
+        for one in layers.get("Layers", ()):
+            kind = str(one.get("LayerType", "?")) if isinstance(one, dict) else "?"
+            ops[kind] = ops.get(kind, 0) + 1
+        inside = [name for name in files.listing(path) if name != document.DOCUMENT]
+        return Overview(
+            model=str(folder.absolute()), form="TensorRT plan", signatures=_contents(plan).signatures, opsets={},
+            ops=dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))), weights={},
+            files=tuple(File(name, (folder / name).stat().st_size) for name in inside), facts=_facts(plan), unasked=_UNASKED)
+
+
+def _contents(plan: document.PlanFile) -> Contents:
+    signature = Signature(*(tuple(one.spec for one in side) for side in (plan.inputs, plan.outputs)))
+    return Contents(signatures={DEFAULT: signature}, engines=(Engine(document.ENGINE, plan.precision),), facts=_facts(plan))
+
+
+def _with_file(path: str, contents: Contents) -> Contents:
+    """The same with what the ONNX file beside the plan tells: the limits of inputs, which inputs have a value for good, and which outputs
+    were kept."""
+    from tftrt_tools.models.kinds.onnx import index_limits  # it loads NumPy
+
+    one = contents.signatures[DEFAULT]
+    inputs = index_limits.limited(f"{path}/{document.ONNX}", one.inputs)
+    return dataclasses.replace(contents, signatures={DEFAULT: dataclasses.replace(one, inputs=inputs)},
+                               facts={**contents.facts, **_of_file(path)})
+
+
+def _of_file(path: str) -> dict[str, str]:
+    """What the ONNX file of a plan directory says of its inputs and outputs: which have a value for good, and which were kept."""
+    try:
+        facts = onnx_file.overview(os.path.join(path, document.ONNX)).facts
+    except errors.TftrtError:  # the plan runs without it
+        return {}
+    return {name: facts[name] for name in ("tftrt.freeze", "tftrt.outputs") if name in facts}
+
+
+def _facts(plan: document.PlanFile) -> dict[str, str]:
+    found = {"TensorRT": plan.tensorrt, "GPU": f"{plan.gpu}, compute capability {plan.compute_capability}",
+             "precision": plan.precision + (", strongly typed" if plan.strongly_typed else "")}
+    found |= {f"profile {number}": text(one) for number, one in enumerate(plan.profiles)}
+    narrowed = [f"{one.name} {one.dtype} as {one.engine_dtype}" for one in (*plan.inputs, *plan.outputs) if one.dtype != one.engine_dtype]
+    found |= {"types": ", ".join(narrowed), "builder flags": ", ".join(plan.builder_flags),
+              "plugins": ", ".join(f"{one.file} ({', '.join(one.creators) or 'no creator'})" for one in plan.plugins)}
+    return {name: value for name, value in found.items() if value}
+
+
+def text(profile: Profile) -> str:
+    """A profile for people, with what it was tuned for if that is neither end."""
+    tuned = [f"{name} at {'x'.join(map(str, one.opt))}" for name, one in profile.inputs.items() if one.opt not in (one.min, one.max)]
+    return profile.text() + (f"; fastest with {', '.join(tuned)}" if tuned else "")
+
+
+PLAN = Plan()

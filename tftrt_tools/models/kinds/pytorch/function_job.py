@@ -1,0 +1,68 @@
+"""Calls the user's function that returns a PyTorch module with example inputs, and saves the module as a program; in a child process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import interpreter, progress
+
+_FORM = "return (module, inputs) or (module, inputs, dynamic_shapes): as torch.export.export takes them, a tuple, or a dict by name"
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """Call and save.
+
+    Args: request: {"function": "module:function", "output": file to write}. Returns: {}. Raises: UsageError, TftrtError.
+    """
+    name = request["function"]
+    progress.say(f"calling {name}")
+    module, positional, named, shapes = _returned(name, _function(name))
+    progress.say("exporting the module")
+    try:
+        with torch.no_grad():
+            exported = torch.export.export(module.eval(), positional, named, dynamic_shapes=shapes)
+        torch.export.save(exported, request["output"])
+    except Exception as error:  # PyTorch, and the user's module, raise whatever they do
+        raise errors.TftrtError(f"torch.export.export cannot export the module of {name}: {_line(error)}",
+                                "try torch.export.export(module, inputs) in Python; its message names the line of the module") from None
+    return {}
+
+
+def _function(name: str) -> Any:
+    where, _, attribute = name.partition(":")
+    try:
+        return getattr(interpreter.own_module(where), attribute)
+    except (ImportError, AttributeError) as error:
+        raise errors.UsageError(f"{name}: {error}", "the module must be importable from here, with that function in it") from None
+    except Exception as error:
+        raise errors.TftrtError(f"{name}: its module cannot be imported: {_line(error)}", "import it in Python") from None
+
+
+def _returned(name: str, function: Any) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any], Any]:
+    """(module, positional inputs, inputs by name, dynamic shapes)."""
+    try:
+        found = function()
+    except Exception as error:
+        raise errors.TftrtError(f"{name}() fails: {_line(error)}", "call it in Python; it takes no arguments") from None
+    if not isinstance(found, tuple) or len(found) not in (2, 3) or not isinstance(found[0], torch.nn.Module):
+        raise errors.UsageError(f"{name}() returns no PyTorch module with inputs", _FORM)
+    module, inputs = found[:2]
+    positional = (inputs,) if isinstance(inputs, torch.Tensor) else () if isinstance(inputs, dict) else tuple(inputs)
+    named = inputs if isinstance(inputs, dict) else {}
+    return module, positional, named, found[2] if len(found) == 3 else _open_batch(inputs if named else positional)
+
+
+def _open_batch(inputs: Any) -> Any:
+    """Dynamic shapes with the first dimension of every input open, as far as the module allows that."""
+    def one(leaf: Any) -> Any:
+        return {0: torch.export.Dim.AUTO} if isinstance(leaf, torch.Tensor) and leaf.ndim else None
+
+    return _pytree.tree_map(one, inputs)
+
+
+def _line(error: Exception) -> str:
+    return errors.first_line(str(error)) or type(error).__name__

@@ -1,0 +1,128 @@
+"""The kind "PyTorch program", the parent's side. PyTorch is not imported here."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import scratch
+from tftrt_tools.base.process import child
+from tftrt_tools.models.execution.run import Runtime
+from tftrt_tools.models.kinds.model import Arithmetic, Contents, Overview
+from tftrt_tools.models.kinds.pytorch import program
+from tftrt_tools.models.savedmodel import files
+from tftrt_tools.models.savedmodel.signatures import DEFAULT
+from tftrt_tools.models.sources.source import Source
+
+INSTALL = f"{errors.install('export-torch')}, on Python 3.10 to 3.13"
+ENV = {"CUDA_VISIBLE_DEVICES": "-1"}
+_JOBS = "tftrt_tools.models.kinds.pytorch.runner_job"
+_SUFFIX = ".pt2"
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+# {module:function: the program that it returned}, while it is open.
+_open: dict[str, str] = {}
+
+
+def is_function(path: str) -> bool:
+    """Whether a path is module:function, and no file."""
+    return bool(_FUNCTION.fullmatch(path)) and not os.path.exists(path)
+
+
+class PyTorch:
+    """The kind, with the members of model.Kind."""
+
+    name = program.FORM
+    forms = (f"a PyTorch program ({_SUFFIX})", "a function that returns a PyTorch module (module:function)")
+    runtime = Runtime(jobs=_JOBS, env=ENV, package="torch")
+    named_signatures = False
+    unconverted = ("TF-TRT converts TensorFlow models", "`tftrt export` makes an ONNX file of it, which TensorRT builds")
+
+    def arithmetic(self, path: str) -> Arithmetic:
+        """As model.Kind.arithmetic."""
+        return Arithmetic("FP32", "float32 of PyTorch on the CPU")
+
+    def takes(self, path: str) -> bool:
+        """Whether the name ends in .pt2, or is module:function."""
+        return path.lower().endswith(_SUFFIX) and not os.path.isdir(path) or is_function(path)
+
+    def check(self, source: Source, as_it_is: bool) -> None:
+        """As model.Kind.check."""
+        for flag in ("inputs", "outputs", "custom_objects"):
+            if getattr(source, flag):
+                raise errors.UsageError(f"--{flag} has no effect: {source} is a {self.name}", "leave it out")
+        if is_function(source.path):
+            if as_it_is:
+                raise errors.UsageError(f"{source} is no file", f"give the file that {program.MADE_BY} writes")
+        else:
+            _checked(source)
+        if importlib.util.find_spec("torch") is None:
+            raise errors.TftrtError(f"PyTorch, which runs {source}, is not installed", INSTALL)
+
+    @contextlib.contextmanager
+    def _made(self, source: Source, log_file: str | None) -> Iterator[str]:
+        if source.path in _open:
+            yield _open[source.path]
+            return
+        with scratch.folder("export") as folder:
+            made = f"{folder}/model{_SUFFIX}"
+            request = {"function": source.path, "output": made}
+            child.run("tftrt_tools.models.kinds.pytorch.function_job:job", request, env=ENV, log_file=log_file)
+            _open[source.path] = made
+            try:
+                yield made
+            finally:
+                del _open[source.path]
+
+    def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
+        """As model.Kind.opened: the file itself, or the program that a function returned; it is called once for all that is open."""
+        return self._made(source, log_file) if is_function(source.path) else contextlib.nullcontext(source.path)
+
+    def contents(self, paths: Sequence[str]) -> list[Contents]:
+        """As model.Kind.contents."""
+        return [_contents(program.read(path, unsafe=True)) for path in paths]
+
+    def overview(self, path: str) -> Overview:
+        """As model.Kind.overview."""
+        if is_function(path):
+            raise errors.UsageError(f"{path} is a function, which has to be called first", f"give the file that {program.MADE_BY} writes")
+        return program.overview(path)
+
+    def digest(self, path: str) -> str:
+        """As model.Kind.digest; of a function, of what it returned."""
+        return files.digest(_open.get(path, path))
+
+    def document(self, path: str, name: str) -> dict[str, Any] | None:
+        """None: a program carries no passport."""
+        return None
+
+    def keep(self, path: str, name: str, document: Mapping[str, Any]) -> bool:
+        """False: a program carries no passport."""
+        return False
+
+
+def _checked(source: Source) -> None:
+    """Refuse a program that cannot be run here. Raises: UsageError, TftrtError."""
+    found = program.read(source.path, source.unsafe)
+    if found.changed:
+        raise errors.UsageError(f"{source} changes its buffers ({found.changed[0]}) in each call",
+                                "export module.eval(); if it changes them then, too, leave that part out")
+    if found.training:
+        raise errors.UsageError(f"{source} is a module in training: its {', '.join(found.training)} computes as there",
+                                "export module.eval()")
+    if found.devices - {"cpu"}:
+        others = ", ".join(sorted(found.devices - {"cpu"}))
+        raise errors.UsageError(f"{source} was exported for another device ({others}), and the source runs on the CPU",
+                                "export module.cpu()")
+
+
+def _contents(found: program.Program) -> Contents:
+    return Contents(signatures={DEFAULT: found.signature}, facts={"producer": f"PyTorch {found.torch}"} if found.torch else {})
+
+
+PYTORCH = PyTorch()

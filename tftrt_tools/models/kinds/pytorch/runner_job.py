@@ -1,0 +1,78 @@
+"""A PyTorch program in PyTorch, on the CPU; the child's side."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree
+
+from tftrt_tools.base import errors
+from tftrt_tools.models.execution import load_job, run_job, runner
+from tftrt_tools.models.kinds.pytorch import program
+
+if TYPE_CHECKING:
+    from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted
+    from tftrt_tools.models.execution.trace import CallTrace
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """As run_job.answer."""
+    return run_job.answer(request, load)
+
+
+def make(request: dict[str, Any]) -> tuple[Callable[[int], object], int]:
+    """As load_job.made."""
+    return load_job.made(request, load)
+
+
+def exported(path: str) -> Any:
+    """The ExportedProgram of a file. Raises: TftrtError."""
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # a program of another PyTorch makes it raise nearly anything
+        raise errors.TftrtError(f"PyTorch {torch.__version__} cannot load {path}: {errors.first_line(str(error)) or type(error).__name__}",
+                                "export it again with this PyTorch, or use the one that wrote it (`tftrt inspect` names it)") from None
+
+
+@contextlib.contextmanager
+def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
+    """As runner.Load."""
+    yield Loaded(exported(path), program.read(path, unsafe=True))
+
+
+class Loaded:
+    """The runner.Runner of a program."""
+
+    def __init__(self, loaded: Any, said: program.Program) -> None:
+        self._said, self._tree = said, loaded.call_spec.in_spec
+        # Guards are code that the file holds; PyTorch's checks of shapes stay.
+        self._module = loaded.module(check_guards=False)
+        self._examples = _pytree.tree_leaves(loaded.example_inputs) if not all(said.fed) else []
+        self.where = runner.Where(mode="cpu", runtime="PyTorch", version=torch.__version__)
+
+    def ready(self, signature: str, inputs: Arrays) -> Ready:
+        """As Runner.ready."""
+        feed = iter([torch.from_numpy(inputs[spec.name].copy()) for spec in self._said.signature.inputs])
+        leaves = [next(feed) if fed else self._examples[place] for place, fed in enumerate(self._said.fed)]
+        positional, named = _pytree.tree_unflatten(leaves, self._tree)
+
+        def call() -> Arrays:
+            try:
+                with torch.no_grad():
+                    found = _pytree.tree_leaves(self._module(*positional, **named))
+            except Exception as error:  # operators raise whatever they do
+                raise runner.failed(signature, inputs, errors.first_line(str(error)) or type(error).__name__) from None
+            return {spec.name: value.numpy() for spec, value in zip(self._said.signature.outputs, found, strict=True)}
+
+        return call
+
+    def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:
+        """As Runner.watched: there are no engines."""
+        return ready(), None
+
+    def kernels(self, calls: Iterable[Ready]) -> dict[str, float]:
+        """As Runner.kernels: no GPU computes."""
+        return {}

@@ -1,0 +1,68 @@
+"""The kind SavedModel, the parent's side. No TensorFlow here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from tftrt_tools.models.execution.run import Placed, Runtime
+from tftrt_tools.models.kinds import directory
+from tftrt_tools.models.kinds.model import Contents, Engine, Signature
+from tftrt_tools.models.savedmodel import describe, files
+from tftrt_tools.models.sources import kinds, opened
+from tftrt_tools.models.sources.source import Source
+
+# Each time an engine runs, its name is written to the log.
+RUNTIME = Runtime(jobs="tftrt_tools.models.kinds.savedmodel.runner_job",
+                  env={"TF_CPP_VMODULE": "trt_engine_op=1", "TF_CPP_MIN_LOG_LEVEL": "0"})
+
+
+def at(path: str | os.PathLike[str]) -> Placed:
+    """A SavedModel directory, for execution.run.run."""
+    return Placed(os.fspath(path), RUNTIME)
+
+
+class SavedModel(directory.Directory):
+    """The kind, with the members of model.Kind."""
+
+    name = "SavedModel"
+    forms = kinds.FORMS
+    runtime = RUNTIME
+    named_signatures = True
+    unconverted = None
+
+    def arithmetic(self, path: str) -> None:
+        """As model.Kind.arithmetic: engines and the machine decide it."""
+
+    def takes(self, path: str) -> bool:
+        """Takes any path that no other kind takes: `check` says what is wrong with it."""
+        return True
+
+    def check(self, source: Source, as_it_is: bool) -> None:
+        """As model.Kind.check."""
+        if as_it_is:
+            if os.path.isfile(source.path):
+                raise kinds.UnknownFile(f"not a SavedModel: {source} is a file", "give the directory that holds saved_model.pb")
+            files.check(source.path)
+        opened.check(source)
+
+    def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
+        """As model.Kind.opened: a SavedModel directory, to be read only."""
+        return opened.opened(source, log_file)
+
+    def contents(self, paths: Sequence[str]) -> list[Contents]:
+        """As model.Kind.contents; one process reads them all."""
+        return [_contents(one) for one in describe.describe(*paths)]
+
+    def overview(self, path: str) -> None:
+        """As model.Kind.overview: TF-TRT converts these models."""
+
+
+def _contents(found: describe.Description) -> Contents:
+    return Contents(signatures={name: Signature(tuple(inputs), tuple(found.outputs[name])) for name, inputs in found.inputs.items()},
+                    same=found.same, unnamed=found.unnamed,
+                    engines=tuple(Engine(one.name, one.precision) for one in found.engines))
+
+
+SAVED_MODEL = SavedModel()

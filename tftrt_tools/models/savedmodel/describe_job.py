@@ -1,0 +1,21 @@
+"""The child's side of `describe`: signatures and engine ops from a SavedModel's protos."""
+
+from typing import Any
+
+from tftrt_tools.models.savedmodel import signatures
+from tftrt_tools.models.savedmodel.describe import Description
+from tftrt_tools.models.savedmodel.job import graph, input_facts, protos, twins, unnamed
+
+
+def job(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Args: request: {"models": directories}. Returns: Description.to_dict() of each."""
+    return [_description(model).to_dict() for model in request["models"]]
+
+
+def _description(model: str) -> Description:
+    meta = protos.meta_graph(protos.read(model))
+    known = signatures.definitions(meta)
+    return Description(inputs=input_facts.specs(meta),
+                       outputs={name: graph.specs(one.outputs) for name, one in known.items()},
+                       engines=tuple(graph.engine_ops(meta.graph_def)), tags=tuple(meta.meta_info_def.tags), same=twins.find(meta),
+                       unnamed={name: unnamed.of_signature(meta.graph_def, one) for name, one in known.items()})

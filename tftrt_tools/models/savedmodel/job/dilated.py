@@ -1,0 +1,386 @@
+"""Convolutions with dilations, written as one op each, and paddings where TF-TRT takes them.
+
+TensorFlow writes a convolution with dilations as SpaceToBatchND, a plain convolution and BatchToSpaceND, and TF-TRT takes neither
+rearrangement. With blocks of b, paddings (p, q) and crops (c, d) these compute
+
+    out[o] = sum over j of filter[j] * x[o - (p - c) + j * b],
+
+where x is zero outside: the convolution with dilation b and paddings (p - c, q - d). If sizes are open, the graph computes the paddings
+and crops from the shape; nothing is written before their difference is shown to be the same for every size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+from tftrt_tools.models.savedmodel.job import added_nodes, folding, inferred
+from tftrt_tools.models.savedmodel.preparation import Dilated
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+# Ops that treat every position alike, so they may come before or after the rearrangement; the first operand is the data.
+_ALIKE = frozenset({"Identity", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign"})
+# The other operands of these have a number for each channel, or one for all.
+_BY_CHANNEL = frozenset({"BiasAdd", "Add", "AddV2", "Sub", "Mul", "RealDiv", "Maximum", "Minimum"})
+# Ops that compute paddings. For whole numbers n they give a * n + f(n), where f repeats with the moduli.
+_ARITHMETIC = frozenset({"Shape", "Identity", "StridedSlice", "Slice", "GatherV2", "Pack", "ConcatV2", "ExpandDims", "Squeeze", "Reshape",
+                         "Cast", "Add", "AddV2", "Sub", "Neg", "FloorMod"})
+_CONSTANTS = (_ARITHMETIC | folding.FILTERS) - {"Shape"}
+# The most sizes to try; if more are needed, a convolution stays as it is.
+_MOST_SIZES = 5000
+# How many times a filter may grow. One that is depthwise or has three dimensions gets zeros, because on a CPU TensorFlow silently ignores
+# the dilations of a depthwise convolution, and refuses those of one with three dimensions.
+_MOST_ZEROS = 16
+# The most numbers of a depthwise filter for each channel that are written as sums.
+_MOST_TAPS = 49
+# Of convolutions: how many dimensions their filters have beside the channels.
+_DIMENSIONS = {"Conv2D": 2, "DepthwiseConv2dNative": 2, "Conv3D": 3}
+_CHANNELS_LAST, _CHANNELS_FIRST = (b"", b"NHWC", b"NDHWC"), (b"NCHW", b"NCDHW")
+
+
+def rewrite(graph_def: graph_pb2.GraphDef, results: frozenset[str] = frozenset(),
+            kept: frozenset[str] = frozenset(), sums: bool = True) -> tuple[Dilated, ...]:
+    """Write the convolutions with dilations of a graph as one op each, in place, but not inside functions.
+
+    Args: graph_def: frozen. results: names of the nodes that the signature returns. kept: names of nodes to leave as they are.
+      sums: write depthwise ones whose zeros would be too many as sums; in implicit batch mode TF-TRT takes no Slice.
+    Returns: Dilated for each written one, in the graph's order.
+    """
+    if not any(node.op == "BatchToSpaceND" for node in graph_def.node):
+        return ()
+    view = _View(graph_def, results)
+    written = []
+    for node in [one for one in graph_def.node if one.op == "BatchToSpaceND" and one.name not in kept]:
+        site = _site(node, view)
+        if site and site.convolution.name not in kept and site.before.name not in kept:
+            plan = _plan(site, view)
+            if plan and (sums or plan.taps is None):
+                written.append(_write(site, plan, view))
+    return tuple(written)
+
+
+def lift_paddings(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """Move a Pad behind the ExpandDims of its Conv1D, in place: TF-TRT pads only four dimensions. Returns: names of the paddings."""
+    nodes, moved = {node.name: node for node in graph_def.node}, []
+    for node in list(graph_def.node):
+        pad = nodes.get(folding.name_of(node.input[0])) if node.op == "ExpandDims" and node.input else None
+        if pad is None or pad.op != "Pad" or {pad.name, node.name} & kept:
+            continue
+        sizes, axis = folding.value(pad.input[1], nodes, _CONSTANTS), folding.value(node.input[1], nodes, _CONSTANTS)
+        if sizes is None or axis is None or sizes.shape != (3, 2) or int(axis) not in (1, -3) or sizes[[0, 2]].any():
+            continue
+        data = pad.input[0]
+        # The padding takes the name that others read, so they need no change.
+        inner = graph_def.node.add()
+        inner.CopyFrom(node)
+        inner.name, inner.input[0] = added_nodes.free(f"{node.name}/unpadded", nodes), data
+        nodes[inner.name] = inner
+        _padding(node, inner.name, [sizes[0], [0, 0], sizes[1], sizes[2]], graph_def, nodes)
+        for one in (node, inner):
+            one.attr.pop("_output_shapes", None)
+        moved.append(pad.name)
+    return tuple(dict.fromkeys(moved))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Site:
+    """The nodes of a convolution with dilations."""
+
+    # The BatchToSpaceND at its end.
+    after: node_def_pb2.NodeDef
+    # Nodes between the convolution and `after`, without both.
+    chain: tuple[node_def_pb2.NodeDef, ...]
+    convolution: node_def_pb2.NodeDef
+    # The node that reads `before`.
+    entry: node_def_pb2.NodeDef
+    # The SpaceToBatchND at its beginning.
+    before: node_def_pb2.NodeDef
+    # Rank of the data outside, 3 to 5.
+    rank: int
+
+    @property
+    def channels_first(self) -> bool:
+        """Whether the channels are before the sizes."""
+        return self.convolution.attr["data_format"].s in _CHANNELS_FIRST
+
+    def by_axis(self, outside: Any, of_each: Iterable[Any]) -> list[Any]:
+        """Values for all dimensions. Args: outside: for batch and channels; of_each: for the others."""
+        return [outside, outside, *of_each] if self.channels_first else [outside, *of_each, outside]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """How one is written. Sizes go by height and width, before them the depth."""
+
+    blocks: tuple[int, ...]
+    # (before, after) each.
+    pads: tuple[tuple[int, int], ...]
+    # Of the convolution, as TensorFlow names it.
+    padding: str
+    # With zeros between, or None.
+    filters: npt.NDArray[Any] | None = None
+    # The filter of a depthwise convolution that is written as a sum, or None; and for it the sizes of the result.
+    taps: npt.NDArray[Any] | None = None
+    sizes: tuple[int, ...] = ()
+
+
+class _View:
+    """A graph's nodes by name, how many inputs read each, and the shapes that TensorFlow infers."""
+
+    def __init__(self, graph_def: graph_pb2.GraphDef, results: Iterable[str]) -> None:
+        self.graph_def, self.nodes = graph_def, {node.name: node for node in graph_def.node}
+        self.readers = dict.fromkeys(results, 2)
+        for node in graph_def.node:
+            for source in node.input:
+                if not source.startswith("^"):
+                    self.readers[folding.name_of(source)] = self.readers.get(folding.name_of(source), 0) + 1
+        self._shapes = inferred.shapes(graph_def)
+
+    def source(self, node: node_def_pb2.NodeDef, index: int = 0) -> node_def_pb2.NodeDef:
+        return self.nodes[folding.name_of(node.input[index])]
+
+    def input_shape(self, node: node_def_pb2.NodeDef, index: int) -> Any:
+        return self._shapes.get_operation_by_name(node.name).inputs[index].shape
+
+    def constant(self, node: node_def_pb2.NodeDef, index: int) -> npt.NDArray[Any] | None:
+        return folding.value(node.input[index], self.nodes, _CONSTANTS)
+
+
+def _site(after: node_def_pb2.NodeDef, view: _View) -> _Site | None:
+    """The _Site that ends with a BatchToSpaceND, or None."""
+    chain, node, squeezed = [], view.source(after), False
+    while node.op not in _DIMENSIONS:
+        if view.readers[node.name] != 1 or not (_is_squeeze(node) and not squeezed or _is_alike(node, view)):
+            return None
+        squeezed = squeezed or node.op == "Squeeze"
+        chain.append(node)
+        node = view.source(node)
+    entry = view.source(node)
+    if view.readers[node.name] != 1 or not _is_plain(node):
+        return None
+    before = entry
+    if squeezed:
+        axis = view.constant(entry, 1) if entry.op == "ExpandDims" else None
+        if axis is None or int(axis) not in (1, -3) or view.readers[entry.name] != 1:
+            return None
+        before = view.source(entry)
+    if before.op != "SpaceToBatchND":
+        return None
+    # By their shapes, the operands of others may have a number for each place there.
+    if node.attr["data_format"].s in _CHANNELS_FIRST and (squeezed or any(one.op not in _ALIKE for one in chain)):
+        return None
+    return _Site(after=after, chain=tuple(reversed(chain)), convolution=node, entry=entry if squeezed else node, before=before,
+                 rank=3 if squeezed else 2 + _DIMENSIONS[node.op])
+
+
+def _is_squeeze(node: node_def_pb2.NodeDef) -> bool:
+    return node.op == "Squeeze" and list(node.attr["squeeze_dims"].list.i) in ([1], [-3])
+
+
+def _is_alike(node: node_def_pb2.NodeDef, view: _View) -> bool:
+    if node.op in _ALIKE:
+        return True
+    if node.op == "FusedBatchNormV3":
+        return not node.attr["is_training"].b and node.attr["data_format"].s in _CHANNELS_LAST
+    if node.op not in _BY_CHANNEL or node.attr["data_format"].s == b"NCHW":
+        return False
+    data, other = (view.input_shape(node, index) for index in (0, 1))
+    return data.rank is not None and other.rank is not None and other.rank <= data.rank and all(size == 1 for size in other[:-1])
+
+
+def _is_plain(node: node_def_pb2.NodeDef) -> bool:
+    """Whether it is a convolution with strides of one, without padding."""
+    ones = all(size == 1 for name in ("strides", "dilations") for size in node.attr[name].list.i)
+    return ones and node.attr["data_format"].s in (*_CHANNELS_LAST, *_CHANNELS_FIRST) and node.attr["padding"].s == b"VALID"
+
+
+def _plan(site: _Site, view: _View) -> _Plan | None:
+    blocks, others = (view.constant(one, 1) for one in (site.before, site.after))
+    kernel, dimensions = view.input_shape(site.convolution, 1), _DIMENSIONS[site.convolution.op]
+    if kernel.rank is None or None in kernel[:dimensions].as_list():
+        return None
+    if blocks is None or others is None or not np.array_equal(blocks, others):
+        return None
+    differences = _pads(site, blocks, view)
+    if differences is not None and site.channels_first:
+        if blocks[0] != 1 or differences[0].any():
+            return None
+        blocks, differences = blocks[1:], differences[1:]
+    if differences is None or len(differences) > site.rank - 2 or (differences < 0).any():
+        return None
+    # Blocks begin with the first dimension after the batch; one of three dimensions has no height.
+    missing = site.rank - 2 - len(differences)
+    sizes = [*map(int, blocks), *[1] * missing]
+    pads = [*((int(before), int(after)) for before, after in differences), *[(0, 0)] * missing]
+    if site.rank == 3:
+        sizes, pads = [1, *sizes], [(0, 0), *pads]
+    widths = [(length - 1) * size for length, size in zip(kernel[:dimensions].as_list(), sizes, strict=True)]
+    if all(pad == (width // 2, width - width // 2) for pad, width in zip(pads, widths, strict=True)):
+        padding = "SAME"
+    else:
+        padding = "VALID"
+    plan = _Plan(blocks=tuple(sizes), pads=tuple(pads), padding=padding)
+    if site.convolution.op == "Conv2D":
+        return plan
+    if dimensions == 3 and padding == "VALID" and any(map(any, pads)):
+        return None  # TF-TRT pads two dimensions
+    filters = view.constant(site.convolution, 1)
+    if filters is None:
+        return None
+    spread = _spread(filters, sizes)
+    if spread is not None:
+        return dataclasses.replace(plan, filters=spread)
+    results = _results(site, widths, pads, view)
+    if dimensions == 3 or results is None or filters.shape[-1] != 1 or math.prod(filters.shape[:2]) > _MOST_TAPS:
+        return None
+    return dataclasses.replace(plan, padding="VALID", taps=filters[..., 0], sizes=results)
+
+
+def _results(site: _Site, widths: Sequence[int], pads: Sequence[tuple[int, int]], view: _View) -> tuple[int, ...] | None:
+    """Height and width of the result, or None where they are open."""
+    shape = view.input_shape(site.before, 0)
+    if shape.rank != site.rank:
+        return None
+    inner = shape[2:] if site.channels_first else shape[1:-1]
+    sizes = [1, *inner] if site.rank == 3 else list(inner)
+    if None in sizes:
+        return None
+    return tuple(size + sum(pad) - width for size, pad, width in zip(sizes, pads, widths, strict=True))
+
+
+def _spread(filters: npt.NDArray[Any], blocks: Sequence[int]) -> npt.NDArray[Any] | None:
+    """A filter with zeros between its values, or None if it would be too large."""
+    sizes = [(length - 1) * block + 1 for length, block in zip(filters.shape, blocks, strict=False)]
+    if math.prod(sizes) > _MOST_ZEROS * math.prod(filters.shape[:len(blocks)]):
+        return None
+    spread = np.zeros((*sizes, *filters.shape[len(blocks):]), filters.dtype)
+    spread[tuple(slice(None, None, block) for block in blocks)] = filters
+    return spread
+
+
+def _pads(site: _Site, blocks: npt.NDArray[Any], view: _View) -> npt.NDArray[Any] | None:
+    """(dimensions, 2) of paddings minus crops, or None if they are not the same for every size."""
+    sources = site.before.input[2], site.after.input[2]
+    found = folding.behind(sources, view.nodes, _ARITHMETIC)
+    if found is None:
+        return None
+    shapes = [node for node in found.values() if node.op == "Shape"]
+    if len({node.input[0] for node in shapes}) > 1:
+        return None
+    sizes = _sizes_to_try(shapes[0], found, blocks, view) if shapes else [()]
+    if sizes is None:
+        return None
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+        tf.import_graph_def(folding.part(found), name="")
+        fetched = [source if ":" in source else f"{source}:0" for source in sources]
+        compute = session.make_callable(fetched, [f"{node.name}:0" for node in shapes])
+        first = None
+        for one in sizes:
+            paddings, crops = compute(*[np.array(one)] * len(shapes))
+            if first is None:
+                first = paddings - crops
+            elif not np.array_equal(first, paddings - crops):
+                return None
+    return first
+
+
+def _sizes_to_try(shape: node_def_pb2.NodeDef, found: Mapping[str, node_def_pb2.NodeDef], blocks: npt.NDArray[Any],
+                  view: _View) -> list[tuple[int, ...]] | None:
+    """Shapes that are enough to prove equality for all, or None.
+
+    From a size n, _ARITHMETIC computes a * n + f(n), where f repeats with the least common multiple of the moduli: values that are equal
+    for one size more than that multiple are equal for all.
+    """
+    moduli = [view.constant(node, 1) for node in found.values() if node.op == "FloorMod"]
+    declared = view.input_shape(shape, 0)
+    if declared.rank is None or any(one is None or not set(one.ravel()) <= set(blocks.ravel()) for one in moduli):
+        return None
+    period = math.lcm(*map(int, blocks.ravel()))
+    spatial = range(1, 1 + len(blocks))
+    values = [[size] if size is not None else list(range(1, period + 2)) if axis in spatial else [1, 2]
+              for axis, size in enumerate(declared.as_list())]
+    return list(itertools.product(*values)) if math.prod(map(len, values)) <= _MOST_SIZES else None
+
+
+def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
+    """Replace three nodes by one convolution. Returns: Dilated."""
+    convolution, graph_def, nodes = site.convolution, view.graph_def, view.nodes
+    site.entry.input[0] = site.before.input[0]
+    if plan.filters is not None:
+        convolution.input[1] = added_nodes.constant(f"{convolution.name}/filter", plan.filters, graph_def, nodes)
+    elif plan.taps is None:
+        convolution.attr["dilations"].list.i[:] = site.by_axis(1, plan.blocks)
+    convolution.attr["padding"].s = plan.padding.encode()
+    if plan.padding == "VALID" and any(map(any, plan.pads)):
+        pad = graph_def.node.add(name=added_nodes.free(f"{convolution.name}/padding", nodes))
+        nodes[pad.name] = pad
+        pad.attr["T"].CopyFrom(convolution.attr["T"])
+        _padding(pad, convolution.input[0], site.by_axis([0, 0], plan.pads), graph_def, nodes)
+        convolution.input[0] = pad.name
+    if plan.taps is not None:
+        _sum(site, plan.taps, plan, graph_def, nodes)
+    last = site.chain[-1] if site.chain else convolution
+    dtype = site.after.attr["T"].type
+    # Its name stays: others read it, or the signature returns it.
+    site.after.op, site.after.input[:] = "Identity", [last.name]
+    site.after.attr.clear()
+    site.after.attr["T"].type = dtype
+    for node in (site.entry, convolution, *site.chain):
+        node.attr.pop("_output_shapes", None)
+    spread = plan.filters
+    added = spread.nbytes - spread[tuple(slice(None, None, block) for block in plan.blocks)].nbytes if spread is not None else 0
+    return Dilated(name=convolution.name, type=convolution.op, dilations=plan.blocks, padding=plan.padding, added_bytes=added)
+
+
+def _sum(site: _Site, taps: npt.NDArray[Any], plan: _Plan, graph_def: graph_pb2.GraphDef,
+         nodes: dict[str, node_def_pb2.NodeDef]) -> None:
+    """Make a depthwise convolution the sum of its padded data, moved and multiplied with a number for each channel. Args: taps: its filter,
+    by height, width and channel."""
+    node = site.convolution
+    dtype, data, controls = node.attr["T"].type, node.input[0], [one for one in node.input if one.startswith("^")]
+    products: list[str] = []
+    for place in np.ndindex(*taps.shape[:2]):
+        name = f"{node.name}/{'_'.join(map(str, place))}"
+        begin = site.by_axis(0, (at * block for at, block in zip(place, plan.blocks, strict=True)))
+        bounds = [added_nodes.constant(f"{name}/{what}", np.array(values, np.int32), graph_def, nodes)
+                  for what, values in (("begin", begin), ("size", site.by_axis(-1, plan.sizes)))]
+        moved = _added("Slice", f"{name}/moved", [data, *bounds], graph_def, nodes, T=dtype, Index=tf.int32.as_datatype_enum)
+        values = taps[place][:, None, None] if site.channels_first else taps[place]
+        factors = added_nodes.constant(f"{name}/factors", values, graph_def, nodes)
+        products.append(_added("Mul", f"{name}/product", [moved, factors], graph_def, nodes, T=dtype))
+    total = products[0]
+    for number, product in enumerate(products[1:-1]):
+        total = _added("AddV2", f"{node.name}/sum_{number}", [total, product], graph_def, nodes, T=dtype)
+    node.op, node.input[:] = "AddV2", [total, products[-1], *controls]
+    node.attr.clear()
+    node.attr["T"].type = dtype
+
+
+def _added(op: str, name: str, sources: Iterable[str], graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef],
+           **types: int) -> str:
+    """Name of a new node. Args: types: its attributes."""
+    node = graph_def.node.add(name=added_nodes.free(name, nodes), op=op, input=sources)
+    nodes[node.name] = node
+    for key, value in types.items():
+        node.attr[key].type = value
+    return node.name
+
+
+def _padding(node: node_def_pb2.NodeDef, source: str, sizes: npt.ArrayLike,
+             graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]) -> None:
+    """Make a node the Pad of `source`, of rank four."""
+    constant = added_nodes.constant(f"{node.name}/paddings", np.array(sizes, np.int32), graph_def, nodes)
+    controls = [one for one in node.input if one.startswith("^")]
+    dtype = node.attr["T"].type
+    node.op, node.input[:] = "Pad", [source, constant, *controls]
+    node.attr.clear()
+    node.attr["T"].type, node.attr["Tpaddings"].type = dtype, tf.int32.as_datatype_enum

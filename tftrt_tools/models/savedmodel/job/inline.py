@@ -1,0 +1,190 @@
+"""Replaces engine ops by their native segments, and calls by their functions' nodes, so that a tensor inside can be fetched. Works on
+protos alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
+
+from tensorflow.core.framework import graph_pb2
+
+from tftrt_tools.base import tf_private
+from tftrt_tools.models.savedmodel.engine_op import ENGINE_OP
+from tftrt_tools.models.savedmodel.job import control_flow, graph
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
+
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+
+
+def inline_segments(graph_def: graph_pb2.GraphDef) -> tuple[graph_pb2.GraphDef, dict[str, dict[str, str]]]:
+    """Replace each engine op of the main graph by the nodes of its native segment.
+
+    The op's own node stays, as an IdentityN of the segment's results: nodes that read the engine's outputs need no change. Engine ops
+    inside functions become calls of their segments (graph.native); their inner tensors cannot be fetched.
+
+    Args: graph_def: converted GraphDef; it is left as it is.
+
+    Returns: (GraphDef that runs without TensorRT, {engine name: {tensor of the segment: tensor of the graph}}). Both are written
+      "node:port", as in a GraphDef; the segment's arguments and results are among its tensors, by their names ("tensorrtinputph_0:0").
+
+    Raises: KeyError(engine name) for one whose segment was removed.
+    """
+    functions = graph.library(graph_def)
+    result = graph_pb2.GraphDef(versions=graph_def.versions)
+    taken = {node.name for node in graph_def.node}
+    looped = control_flow.in_loops(graph_def)
+    tensors: dict[str, dict[str, str]] = {}
+    inlined: set[str] = set()
+    for node in graph_def.node:
+        if node.op != ENGINE_OP:
+            result.node.add().CopyFrom(node)
+            continue
+        segment = node.attr["segment_func"].func.name
+        name = graph.engine_name(node.name)
+        if segment not in functions:
+            raise KeyError(name)
+        inlined.add(segment)
+        prefix = _prefix(node.name, taken)
+        tensors[name] = _inline(node, functions, functions[segment], prefix, node.attr["OutT"], result)
+        if node.name in looped:
+            _into_the_loop(node, prefix, result)
+    kept = [function for name, function in functions.items() if name not in inlined or _called_elsewhere(name, graph_def)]
+    result.library.function.extend(kept)
+    result.library.gradient.extend(graph_def.library.gradient)
+    graph.native(result)
+    return result, tensors
+
+
+def inline_calls(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
+    """Replace calls of functions that hold engine ops by the functions' nodes, until no such call is left in the main graph.
+
+    A converted signature is saved as a function, and stays one after freezing if it has loops or lookup tables. Functions that nothing
+    calls any more are removed.
+
+    Args: graph_def: left as it is. Returns: GraphDef.
+    """
+    functions = graph.library(graph_def)
+    holders = _holding_engines(functions)
+    while any(_is_call(node, holders) for node in graph_def.node):
+        result = graph_pb2.GraphDef(versions=graph_def.versions)
+        taken = {node.name for node in graph_def.node}
+        for node in graph_def.node:
+            if _is_call(node, holders):
+                _inline(node, functions, functions[node.attr["f"].func.name], _prefix(node.name, taken), node.attr["Tout"], result)
+            else:
+                result.node.add().CopyFrom(node)
+        result.library.function.extend(functions[name] for name in reached(result.node, functions))
+        result.library.gradient.extend(graph_def.library.gradient)
+        graph_def = result
+    return graph_def
+
+
+def reached(nodes: Iterable[node_def_pb2.NodeDef], functions: Mapping[str, function_pb2.FunctionDef]) -> dict[str, bool]:
+    """Names of the functions that `nodes` call, directly or through other functions."""
+    found: dict[str, bool] = {}
+    waiting = [nodes]
+    while waiting:
+        for node in waiting.pop():
+            called = [node.op, *(value.func.name for value in node.attr.values()),
+                      *(one.name for value in node.attr.values() for one in value.list.func)]
+            for name in called:
+                if name in functions and name not in found:
+                    found[name] = True
+                    waiting.append(functions[name].node_def)
+    return found
+
+
+def _is_call(node: node_def_pb2.NodeDef, holders: AbstractSet[str]) -> bool:
+    return node.op in CALLS and node.attr["f"].func.name in holders
+
+
+def _holding_engines(functions: Mapping[str, function_pb2.FunctionDef]) -> set[str]:
+    """Names of the functions that hold an engine op, or call one that does."""
+    found: set[str] = set()
+    before: set[str] | None = None
+    while found != before:
+        before = set(found)
+        found |= {name for name, function in functions.items()
+                  if any(node.op == ENGINE_OP or _is_call(node, found) for node in function.node_def)}
+    return found
+
+
+def _prefix(name: str, taken: set[str]) -> str:
+    """A scope that no node of the graph is in."""
+    while any(other.startswith(f"{name}/") for other in taken):
+        name += "_"
+    taken.add(f"{name}/")
+    return f"{name}/"
+
+
+def _called_elsewhere(segment: str, graph_def: graph_pb2.GraphDef) -> bool:
+    """Whether a library function holds an engine op with this segment: it stays a call."""
+    return any(node.op == ENGINE_OP and node.attr["segment_func"].func.name == segment
+               for function in graph_def.library.function for node in function.node_def)
+
+
+def _inline(call: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef], segment: function_pb2.FunctionDef, prefix: str,
+            types: attr_value_pb2.AttrValue, result: graph_pb2.GraphDef) -> dict[str, str]:
+    """Add the segment's nodes to GraphDef `result`. Args: types: AttrValue of the results' types. Returns: {tensor of the segment: tensor
+    of the graph}."""
+    sources = [_with_port(source) for source in call.input if not source.startswith("^")]
+    # In a FunctionDef a reference is an argument's name or "node:output argument:index"; in a GraphDef it is "node:port".
+    arguments = {arg.name: source for arg, source in zip(segment.signature.input_arg, sources, strict=True)}
+    references, tensors = dict(arguments), {f"{name}:0": source for name, source in arguments.items()}
+    for node in segment.node_def:
+        for port, reference in enumerate(_outputs(node, functions)):
+            references[f"{node.name}:{reference}"] = f"{prefix}{node.name}:{port}"
+            tensors[f"{node.name}:{port}"] = f"{prefix}{node.name}:{port}"
+    for node in segment.node_def:
+        copy = result.node.add()
+        copy.CopyFrom(node)
+        copy.name, copy.device = prefix + node.name, ""
+        if "frame_name" in copy.attr:  # two loops of one frame would be one loop
+            copy.attr["frame_name"].s = prefix.encode() + copy.attr["frame_name"].s
+        if "_class" in copy.attr:  # colocation, by names that do not hold here
+            del copy.attr["_class"]
+        del copy.input[:]
+        copy.input.extend(_control(source[1:], arguments, prefix) if source.startswith("^") else references[source]
+                          for source in node.input)
+    returned = {arg.name: references[segment.ret[arg.name]] for arg in segment.signature.output_arg}
+    tensors.update({f"{name}:0": source for name, source in returned.items()})
+    outputs = result.node.add(name=call.name, op="IdentityN", input=returned.values())
+    # The outputs still wait for the engine op's control inputs; the segment's own ops have no side effects.
+    outputs.input.extend(source for source in call.input if source.startswith("^"))
+    outputs.attr["T"].CopyFrom(types)
+    return tensors
+
+
+def _into_the_loop(call: node_def_pb2.NodeDef, prefix: str, result: graph_pb2.GraphDef) -> None:
+    """Tie constants to the loop: a node without an input belongs to no loop, and a node of a loop takes outside values only through
+    Enter."""
+    source = next(source for source in call.input if not source.startswith("^"))
+    for node in result.node:
+        if node.name.startswith(prefix) and not node.input:
+            node.input.append("^" + source.split(":")[0])
+
+
+def _control(name: str, arguments: Mapping[str, str], prefix: str) -> str:
+    return "^" + (arguments[name].split(":")[0] if name in arguments else prefix + name)
+
+
+def _with_port(source: str) -> str:
+    return source if ":" in source else f"{source}:0"
+
+
+def _outputs(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef]) -> Iterator[str]:
+    """The node's outputs as a FunctionDef refers to them, "output argument:index", by port."""
+    op = functions[node.op].signature if node.op in functions else tf_private.op_def(node.op)
+    defaults = {attr.name: attr.default_value for attr in op.attr}
+    for arg in op.output_arg:
+        count = 1
+        if arg.number_attr:
+            count = node.attr[arg.number_attr].i if arg.number_attr in node.attr else defaults[arg.number_attr].i
+        elif arg.type_list_attr:
+            types = node.attr[arg.type_list_attr] if arg.type_list_attr in node.attr else defaults[arg.type_list_attr]
+            count = len(types.list.type)
+        for index in range(count):
+            yield f"{arg.name}:{index}"

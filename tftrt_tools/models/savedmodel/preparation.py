@@ -1,0 +1,80 @@
+"""How a frozen signature was rewritten before the pass (conversion.job.prepare). No TensorFlow here."""
+
+import dataclasses
+from collections.abc import Collection
+
+from tftrt_tools.base import records
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Grouped(records.Record):
+    """A convolution of several groups."""
+
+    # The name of the node.
+    name: str
+    type: str
+    groups: int
+    # The type of the node that replaces it, "" if there is none.
+    written: str = ""
+    # By how much its filter grew.
+    added_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Dilated(records.Record):
+    """A convolution with dilations that consisted of three nodes."""
+
+    # The name of the node that computes it now.
+    name: str
+    type: str
+    # The dilations along height and width; with three dimensions, the depth's first.
+    dilations: tuple[int, ...]
+    # "SAME" or "VALID"; if "VALID" needs padding, a Pad comes before it.
+    padding: str
+    # Bytes of zeros in the filter of a depthwise one, or of one with three dimensions.
+    added_bytes: int = 0
+
+
+def constant(name: str, value: str) -> str:
+    """A sentence on a placeholder that no signature names. Args: as of Preparation.defaults."""
+    return f"{name} has {'the value ' + value if value else 'its default'} for good: no signature names it, so nobody can feed it"
+
+
+def dropouts(names: Collection[str]) -> str:
+    """A sentence on dropouts. Args: as of Preparation.dropouts."""
+    return f"{len(names)} dropout{'s' * (len(names) != 1)} that keep{'s' * (len(names) == 1)} everything taken out"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Preparation(records.Record):
+    """The changes to a signature's graph. Its answers stay the same, except for `unquantized` and `frozen`, which the user asks for."""
+
+    # Names of the calls for XLA that were replaced by their functions' nodes.
+    opened: tuple[str, ...] = ()
+    # Grouped convolutions of the main graph.
+    convolutions: tuple[Grouped, ...] = ()
+    # Convolutions with dilations that were written as one node.
+    dilated: tuple[Dilated, ...] = ()
+    # Names of paddings that were moved behind the ExpandDims of their convolution.
+    paddings: tuple[str, ...] = ()
+    # Names of slices that are counted from the beginning now, and were from the end.
+    slices: tuple[str, ...] = ()
+    # Names of Reshapes that keep the rows and have a constant shape now; it was computed.
+    flattened: tuple[str, ...] = ()
+    # Names of the ends of dropouts that drop nothing, because they keep the constant share 1.
+    dropouts: tuple[str, ...] = ()
+    # Names of FakeQuant nodes on constants that became constants.
+    folded: tuple[str, ...] = ()
+    # Names of FakeQuant nodes on activations that were left out.
+    unquantized: tuple[str, ...] = ()
+    # (input, value) of inputs that have one value for good and are not read.
+    frozen: tuple[tuple[str, bool | int | float], ...] = ()
+    # (name, value as text, "" where it is no single constant) of placeholders with a default that no signature names.
+    defaults: tuple[tuple[str, str], ...] = ()
+    # Inputs that only conditionals read.
+    offered: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> frozenset[str]:
+        """Names of grouped convolutions that were not rewritten."""
+        return frozenset(one.name for one in self.convolutions if not one.written)

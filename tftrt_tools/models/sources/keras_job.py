@@ -1,0 +1,105 @@
+"""Exporting a Keras file to a SavedModel, in a child process (`job`)."""
+
+import pathlib
+import zipfile
+from typing import Any
+
+from tftrt_tools.base import errors, op_libraries
+from tftrt_tools.base.process import interpreter, progress
+from tftrt_tools.base.stack import installed
+from tftrt_tools.models.sources.job import keras_code, keras_file
+
+_NAMED = 8
+_OWN_LAYERS = "name your own layers with --custom_objects=module:dict"
+
+
+def job(request: dict[str, Any]) -> dict[str, object]:
+    """Export a Keras file.
+
+    Args: request: {"source": file, "output": directory to write, "unsafe": bool, "custom_objects": "module:dict" or ""}.
+    Returns: {"class": the model's class, "parameters": count}.
+    Raises: TftrtError, UsageError.
+    """
+    source = pathlib.Path(request["source"])
+    facts = keras_file.read(source)
+    # The user's own code may run before the file is looked at: it says which names are the user's.
+    custom = _custom_objects(request["custom_objects"])
+    if not request["unsafe"]:
+        _check_names(source, facts.config, _own_names(custom))
+    progress.say("loading the Keras model")
+    import tensorflow as tf
+
+    op_libraries.load()
+    try:
+        model = tf.keras.models.load_model(str(source), compile=False, safe_mode=not request["unsafe"], custom_objects=custom)
+    except (ValueError, TypeError, OSError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        text = " ".join(str(error).split())
+        raise errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text)) from None
+    progress.say("exporting the Keras model")
+    tf.saved_model.save(model, request["output"], signatures=_signature(model))
+    return {"class": type(model).__name__, "parameters": int(model.count_params())}
+
+
+def _check_names(source: pathlib.Path, config: object, own: set[str]) -> None:
+    """Refuse what is neither on the list nor the user's own. Raises: UsageError, which names it."""
+    told = keras_code.found(config, own)
+    if told:
+        texts = ", ".join(one.text for one in told[:_NAMED]) + (f" and {len(told) - _NAMED} more" if len(told) > _NAMED else "")
+        if all(one.unknown for one in told):
+            raise errors.TftrtError(f"Keras cannot load {source}: it knows no {texts}", _OWN_LAYERS)
+        raise errors.UsageError(f"{source} has layers that run code when loaded, or may: {texts}",
+                                f"if you trust the file, add --allow_unsafe_deserialization; {_OWN_LAYERS}")
+
+
+def _own_names(custom: dict[str, object] | None) -> set[str]:
+    """Of the user's classes and functions, and of those that the user's module has registered with Keras."""
+    if custom is None:
+        return set()
+    from tensorflow.keras import utils
+
+    mine = {name for name, one in utils.get_custom_objects().items() if not getattr(one, "__module__", "keras").startswith("keras.")}
+    return mine | set(custom)
+
+
+def _signature(model: Any) -> Any:
+    """The signature of a model of Keras 3, which does not give its names to TensorFlow; None to leave it to Keras 2, or if the model has no
+    inputs of its own (a subclass)."""
+    import tensorflow as tf
+
+    if (installed.version_of("keras") or "").startswith("2.") or not getattr(model, "inputs", None):
+        return None
+    specs = {one.name: tf.TensorSpec(one.shape, one.dtype, name=one.name) for one in model.inputs}
+
+    def serve(feed: dict[str, Any]) -> Any:
+        tensors = [feed[one.name] for one in model.inputs]
+        found = model(tensors[0] if len(tensors) == 1 else tensors, training=False)
+        return found if isinstance(found, dict) else dict(zip(_output_names(model), tf.nest.flatten(found), strict=True))
+
+    return {"serving_default": tf.function(serve).get_concrete_function(specs)}
+
+
+def _output_names(model: Any) -> list[str]:
+    """As Keras 2 calls them: after the layers that give them. A Sequential of Keras 3 does not say."""
+    names = getattr(model, "output_names", [model.layers[-1].name])
+    return [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names)]
+
+
+def _mend(text: str) -> str:
+    if "Unknown" in text or "Could not locate class" in text or "custom_objects" in text or "registered" in text:
+        return _OWN_LAYERS
+    return f"check that keras.models.load_model accepts it (Keras {installed.version_of('keras')})"
+
+
+def _custom_objects(reference: str) -> dict[str, object] | None:
+    if not reference:
+        return None
+    module_name, colon, attribute = reference.partition(":")
+    if not colon:
+        raise errors.UsageError(f"--custom_objects={reference} is not of the form module:dict", "e.g. --custom_objects=my_layers:CUSTOM")
+    try:
+        objects = getattr(interpreter.own_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise errors.UsageError(f"--custom_objects={reference}: {error}", "the module must be importable from here") from None
+    if not isinstance(objects, dict):
+        raise errors.UsageError(f"--custom_objects={reference} is no dict", "map each class name to its class")
+    return objects

@@ -1,0 +1,70 @@
+"""Tensors of a graph as --inputs and --outputs name them. No TensorFlow here."""
+
+import dataclasses
+import re
+
+from tftrt_tools.base import errors
+
+_FORM = re.compile(r"(?P<node>[^:=\s]+)(:(?P<port>\d+))?(=(?P<shape>[^=\s]+))?")
+_OPEN = ("?", "-1", "None")
+_SCALAR = "scalar"
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """Output `port` of node `node`. shape: None where it was not given, else dims, None for an open one."""
+
+    node: str
+    port: int = 0
+    shape: tuple[int | None, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """As TensorFlow calls it."""
+        return f"{self.node}:{self.port}"
+
+    @property
+    def flag(self) -> str:
+        """As in --inputs, without a shape."""
+        return self.name if self.port else self.node
+
+
+def keys(tensors: list[Tensor]) -> list[str]:
+    """Their names in a signature: the last part of the node's name, or the whole name if two end alike, with the port if it is not 0.
+
+    They have no slashes, because a slash separates a signature from its input in --shapes, --data and --thresholds.
+    """
+    ends = [_with_port(one, one.node.rpartition("/")[2]) for one in tensors]
+    return [end if ends.count(end) == 1 else _with_port(one, one.node.replace("/", "_")) for one, end in zip(tensors, ends, strict=True)]
+
+
+def _with_port(tensor: Tensor, name: str) -> str:
+    return f"{name}_{tensor.port}" if tensor.port else name
+
+
+def parse(flag: str, texts: tuple[str, ...]) -> tuple[Tensor, ...]:
+    """The Tensors of a flag. Args: flag: its name. texts: NODE[:PORT][=SHAPE] each; SHAPE as 1x224x224x3, ? for an open size, or scalar.
+    Raises: UsageError."""
+    found = tuple(_parsed(flag, text) for text in texts)
+    for number, one in enumerate(found):
+        if one.name in [other.name for other in found[:number]]:
+            raise errors.UsageError(f"--{flag} names {one.flag} twice", "name each tensor once")
+    return found
+
+
+def _parsed(flag: str, text: str) -> Tensor:
+    match = _FORM.fullmatch(text.strip())
+    if not match or match["shape"] and flag != "inputs":
+        form = "NODE[:PORT][=SHAPE]" if flag == "inputs" else "NODE[:PORT]"
+        raise errors.UsageError(f"--{flag}: {text!r} is not of the form {form}",
+                                "such as --inputs=image=?x224x224x3" if flag == "inputs" else "such as --outputs=softmax")
+    return Tensor(match["node"], int(match["port"] or 0), _shape(text, match["shape"]) if match["shape"] else None)
+
+
+def _shape(text: str, shape: str) -> tuple[int | None, ...]:
+    if shape == _SCALAR:
+        return ()
+    dims = [None if dim in _OPEN else int(dim) if dim.isdecimal() else -1 for dim in shape.split("x")]
+    if any(dim is not None and dim < 1 for dim in dims):
+        raise errors.UsageError(f"--inputs: {shape} in {text!r} is no shape", "such as 1x224x224x3, with ? for an open size, or scalar")
+    return tuple(dims)

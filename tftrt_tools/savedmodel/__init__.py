@@ -1,1 +1,0 @@
-"""A SavedModel on disk: its files, its graph, its engine ops and engine assets, its passport."""

@@ -1,0 +1,1 @@
+"""Model servers: they are set up, asked and put under load."""

@@ -1,0 +1,320 @@
+"""Runs a load: plans the work of the processes, warms up, measures, and returns the records.
+
+    records = generator.run(Target(address="localhost:8500"), payload, Plan(concurrency=4, seconds=10))
+
+A closed loop warms up and is measured without a pause: the measurement begins at the instant at which the warm-up rule is met. An open loop
+and an offline run are warmed up by a closed loop, whose requests end before the measurement begins.
+"""
+
+import math
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tftrt_tools.base import errors
+from tftrt_tools.servers.load import assignment, latency_statistics, limits, request_entries, run_record, schedule, workers
+from tftrt_tools.servers.load.load_plan import Phase, Plan, Progress, Target, WarmUpRule
+from tftrt_tools.servers.load.payload import Payload
+from tftrt_tools.servers.load.request_entries import Entries, clock
+
+_LISTEN_SECONDS = 0.05
+_START_AHEAD_NS = 50_000_000
+_GIVE_UP_SECONDS = 2.0
+# How long a worker may take to report a request that has ended.
+_REPORT_LAG_NS = 500_000_000
+_WRONG_SHOWN = 5
+# Called with the Progress of a run; a true value ends the run.
+Listener = Callable[[Progress], object]
+
+
+def run(target: Target, payload: Payload, plan: Plan, on_progress: Listener | None = None) -> run_record.Records:
+    """Drive `target` with `payload` as `plan` says.
+
+    Args: on_progress: called about twenty times a second. If it returns a true value in the warm-up or the measurement, the run ends.
+
+    Returns: what was measured. A stop, Ctrl-C, SIGTERM and a worker that dies end the run early, and `Records.partial` says so. A server
+      that fails, goes away or comes back does not end it: the requests are counted by their status.
+
+    Raises: TftrtError where there is no connection at first; UsageError.
+    """
+    return driven(assignments(target, payload, plan), name=target.address, connect_s=target.connect_s, timeout_s=target.timeout_s,
+                  payload=payload, plan=plan, on_progress=on_progress)
+
+
+def driven(work: Iterable[assignment.Assignment], *, name: str, connect_s: float, timeout_s: float, payload: Payload | None, plan: Plan,
+           on_progress: Listener | None, env: Mapping[str, str] | None = None, in_process: bool = False,
+           on_ready: Callable[[], object] | None = None, first_s: float | None = None) -> run_record.Records:
+    """Run `plan` with a worker for each Assignment.
+
+    Args: name: of the target, for messages. connect_s: seconds that a worker may take until it is ready. timeout_s: deadline of a request.
+      payload: judges the answers; None where none is compared. env: variables of the workers. in_process: the workers themselves do the
+      inferences. on_ready: called before the first request; what it raises ends the run. first_s: seconds for each call that a worker
+      makes before it is ready, None where it makes none.
+    """
+    with workers.started(work, env) as team:
+        # What the worker says of a function that it cannot make names it.
+        team.connected("" if in_process else name, connect_s, first_s)
+        if on_ready:
+            on_ready()
+        return _Run(name=name, timeout_s=timeout_s, payload=payload, plan=plan, team=team, on_progress=on_progress,
+                    in_process=in_process).whole()
+
+
+def offsets(plan: Plan) -> npt.NDArray[np.int64]:
+    """The schedule of a plan, int64 [n]; [0] for one without. Raises: UsageError where it is too short."""
+    if plan.schedule is None:
+        return plan.scheduled
+    if plan.min_queries > len(plan.schedule):
+        raise errors.UsageError(f"the schedule has {len(plan.schedule)} requests, fewer than min_queries {plan.min_queries}",
+                                "make it longer")
+    return schedule.checked(plan.schedule)
+
+
+def assignments(target: Target, payload: Payload, plan: Plan) -> Iterator[assignment.Assignment]:
+    """What each worker of a plan gets, for workers.started."""
+    processes, instants, tls = _processes(plan), offsets(plan), target.tls
+    under_way = plan.max_outstanding if plan.kind == "open" else plan.concurrency
+    channels = max(1, min(target.channels, under_way // processes))
+    for number in range(processes):
+        head = {"address": target.address, "timeout_s": target.timeout_s, "channels": channels, "connect_s": target.connect_s,
+                "server_name": tls.server_name if tls else "", "method": payload.method, "check_every": plan.check_every,
+                "judge_all": plan.judge_all, "unordered": target.unordered, "process": number, "processes": processes}
+        yield assignment.Assignment(head=head, requests=payload.requests, expected=payload.expected, offsets=instants[number::processes],
+                                    tls=(tls.root_certificates, tls.private_key, tls.certificate_chain) if tls else None)
+
+
+def _processes(plan: Plan) -> int:
+    """The number of processes; one without work is not started."""
+    most = len(plan.scheduled) if plan.kind == "open" else plan.concurrency
+    return min(plan.processes, most, plan.max_queries or plan.processes)
+
+
+class _Run:
+    """One run. `_start` and `_end` are instants of the measured stretch, None before it."""
+
+    def __init__(self, *, name: str, timeout_s: float, payload: Payload | None, plan: Plan, team: workers.Team,
+                 on_progress: Listener | None, in_process: bool) -> None:
+        self._name, self._in_process = name, in_process
+        self._payload, self._plan, self._team = payload, plan, team
+        self._drain_s = timeout_s + _GIVE_UP_SECONDS
+        self._say: Listener = on_progress or (lambda progress: False)
+        self._start: int | None = None
+        self._end: int | None = None
+        self._warm_up = run_record.WarmUp(0.0, 0, None)
+        self._partial = ""
+        self._ended = self._failed = 0
+        self._given_up_before = self._unsent_before = 0
+
+    def whole(self) -> run_record.Records:
+        try:
+            if self._plan.warm_up is not None:
+                self._warm(self._plan.warm_up)
+            if not self._partial:
+                self._measure()
+                self._drain("stop", self._drain_s)
+        except KeyboardInterrupt:
+            self._partial = "interrupted"
+        if self._start is None:
+            self._start = self._end = clock()
+        if self._end is None:
+            self._end = clock()
+        if not self._team.idle():
+            self._drain("stop", 0.1)
+            self._drain("give_up", _GIVE_UP_SECONDS)
+        return self._records(self._start, self._end)
+
+    def _warm(self, rule: WarmUpRule) -> None:
+        plan, begun = self._plan, clock()
+        slots = plan.warm_up_concurrency if plan.kind == "open" else plan.concurrency
+        command = {"do": "closed", "limit": None, "start": 0, "due_at_start": False}
+        self._team.tell([{**command, "slots": part} for part in _shared(slots, self._team.size)])
+        stable = False
+        while not stable and not self._stopped() and clock() - begun < rule.at_most_s * 1e9:
+            self._tick("warm-up", begun)
+            stable = latency_statistics.stable(self._windows(begun, rule), rule.windows, rule.tolerance)
+        if plan.kind != "closed" or plan.max_queries:
+            self._drain("stop", self._drain_s)
+        else:
+            self._say_start()
+            self._start = clock()
+        ended = Entries.joined(self._team.entries)
+        self._warm_up = run_record.WarmUp((clock() - begun) / 1e9, len(ended), stable)
+        if len(ended) and not ended.ok.any():
+            name, messages = self._message(int(ended.code[-1]))
+            why = ": ".join([name, *messages[:1]])
+            raise errors.TftrtError(f"{self._name} answered none of {len(ended)} requests: {why}", "mend the request or the server")
+        self._ended = self._failed = 0
+
+    def _message(self, code: int) -> tuple[str, list[str]]:
+        """(name, [messages]) of a code. A worker sends its entries before its messages, and may have died in between."""
+        return self._team.messages.get(code, (f"code {code}", []))
+
+    def _windows(self, begun: int, rule: WarmUpRule) -> list[latency_statistics.Window]:
+        """The last whole windows that ended so long ago that all of their requests have been reported."""
+        length = int(rule.window_s * 1e9)
+        known = clock() - _REPORT_LAG_NS // 2
+        start = begun + max(0, (known - begun) // length - rule.windows) * length
+        ended = Entries.joined(self._ended_since(start))
+        answered = ended[ended.ok]
+        return latency_statistics.windows(answered.done_ns, answered.latency_ns, start, known, length) if len(ended) else []
+
+    def _measure(self) -> None:
+        team = self._team
+        self._given_up_before, self._unsent_before = team.given_up, team.unsent
+        begin = self._start
+        if begin is None:
+            self._say_start()
+            begin = clock() + _START_AHEAD_NS
+            team.tell(self._commands(begin))
+        self._start = begin
+        while not self._done(begin):
+            self._tick("measure", begin)
+            if self._stopped():
+                break
+        self._end = self._length_end(begin)
+
+    def _say_start(self) -> None:
+        self._say(Progress(phase="start", seconds=0.0, ended=0, failed=0, latency_ns=np.zeros(0, np.int64)))
+
+    def _commands(self, start: int) -> list[dict[str, typing.Any]]:
+        plan, size = self._plan, self._team.size
+        if plan.kind == "open":
+            return [{"do": "open", "start": start, "bound": part} for part in _shared(max(plan.max_outstanding, size), size)]
+        slots = _shared(plan.concurrency, size)
+        limited: Sequence[int | None] = _shared(plan.max_queries, size) if plan.max_queries else [None] * size
+        return [{"do": "closed", "slots": part, "limit": limit, "start": start, "due_at_start": plan.kind == "offline"}
+                for part, limit in zip(slots, limited, strict=True)]
+
+    def _done(self, start: int) -> bool:
+        """Whether the measurement is complete."""
+        plan, now = self._plan, clock()
+        if self._team.idle() and now > start:
+            return True
+        seconds = (now - start) / 1e9
+        if plan.kind == "open":
+            if plan.max_seconds is not None and seconds >= plan.max_seconds:
+                self._partial = f"{self._ended} of {len(plan.scheduled)} requests in {plan.max_seconds:g} s"
+            return bool(self._partial)
+        if seconds >= plan.seconds and self._ended >= plan.min_queries and not (plan.kind == "offline" and plan.max_queries):
+            return True
+        longest = plan.max_seconds if plan.max_seconds is not None else max(10 * plan.seconds, 60.0)
+        if seconds >= longest:
+            if self._ended < plan.min_queries:
+                self._partial = f"{self._ended} of at least {plan.min_queries} requests in {longest:g} s"
+            return True
+        return False
+
+    def _length_end(self, start: int) -> int:
+        """The end of the measured stretch: for a schedule one mean gap after its last instant, for other loads now."""
+        plan, now = self._plan, clock()
+        if plan.kind != "open" or not self._team.idle():
+            return now
+        last, count = int(plan.scheduled[-1]), len(plan.scheduled)
+        return start + last + (last // (count - 1) if count > 1 else 0)
+
+    def _measured(self, start: int) -> Entries:
+        """Entries of the measurement so far."""
+        return Entries.joined(part[part.sent_ns >= start] for part in self._ended_since(start))
+
+    def _ended_since(self, instant: int) -> list[Entries]:
+        """The parts with requests that ended from `instant` on. Other requests of such a part ended shortly before."""
+        return [part for part in self._team.entries if len(part) and part.done_ns[-1] >= instant]
+
+    def _earlier(self, start: int, end: int) -> npt.NDArray[np.int64]:
+        """When the requests that were under way at the start were answered, if that was before the end. int64 [k], ns from the start."""
+        found = Entries.joined(part[(part.sent_ns < start) & (part.done_ns >= start) & (part.done_ns < end) & part.ok]
+                               for part in self._team.entries)
+        return np.sort(found.done_ns) - start
+
+    def _tick(self, phase: Phase, begun: int) -> None:
+        """Listen for a while, count, and report progress."""
+        ended = self._team.listen(_LISTEN_SECONDS)
+        ended = ended[ended.sent_ns >= begun]
+        self._ended += len(ended)
+        self._failed += int((~ended.ok).sum())
+        latency = ended[ended.ok].latency_ns
+        seconds = max(0, clock() - begun) / 1e9
+        if self._say(Progress(phase=phase, seconds=seconds, ended=self._ended, failed=self._failed, latency_ns=latency)):
+            self._partial = self._partial or "stopped"
+
+    def _stopped(self) -> bool:
+        if self._team.problems and not self._partial:
+            self._partial = self._team.problems[0]
+        return bool(self._partial)
+
+    def _drain(self, do: str, seconds: float) -> None:
+        self._team.tell_all(do)
+        if not self._team.listen_until_idle(seconds):
+            self._partial = self._partial or (workers.hung(self._drain_s - _GIVE_UP_SECONDS, True).cause if self._in_process else
+                                              "requests did not end within their deadline")
+
+    def _records(self, start: int, end: int) -> run_record.Records:
+        plan = self._plan
+        self._stopped()
+        ended = self._measured(start)
+        if plan.kind == "closed":
+            ended = ended[ended.sent_ns < max(end, start)]
+        ended = ended.by_sent()
+        if plan.max_queries is not None and plan.kind != "open" and len(ended) >= plan.max_queries:
+            ended = ended[:plan.max_queries]
+            end = min(end, int(ended.done_ns.max()) + 1)
+        return self._made(ended, start, end)
+
+    def _made(self, ended: Entries, start: int, end: int) -> run_record.Records:
+        plan, team = self._plan, self._team
+        held = (ended.flags & request_entries.HELD) != 0
+        late = int(((ended.sent_ns - ended.scheduled_ns > run_record.LATE_NS) & ~held).sum()) if plan.kind == "open" else 0
+        compared = (ended.flags & request_entries.CHECKED) != 0
+        unjudged = ((ended.flags & request_entries.DIFFERS) != 0) & ~compared
+        wrong = self._wrong(start, max(end, start) if plan.kind == "closed" else math.inf)
+        cpu_s, wall_s, lags = _effort(team.beats, start, end)
+        if self._in_process:
+            cpu_s, lags = 0.0, lags[:0]
+        found = limits.found(cpu_s=cpu_s, seconds=wall_s, workers=team.size, cores=team.cores, late=late, sent=len(ended), lags_ns=lags,
+                             latency_ns=ended[ended.ok].service_ns)
+        codes, counts = np.unique(ended.code[~ended.ok], return_counts=True)
+        failures = {one: run_record.Failures(one, self._message(one)[0], count, tuple(self._message(one)[1][:3]))
+                    for one, count in zip(codes.tolist(), counts.tolist(), strict=True)}
+        return run_record.Records(
+            scheduled_ns=ended.scheduled_ns - start, sent_ns=ended.sent_ns - start, done_ns=ended.done_ns - start,
+            code=ended.code.copy(), payload=ended.payload.copy(), flags=ended.flags.copy(), kind=plan.kind, length_ns=max(0, end - start),
+            errors=failures, late=late, held=int(held.sum()), unfinished=team.given_up - self._given_up_before,
+            unsent=team.unsent - self._unsent_before, checked=int(compared.sum()), wrong=len(wrong),
+            wrong_answers=tuple(wrong[:_WRONG_SHOWN]), limits=found, warm_up=self._warm_up, partial=self._partial,
+            started_monotonic_ns=start, cpu_share=cpu_s / wall_s if wall_s else 0.0,
+            earlier_ns=self._earlier(start, end) if plan.kind == "closed" else np.zeros(0, np.int64), unjudged=int(unjudged.sum()))
+
+    def _wrong(self, start: int, end: float) -> list[run_record.WrongAnswer]:
+        """The wrong ones of the answers that differ, sent in [start, end), in the order of their sends. Equal answers are judged once."""
+        known: dict[tuple[int, bytes], str] = {}
+        wrong = []
+        for one in self._team.answers:
+            judged = one.request, one.answer
+            if judged not in known:
+                known[judged] = self._payload.wrong(*judged) if self._payload else ""
+            if known[judged] and start <= one.sent_ns < end:
+                wrong.append(run_record.WrongAnswer(one.request, one.sent_ns - start, known[judged]))
+        return sorted(wrong, key=lambda one: one.sent_ns)
+
+
+def _effort(beats: Iterable[workers.Beat], start: int, end: int) -> tuple[float, float, npt.NDArray[np.int64]]:
+    """(processor seconds of all workers, wall seconds, int64 lags) inside the measured stretch."""
+    by_worker: dict[int, list[workers.Beat]] = {}
+    lags = [np.zeros(0, np.int64)]
+    for beat in beats:
+        if start <= beat.now_ns <= end:
+            by_worker.setdefault(beat.worker, []).append(beat)
+            lags.append(beat.lags_ns)
+    cpu = wall = 0.0
+    for own in by_worker.values():
+        first, last = own[0], own[-1]
+        cpu += (last.cpu_ns - first.cpu_ns) / 1e9
+        wall = max(wall, (last.now_ns - first.now_ns) / 1e9)
+    return cpu, wall, np.concatenate(lags)
+
+
+def _shared(total: int, parts: int) -> list[int]:
+    """Whole numbers that add up to `total`, as equal as can be."""
+    return [total // parts + (number < total % parts) for number in range(parts)]

@@ -1,0 +1,132 @@
+"""What gRPC and REST share: one function for each call, which finds the servable, answers and counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tftrt_tools.servers.serving.local import (
+    classify_api,
+    config_checks,
+    failure,
+    metadata_api,
+    multi_inference_api,
+    plain_request,
+    predict_api,
+    regress_api,
+    states,
+    warmup_replay,
+)
+from tftrt_tools.servers.serving.local.held import Handle
+from tftrt_tools.servers.serving.local.manager import Manager
+from tftrt_tools.servers.serving.local.metrics_page import Metrics
+from tftrt_tools.servers.serving.local.servable import AnyServable, Array, Clocked
+
+# Bytes from which on protobuf's copies of a request cost more than reading it in Python.
+_LARGE = 1 << 15
+
+
+class Core:
+    """Args: metrics: counts the requests. monitored: whether the metrics page is on. check_method_name: as for predict_api.predict."""
+
+    def __init__(self, metrics: Metrics, monitored: bool = False, check_method_name: bool = False) -> None:
+        self.manager: Manager  # set later, because loading needs the services below
+        self._metrics, self._monitored, self._check = metrics, monitored, check_method_name
+
+    def services(self) -> warmup_replay.Services:
+        """The functions that answer warm-up requests during a load."""
+        return warmup_replay.Services(*(lambda servable, request, call=call: call(servable, request, 0, self._check) for call in (
+            predict_api.predict, classify_api.classify, regress_api.regress, multi_inference_api.multi_inference)))
+
+    def handle(self, model_spec: Any) -> Handle:
+        """See Manager.handle."""
+        return self.manager.handle(model_spec)
+
+    def serve_predict(self, raw: bytes | memoryview, timeout_ms: int) -> Sequence[bytes | memoryview]:
+        """The PredictResponse's bytes, in parts. Args: raw: a PredictRequest. Raises: Failure; DecodeError where it is none."""
+        from tensorflow_serving.apis import predict_pb2
+
+        plain = plain_request.read(raw) if len(raw) >= _LARGE else None
+        request = plain or predict_pb2.PredictRequest.FromString(bytes(raw))
+        return self._counted("Predict", predict_api.predict, request, timeout_ms)
+
+    def serve_classify(self, request: Any, timeout_ms: int) -> Any:
+        """ClassificationResponse."""
+        return self._counted("Classify", classify_api.classify, request, timeout_ms)
+
+    def serve_regress(self, request: Any, timeout_ms: int) -> Any:
+        """RegressionResponse."""
+        return self._counted("Regress", regress_api.regress, request, timeout_ms)
+
+    def serve_multi_inference(self, request: Any, timeout_ms: int) -> Any:
+        """MultiInferenceResponse. Not counted, as in the real server."""
+        with self.handle(multi_inference_api.model_spec(request)) as servable:
+            return multi_inference_api.multi_inference(servable, request, timeout_ms, self._check)
+
+    def serve_reload(self, request: Any) -> None:
+        """Change to another configuration. Raises: Failure."""
+        config_checks.check(request)
+        self.manager.reload(request.config)
+
+    def predict(self, servable: AnyServable, arrays: Mapping[str, Array], name: str, timeout_ms: int) -> Any:
+        """({alias: array}, signature name), for REST."""
+        one = Clocked(servable)
+        return self._measured("Predict", one.name, "REST", lambda: (predict_api.predict_arrays(one, arrays, name, timeout_ms, self._check),
+                                                                    one.seconds))
+
+    def classify(self, servable: AnyServable, request: Any, timeout_ms: int) -> Any:
+        """ClassificationResponse, for REST."""
+        one = Clocked(servable)
+        return self._measured("Classify", one.name, "REST", lambda: (classify_api.classify(one, request, timeout_ms, self._check),
+                                                                     one.seconds))
+
+    def regress(self, servable: AnyServable, request: Any, timeout_ms: int) -> Any:
+        """RegressionResponse, for REST."""
+        one = Clocked(servable)
+        return self._measured("Regress", one.name, "REST", lambda: (regress_api.regress(one, request, timeout_ms, self._check),
+                                                                    one.seconds))
+
+    def metadata(self, request: Any) -> Any:
+        """GetModelMetadataResponse."""
+        metadata_api.check(request)
+        with self.handle(_spec(request)) as servable:
+            return metadata_api.metadata(servable, request)
+
+    def status(self, request: Any) -> Any:
+        """GetModelStatusResponse."""
+        return states.response(self.manager, request)
+
+    def metrics(self) -> str | None:
+        """The page for Prometheus, None where it is off."""
+        return self._metrics.page() if self._monitored else None
+
+    def _counted(self, api: str, call: Callable[..., Any], request: Any, timeout_ms: int) -> Any:
+        spec = _spec(request)
+
+        def answer() -> tuple[Any, float]:
+            with self.handle(spec) as servable:
+                one = Clocked(servable)
+                return call(one, request, timeout_ms, self._check), one.seconds
+
+        return self._measured(api, spec.name if spec else "", "GRPC", answer)
+
+    def _measured(self, api: str, model: str, entrypoint: str, answer: Callable[[], tuple[Any, float]]) -> Any:
+        """What `answer` gives first; the second is how long the graph ran, in seconds."""
+        start, status, runtime = time.monotonic(), "OK", 0.0
+        try:
+            found, runtime = answer()
+            return found
+        except failure.Failure as error:
+            status = error.code.name
+            raise
+        except BaseException:
+            status = "INTERNAL"
+            raise
+        finally:
+            self._metrics.request(model, api, status, time.monotonic() - start, runtime, entrypoint)
+
+
+def _spec(request: Any) -> Any:
+    plain = isinstance(request, plain_request.PlainRequest)
+    return request.model_spec if plain or request.HasField("model_spec") else None

@@ -1,0 +1,91 @@
+"""Decides which versions of a model are wanted, and the next step towards them that keeps the model available."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any, Literal, Protocol, TypeVar
+
+from tftrt_tools.servers.serving import version_directories
+
+_LOG = logging.getLogger("tftrt.serving")
+
+Kind = Literal["latest", "all", "specific"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """A model's version policy. kind: "latest", "all" or "specific". latest: how many. versions: those of "specific", frozenset of int."""
+
+    kind: Kind = "latest"
+    latest: int = 1
+    versions: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, proto: Any) -> Policy:
+        """Of a ServableVersionPolicy; unset, or latest without a number, is the latest one."""
+        return cls(proto.WhichOneof("policy_choice") or "latest", max(proto.latest.num_versions, 1), frozenset(proto.specific.versions))
+
+    def choose(self, model: str, children: Iterable[str]) -> dict[int, str]:
+        """The wanted among the children of the base path of `model`. Returns: {version: child's name}, empty where there is none."""
+        found: dict[int, str] = {}
+        for child in sorted(children):
+            number = version_directories.parse(child)
+            if number is None:
+                continue
+            if number in found:
+                # Two spellings of one number: "all" keeps the first, the others the last.
+                if self.kind == "all":
+                    continue
+                _LOG.warning("version %d of %s is there twice: %s is taken, %s is not", number, model, child, found[number])
+            found[number] = child
+        if self.kind == "all":
+            return found
+        if self.kind == "latest":
+            return {number: found[number] for number in sorted(found)[-self.latest:]}
+        for number in sorted(self.versions - found.keys()):
+            _LOG.warning("version %d of %s, a specific version of its policy, is not in the file system", number, model)
+        return {number: child for number, child in found.items() if number in self.versions}
+
+
+class Phase(enum.Enum):
+    """The phase of a version in the manager. ENDED: unloaded, or its load has failed for good."""
+
+    NEW = "new"
+    LOADING = "loading"
+    READY = "ready"
+    UNLOADING = "unloading"
+    ENDED = "ended"
+
+
+Action = Literal["load", "unload"]
+LOAD: Action = "load"
+UNLOAD: Action = "unload"
+
+
+class _Managed(Protocol):
+    """A version in the manager."""
+
+    number: int
+    phase: Phase
+    wanted: bool
+
+
+_Any = TypeVar("_Any", bound=_Managed)
+
+
+def next_action(versions: Collection[_Any]) -> tuple[Action, _Any] | None:
+    """What to do next with one model, so that a version stays loaded while one is wanted (AvailabilityPreservingPolicy).
+
+    Unwanted versions go, the lowest first, as soon as a wanted one is ready, or none is wanted. Before that, all of them but one may go.
+    Otherwise the highest new wanted version is loaded. A wanted version whose load has failed stops nothing and is not tried again.
+    Args: versions: of objects with .number (int), .phase (Phase), .wanted (bool). Returns: (LOAD or UNLOAD, one of them), or None.
+    """
+    ready = [one for one in versions if one.phase is Phase.READY]
+    leaving = [one for one in ready if not one.wanted]
+    if leaving and (len(leaving) > 1 or len(leaving) < len(ready) or not any(one.wanted for one in versions)):
+        return UNLOAD, min(leaving, key=lambda one: one.number)
+    new = [one for one in versions if one.wanted and one.phase is Phase.NEW]
+    return (LOAD, max(new, key=lambda one: one.number)) if new else None

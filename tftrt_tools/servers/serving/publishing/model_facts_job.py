@@ -1,0 +1,62 @@
+"""The child's side of `model_facts`: a SavedModel's files are read; nothing is loaded or run."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from tftrt_tools.base import errors, tf_private
+from tftrt_tools.models.savedmodel import signatures
+from tftrt_tools.models.savedmodel.job import findings, graph, inspector, protos, session_load
+from tftrt_tools.servers.serving.publishing.model_facts import Facts
+from tftrt_tools.tftrt.calibration import table
+
+# Ops that only a TensorFlow with TF-TRT has.
+_TFTRT_OPS = frozenset({"TRTEngineOp", "CreateTRTResourceHandle", "InitializeTRTResource", "SerializeTRTResource"})
+
+
+def read(model: str | pathlib.Path) -> Facts:
+    """The Facts of SavedModel directory `model`. Raises: TftrtError, UsageError."""
+    meta_graph = protos.meta_graph(protos.read(model))
+    seen = inspector.inspect(model, meta_graph)
+    # verification_check judges a failed or outdated verification.
+    found = findings.find(dataclasses.replace(seen, verification=None))
+    methods = {name: one.method_name for name, one in signatures.definitions(meta_graph).items()}
+    ops = _ops(meta_graph.graph_def)
+    return Facts(seen=dataclasses.replace(seen, findings=tuple(found)), converted=inspector.is_converted(model, meta_graph),
+                 methods=methods, unknown_ops=_unknown(ops, meta_graph.graph_def), tables=_tables(meta_graph.graph_def),
+                 engine_ops=sum(ops[name] for name in _TFTRT_OPS), lost=session_load.lost(meta_graph))
+
+
+def _ops(graph_def: Any) -> collections.Counter[str]:
+    nodes = [*graph_def.node, *(node for function in graph_def.library.function for node in function.node_def)]
+    return collections.Counter(node.op for node in nodes)
+
+
+def _unknown(ops: Mapping[str, int], graph_def: Any) -> tuple[str, ...]:
+    """Ops that TensorFlow does not know. A node with a function's name is a call and not an op."""
+    functions = {function.signature.name for function in graph_def.library.function}
+    return tuple(sorted(name for name in ops if name not in functions and not _is_op(name)))
+
+
+def _is_op(name: str) -> bool:
+    try:
+        tf_private.op_def(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _tables(graph_def: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in graph.engine_nodes(graph_def):
+        text = node.attr["calibration_data"].s.decode(errors="replace") if "calibration_data" in node.attr else ""
+        if text:
+            try:
+                found[graph.engine_name(node.name)] = table.parse(text).tensorrt
+            except errors.TftrtError:
+                continue  # its form does not tell the version; TensorRT will refuse it
+    return found

@@ -1,0 +1,61 @@
+"""Is a model proven to answer like its original? Compares the verification in its passport with the files. No TensorFlow here."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tftrt_tools.base import records
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evidence(records.Record):
+    """What a model's verify.json says of these files."""
+
+    # Whether it passed, and is about these files and all their signatures.
+    valid: bool
+    # False for a model without TF-TRT.
+    needed: bool
+    # Why it is not valid, and what to do; "" if it is valid.
+    problem: str = ""
+    mend: str = ""
+    # Facts of the verification ("created", "verdict", "evidence", "arithmetic", digests); None without one.
+    said: dict[str, Any] | None = None
+
+
+_SAID = ("created", "mode", "verdict", "arithmetic", "evidence", "original", "original_digest", "converted_digest")
+
+
+def judge(model: str | pathlib.Path, converted: bool, verification: Mapping[str, Any] | None, digest: str,
+          signatures: Iterable[str]) -> Evidence:
+    """The Evidence for a model.
+
+    Args:
+      model: its name in commands. converted: whether TF-TRT converted it.
+      verification: its verify.json, a dict, or None.
+      digest: of its files, as `files.digest`.
+      signatures: names of its signatures.
+    """
+    if not converted and verification is None:
+        return Evidence(valid=False, needed=False)
+    said = None if verification is None else {key: verification.get(key) for key in _SAID}
+    problem, mend = _problem(model, verification, digest, signatures)
+    return Evidence(valid=not problem, needed=converted, problem=problem, mend=mend, said=said)
+
+
+def _problem(model: str | pathlib.Path, verification: Mapping[str, Any] | None, digest: str, signatures: Iterable[str]) -> tuple[str, str]:
+    again = f"run `tftrt verify ORIGINAL {model}`"
+    if verification is None:
+        return "it was never verified against its original", again
+    if verification.get("converted_digest") != digest:
+        return "its files have changed since they were verified", f"{again} again"
+    if verification.get("passed") is not True:
+        first = (verification.get("problems") or ["no reason given"])[0]
+        return f"its verification failed: {first}", "convert it again with other settings, or verify it with other bounds"
+    asked = verification.get("sources") or {}
+    # The result of a signature also holds for the other names of its function.
+    known = {*asked, *(twin for twins in (verification.get("twins") or {}).values() for twin in twins)}
+    missing = [name for name in signatures if name not in known]
+    if missing:
+        return f"signature {missing[0]!r} was not verified", f"{again} without --signature_keys"
+    return "", ""

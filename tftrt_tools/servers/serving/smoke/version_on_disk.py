@@ -1,0 +1,166 @@
+"""The directory of the served version: its engine ops, its passport, its warm-up; and whether the server really serves these files."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.choices import Precision
+from tftrt_tools.models.inputs.drawing import Shapes
+from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.servers.serving import version_directories
+from tftrt_tools.servers.serving.smoke.served_model import Served
+from tftrt_tools.servers.serving.smoke.server_process import Process
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Engine:
+    """An engine op."""
+
+    name: str
+    precision: Precision
+    # How its fallback can pass the closed gate, in words, or "".
+    hole: str
+    # Whether it certainly runs natively, and logs nothing.
+    silent: bool
+    # Why it was left native, by passport.left_native, or "".
+    left: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """The files of a served version."""
+
+    # The version directory.
+    path: pathlib.Path
+    # Whether the server's own command line names it.
+    same: bool
+    # {signature: its engine ops}
+    engines: Mapping[str, tuple[Engine, ...]]
+    # {name: {"inputs", "outputs": InputSpecs, "tensors": {"inputs/ALIAS" or "outputs/ALIAS": name of the graph's tensor}}}
+    signatures: Mapping[str, Mapping[str, Any]]
+    # How many warm-up requests the version has.
+    warmup_records: int
+    # The twins of twins.find: {signature: the one that stands for it}
+    twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def engines_of(self, signature: str) -> tuple[Engine, ...]:
+        """The Engines that a signature runs."""
+        return self.engines.get(signature, ())
+
+    @property
+    def precisions(self) -> set[Precision]:
+        """Of all engines."""
+        return {engine.precision for engines in self.engines.values() for engine in engines}
+
+    # Not a Record: engines are counted, and signatures are not written.
+    def to_dict(self) -> dict[str, Any]:
+        names = {engine.name for engines in self.engines.values() for engine in engines}
+        return {"path": str(self.path), "named_by_server": self.same, "engine_ops": len(names), "precisions": sorted(self.precisions),
+                "warmup_records": self.warmup_records}
+
+
+def locate(model_dir: str, served: Served, server: Process | None) -> tuple[pathlib.Path | None, bool]:
+    """The place of the served version's files.
+
+    Args: model_dir: text of --model_dir, "" to use the server's command line.
+    Returns: (pathlib.Path or None, whether the server's command line names it). Raises: UsageError if --model_dir is another version's.
+    """
+    own = _of_server(server, served) if server and server.known else None
+    if not model_dir:
+        return own, own is not None
+    given = pathlib.Path(model_dir)
+    if not files.is_saved_model(given):
+        listed = {one.number: one.path for one in version_directories.listing(given)} if given.is_dir() else {}
+        if served.version not in listed:
+            files.check(given)  # it says what exists instead
+            raise errors.UsageError(f"--model_dir={model_dir} has no version {served.version}, which the server serves",
+                                    "versions there: " + ", ".join(map(str, listed)))
+        given = listed[served.version]
+    number = version_directories.parse(given.resolve().name)
+    if number is not None and number != served.version:
+        raise errors.UsageError(f"--model_dir={model_dir} is version {number}, and version {served.version} of {served.name} answers",
+                                "give the base path, or ask for that version: --model_version")
+    if own and not os.path.samefile(own, given) and files.digest(own) != files.digest(given):
+        raise errors.UsageError(f"the server serves {own}, and {model_dir} is another model",
+                                "give the directory that it was published from")
+    return given, own is not None
+
+
+def _of_server(server: Process, served: Served) -> pathlib.Path | None:
+    """The version directory by the server's command line, or None."""
+    try:
+        base = _base_paths(server).get(served.name)
+        if not base or "://" in base:
+            return None
+        listed = {one.number: one.path for one in version_directories.listing(server.path(base))}
+    except OSError:
+        return None
+    found = listed.get(served.version)
+    return found if found and files.is_saved_model(found) else None
+
+
+def names(server: Process) -> list[str]:
+    """Names of the models that a server was started with, as far as its command line and configuration file say. Never raises."""
+    return list(_base_paths(server))
+
+
+def _base_paths(server: Process) -> dict[str, str]:
+    """{name: base path} by the server's command line."""
+    config = server.flag("model_config_file")
+    if not config:
+        return {server.flag("model_name") or "default": server.flag("model_base_path")}
+    from tftrt_tools.base.wire import config_messages
+
+    try:
+        parsed = config_messages.parse(config_messages.MODELS, server.path(config).read_text())
+    except (config_messages.SyntaxProblem, OSError, UnicodeDecodeError):
+        return {}
+    return {one.name: one.base_path for one in parsed.model_config_list.config}
+
+
+def declared_shapes(path: pathlib.Path) -> tuple[dict[str, list[Shapes]], str]:
+    """The shapes that the passport of a version names: those engines were built for, else those that it warms up with.
+
+    Returns: ({signature: [{input: shape}]}, which document in words); ({}, "") without any. Raises: TftrtError.
+    """
+    manifest = passport.read(path, passport.MANIFEST) or {}
+    declared = {name: _tuples(one["calls"]) for name, one in passport.signatures(manifest).items() if one.get("calls")}
+    if declared:
+        return declared, "the shapes that engines were built for (manifest.json)"
+    published = passport.read(path, passport.PUBLISH) or {}
+    found: dict[str, list[Shapes]] = {}
+    for record in (published.get("warmup") or {}).get("records", ()):
+        shapes, = _tuples([record["shapes"]])
+        if shapes not in found.setdefault(record["signature"], []):
+            found[record["signature"]].append(shapes)
+    return found, f"the shapes that it warms up with ({passport.PUBLISH})" if found else ""
+
+
+def _tuples(calls: Iterable[Mapping[str, Iterable[int]]]) -> list[Shapes]:
+    return [{name: tuple(shape) for name, shape in call.items()} for call in calls]
+
+
+def from_step(path: pathlib.Path, same: bool, data: Mapping[str, Any]) -> Model:
+    """The Model of what version_on_disk_job.read returned for `path`."""
+    engines = {name: tuple(Engine(**one) for one in listed) for name, listed in data["engines"].items()}
+    signatures = {name: {"inputs": _specs(one["inputs"]), "outputs": _specs(one["outputs"]), "tensors": one["tensors"]}
+                  for name, one in data["signatures"].items()}
+    return Model(path=path, same=same, engines=engines, signatures=signatures, warmup_records=data["warmup_records"], twins=data["twins"])
+
+
+def _specs(listed: Iterable[Mapping[str, Any]]) -> tuple[InputSpec, ...]:
+    return tuple(map(InputSpec.from_dict, listed))
+
+
+def check_same(model: Model, served: Served) -> None:
+    """Refuse files whose signatures differ from the server's. Raises: UsageError."""
+    for name, one in served.signatures.items():
+        mine = model.signatures.get(name)
+        if mine is None or mine["tensors"] != one.tensors or {spec.name: spec.dtype for spec in mine["inputs"]} != {
+                spec.name: spec.dtype for spec in one.inputs}:
+            raise errors.UsageError(f"{model.path} is not what the server serves: signature {name!r} differs",
+                                    "give the directory of the served version")

@@ -1,0 +1,45 @@
+"""Triton's backends: what runs a model there, which kinds of models each takes, and how its files are named."""
+
+import dataclasses
+from typing import Literal
+
+from tftrt_tools.base import errors
+from tftrt_tools.servers.serving.triton.servable import Kind, Servable
+
+Name = Literal["tensorrt", "onnxruntime", "python", "tensorflow"]
+NAMES: tuple[Name, ...] = ("tensorrt", "onnxruntime", "python", "tensorflow")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Backend:
+    """One backend."""
+
+    name: Name
+    # What config.pbtxt calls it: its field "platform", or "backend" where that is "".
+    platform: str
+    # Kinds of models that it takes.
+    kinds: tuple[Kind, ...]
+    # What it is in NVIDIA's container, for people.
+    about: str
+
+
+_BACKENDS = {one.name: one for one in (
+    Backend(name="tensorrt", platform="tensorrt_plan", kinds=("plan",), about="TensorRT of Triton's container"),
+    Backend(name="onnxruntime", platform="onnxruntime_onnx", kinds=("onnx", "plan"), about="ONNX Runtime of Triton's container"),
+    Backend(name="python", platform="", kinds=("onnx", "plan"), about="model.py in Triton's Python backend: a plan on a GPU, ONNX Runtime "
+            "on a CPU"),
+    Backend(name="tensorflow", platform="tensorflow_savedmodel", kinds=("savedmodel",), about="TensorFlow of Triton's container"))}
+_DEFAULTS: dict[Kind, Name] = {"plan": "tensorrt", "onnx": "onnxruntime", "savedmodel": "tensorflow"}
+
+
+def choose(name: str, model: Servable) -> Backend:
+    """The Backend of --triton_backend, "" for the one that fits the model. Raises: UsageError where it does not take the model."""
+    backend = _BACKENDS[name or _DEFAULTS[model.kind]]  # type: ignore[index]
+    if model.kind not in backend.kinds:
+        mend = "`tftrt export` makes an ONNX file of it, and `tftrt convert --backend=tensorrt` a plan" if model.kind == "savedmodel" else \
+            f"use --triton_backend={_DEFAULTS[model.kind]}, or python"
+        raise errors.UsageError(f"--triton_backend={backend.name} does not run {_TITLES[model.kind]}: {model.path}", mend)
+    return backend
+
+
+_TITLES: dict[Kind, str] = {"plan": "a plan directory", "onnx": "an ONNX file", "savedmodel": "a SavedModel"}

@@ -1,0 +1,169 @@
+"""config.pbtxt of a model: made from what is served, and held against the one that is there already."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.wire import triton_config
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.models.savedmodel.signatures import DEFAULT
+from tftrt_tools.servers.client.kserve import datatypes
+from tftrt_tools.servers.serving.triton.backends import Backend
+from tftrt_tools.servers.serving.triton.batching import Batching
+from tftrt_tools.servers.serving.triton.servable import Servable
+
+FILE = "config.pbtxt"
+_SIGNATURE = "TF_SIGNATURE_DEF"
+InstanceKind = Literal["auto", "gpu", "cpu"]
+KINDS: dict[InstanceKind, int] = {"auto": 0, "gpu": 1, "cpu": 2}
+# {input: whole shape} of one call.
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the user chose for a model; None where nothing was."""
+
+    # Copies of the model that run at a time, on each GPU; by default 1.
+    instances: int | None = None
+    # By default "auto".
+    instance_kind: InstanceKind | None = None
+    # How many of the latest versions are served, by default 1.
+    versions: int | None = None
+    # Microseconds that a request may wait for others, None for Triton's default.
+    queue_delay: int | None = None
+
+
+def make(name: str, model: Servable, backend: Backend, batching: Batching, settings: Settings, warm_up: Sequence[Shapes]) -> Any:
+    """The ModelConfig of a model. Args: warm_up: shapes of the calls that warm each instance up."""
+    made = triton_config.new()
+    made.name, made.max_batch_size = name, batching.largest
+    if backend.platform:
+        made.platform = backend.platform
+    else:
+        made.backend = backend.name
+    own = model.engine_dtypes if backend.name == "tensorrt" else {}
+    for field, specs in ((made.input, model.inputs), (made.output, model.outputs)):
+        for spec in specs:
+            added = field.add(name=spec.name, data_type=_type(spec, own, backend), dims=_dims(spec, batching.largest))
+            if _of_one_number(spec, batching.largest):
+                added.reshape.SetInParent()
+    made.version_policy.latest.num_versions = settings.versions or 1
+    group = made.instance_group.add(count=settings.instances or 1, kind=KINDS[settings.instance_kind or "auto"])
+    if backend.name == "tensorrt" and len(model.profiles) > 1:
+        group.profile.extend(str(number) for number in range(len(model.profiles)))
+    if batching.joined:
+        made.dynamic_batching.preferred_batch_size.extend(batching.preferred)
+        if settings.queue_delay is not None:
+            made.dynamic_batching.max_queue_delay_microseconds = settings.queue_delay
+        made.dynamic_batching.SetInParent()
+    if backend.name == "tensorflow" and model.signature != DEFAULT:
+        made.parameters.add(key=_SIGNATURE).value.string_value = model.signature
+    for shapes in warm_up:
+        _warm_up(made, model, own, backend, batching.largest, shapes)
+    return made
+
+
+def kept(path: pathlib.Path, made: Any, replace: bool) -> Any:
+    """The ModelConfig in the file that is there and stays as it is, as it holds for all versions of the model; None where there is none.
+
+    Args: path: of the file. made: the ModelConfig that this version needs. replace: write it in any case.
+    Raises: UsageError where the two do not fit together.
+    """
+    if replace or not path.is_file():
+        return None
+    mend = "--triton_replace_config writes it anew, for all versions; or use another --model_name"
+    try:
+        there = triton_config.parse(path.read_text())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise errors.UsageError(f"{path} cannot be read: {error}", mend) from None
+    for what, one, other in _compared(there, made):
+        if one != other:
+            raise errors.UsageError(f"{path} holds for all versions of the model, and this one does not fit it: {what} is {one} there, and "
+                                    f"{other} here", mend)
+    return there
+
+
+def _compared(there: Any, made: Any) -> Iterator[tuple[str, str, str]]:
+    yield "the backend", there.platform or there.backend, made.platform or made.backend
+    # A smaller one is the user's choice.
+    yield "max_batch_size", str(there.max_batch_size), str(made.max_batch_size if not 0 < there.max_batch_size <= made.max_batch_size
+                                                           else there.max_batch_size)
+    yield "the signature", _signature(there), _signature(made)
+    # Fewer profiles are the user's choice; of one that the plan has not, no instance can be made.
+    mine = _profiles(made) or {"0"}
+    yield "the list of profiles", _joined(_profiles(there)), _joined(_profiles(there) & mine)
+    for kind in ("input", "output"):
+        yield f"the list of {kind}s", _listed(getattr(there, kind)), _listed(getattr(made, kind))
+
+
+def _profiles(config: Any) -> set[str]:
+    """The profiles of a plan that instances are made for; empty where none is named."""
+    return {profile for group in config.instance_group for profile in group.profile}
+
+
+def _joined(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "empty"
+
+
+def _signature(config: Any) -> str:
+    """The signature of a SavedModel that is served."""
+    return next((one.value.string_value for one in config.parameters if one.key == _SIGNATURE), DEFAULT)
+
+
+def _listed(tensors: Sequence[Any]) -> str:
+    return ", ".join(sorted(map(_text, tensors))) or "empty"
+
+
+def _text(tensor: Any) -> str:
+    return f"{tensor.name} {triton_config.type_name(tensor.data_type)}[{','.join('?' if size < 0 else str(size) for size in tensor.dims)}]"
+
+
+def _type(spec: InputSpec, own: Mapping[str, str], backend: Backend) -> str:
+    """Such as "TYPE_FP32". Raises: UsageError for a type that Triton has not."""
+    dtype = own.get(spec.name) or spec.dtype
+    try:
+        name = datatypes.of_text(dtype)
+    except ValueError:
+        raise errors.UsageError(f"{spec.name!r} is of {dtype}, which Triton has not", "export the model with another type there") from None
+    if name == "BF16" and backend.name == "python":
+        raise errors.UsageError(f"{spec.name!r} is of {dtype}, which Triton's Python backend has not",
+                                "use another --triton_backend, or export the model with another type there")
+    return f"TYPE_{'STRING' if name == datatypes.BYTES else name}"
+
+
+def _dims(spec: InputSpec, largest: int) -> list[int]:
+    """The shape as config.pbtxt has it: without the batch where Triton batches."""
+    if spec.shape is None:
+        raise errors.UsageError(f"the rank of {spec.name!r} is not known, and Triton has to know it", "export the model with shapes")
+    if not spec.shape:
+        raise errors.UsageError(f"{spec.name!r} is a scalar, and Triton wants a dimension", "export the model with one of size 1 there")
+    if 0 in spec.shape:
+        raise errors.UsageError(f"{spec.name!r} is {spec.text()}, and Triton has no dimension of 0", "export the model without it")
+    if _of_one_number(spec, largest):
+        return [1]
+    return [-1 if size is None else size for size in spec.shape[1 if largest else 0:]]
+
+
+def _of_one_number(spec: InputSpec, largest: int) -> bool:
+    """Whether a row is one number. Triton wants a dimension for it, and takes that away before the model."""
+    return bool(largest) and spec.shape is not None and len(spec.shape) == 1
+
+
+def _warm_up(made: Any, model: Servable, own: Mapping[str, str], backend: Backend, largest: int, shapes: Shapes) -> None:
+    """Add a warm-up request: numbers are drawn; integers, and what the graph takes for places in a table, are zeros."""
+    first = next(iter(shapes.values()))
+    batch = first[0] if largest else 1
+    added = made.model_warmup.add(name=" ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items()),
+                                  batch_size=batch)
+    for spec in model.inputs:
+        shape = shapes[spec.name]
+        data = added.inputs.add(key=spec.name).value
+        data.data_type = triton_config.type_number(_type(spec, own, backend))
+        data.dims.extend([1] if _of_one_number(spec, largest) else shape[1:] if largest else shape)
+        if spec.dtype.startswith(("float", "bfloat")) and spec.limit is None:
+            data.random_data = True
+        else:
+            data.zero_data = True

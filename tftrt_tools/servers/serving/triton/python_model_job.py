@@ -1,0 +1,97 @@
+"""model.py of Triton's Python backend: `tftrt publish --server=triton --triton_backend=python` copies it beside the model's files.
+
+It runs in Triton, not in this project. On a CPU, ONNX Runtime runs model.onnx, and nothing but numpy and onnxruntime has to be there. On a
+GPU (instance_group of KIND_GPU) with a plan.json beside it, tftrt-tools and the TensorRT that built the plan run model.plan.
+"""
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as triton  # Triton's Python backend puts it there
+
+
+class TritonPythonModel:
+    """One instance of the model."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load it. Args: args: of Triton: the configuration as JSON, the folder, the version, the kind of the instance."""
+        config = json.loads(args["model_config"])
+        self._inputs = [one["name"] for one in config["input"]]
+        self._outputs = [one["name"] for one in config["output"]]
+        self._dtypes = {one["name"]: triton.triton_string_to_numpy(one["data_type"]) for one in config["output"]}
+        self._batched = int(config["max_batch_size"]) > 0
+        # Clients send and get these as [batch, 1]; the model's own shape is [batch].
+        self._flat = {one["name"] for one in (*config["input"], *config["output"]) if one.get("reshape") == {"shape": []}}
+        folder = os.path.join(args["model_repository"], args["model_version"])
+        planned = args["model_instance_kind"] == "GPU" and os.path.isfile(os.path.join(folder, "plan.json"))
+        device = int(args["model_instance_device_id"])
+        self._run = _plan(folder, device) if planned else _onnx(folder, self._outputs)
+        # Triton prints it in its log: where it has no GPU, a plan's ONNX file answers.
+        print(f"tftrt: {args['model_name']} version {args['model_version']} runs " + (f"model.plan on GPU {device}" if planned else
+              "model.onnx in ONNX Runtime on the CPU"), flush=True)
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """The answers to requests. Those of one batch that Triton joined run as one call."""
+        given = [{name: self._input(one, name) for name in self._inputs} for one in requests]
+        if not self._batched or len(given) == 1 or not _alike(given):
+            return [self._answer(one) for one in given]
+        rows = [len(one[self._inputs[0]]) for one in given]
+        try:
+            found = self._run({name: np.concatenate([one[name] for one in given]) for name in self._inputs})
+        except Exception:
+            # One bad request must not fail the others.
+            return [self._answer(one) for one in given]
+        if any(np.ndim(found[name]) == 0 or len(found[name]) != sum(rows) for name in self._outputs):
+            # A sum of the rows, say, would be that of all clients.
+            return [self._answer(one) for one in given]
+        places = np.cumsum(rows)[:-1]
+        parts = {name: np.split(found[name], places) for name in self._outputs}
+        return [self._response({name: parts[name][number] for name in self._outputs}) for number in range(len(given))]
+
+    def _input(self, request: Any, name: str) -> Any:
+        array = triton.get_input_tensor_by_name(request, name).as_numpy()
+        return array.reshape(-1) if name in self._flat else array
+
+    def _answer(self, inputs: dict[str, Any]) -> Any:
+        try:
+            return self._response(self._run(inputs))
+        except Exception as error:
+            return triton.InferenceResponse(error=triton.TritonError(" ".join(str(error).split())))
+
+    def _response(self, found: dict[str, Any]) -> Any:
+        arrays = {name: np.ascontiguousarray(found[name], self._dtypes[name]) for name in self._outputs}
+        return triton.InferenceResponse([triton.Tensor(name, array.reshape(-1, 1) if name in self._flat else array)
+                                         for name, array in arrays.items()])
+
+
+def _alike(given: list[dict[str, Any]]) -> bool:
+    """Whether calls differ in nothing but their rows."""
+    return len({tuple(array.shape[1:] for array in one.values()) for one in given}) == 1
+
+
+def _onnx(folder: str, outputs: list[str]) -> Any:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), providers=["CPUExecutionProvider"])
+    texts = {one.name for one in session.get_inputs() if one.type == "tensor(string)"}
+
+    def run(inputs: dict[str, Any]) -> dict[str, Any]:
+        feed = {name: np.vectorize(bytes.decode, otypes=[object])(array) if name in texts and array.size else array
+                for name, array in inputs.items()}
+        return dict(zip(outputs, session.run(outputs, feed), strict=True))
+
+    return run
+
+
+def _plan(folder: str, device: int) -> Any:
+    """Args: device: the number that Triton gives the GPU of this instance, which has a process of its own."""
+    import importlib
+
+    # CUDA has not started in this process yet, and tftrt-tools takes the first GPU that CUDA sees.
+    visible = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+    os.environ["CUDA_VISIBLE_DEVICES"] = visible[device] if device < len(visible) else str(device)
+    graph = os.environ.get("TFTRT_PLAN_CUDA_GRAPH") == "1"
+    loaded = importlib.import_module("tftrt_tools.models.kinds.plan.runner_job").Loaded(folder, graph)
+    return loaded.answer

@@ -1,0 +1,56 @@
+"""Measures, besides the load, the parts of a request that the load and the server's counters do not tell."""
+
+import functools
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.execution.timeline import Split
+from tftrt_tools.studies.bench import targets
+from tftrt_tools.studies.bench.breakdown import Alone
+from tftrt_tools.studies.bench.targets import Sent
+from tftrt_tools.studies.bench.workload import Workload
+
+_JOB = "tftrt_tools.studies.bench.inside_job:split"
+_SECONDS = 0.3
+# For loading the model, for its first calls, which may build engines, and for the traced ones.
+_LOAD_SECONDS = 1800.0
+
+
+def check(model: Any) -> None:
+    """Refuse a model that cannot be traced. Args: model: models.model.Model. Raises: UsageError."""
+    if model.kind.name != "SavedModel":
+        raise errors.UsageError(f"--breakdown traces SavedModels, and {model.title} is none", "name the SavedModel that is served")
+
+
+def measure(server: targets.Server, load: Workload, sent: Sent, model: Any, here: bool, folder: pathlib.Path) -> Alone:
+    """Measure.
+
+    Args: load, sent: of one batch size. model: models.model.Model of the served files. here: whether the server runs on this machine.
+      folder: for files that parent and child exchange.
+    Raises: TftrtError; child.ChildDied.
+    """
+    encoding = _mean([functools.partial(server.encoded, call) for call in load.calls])
+    reading = _mean([functools.partial(server.read, answer) for answer in sent.answers])
+    empty = server.empty_call_seconds()
+    saved = run.save_calls(load.calls, folder)
+    found = child.run(_JOB, {"model": model.path, "calls": run.named(saved), "answers": ""},
+                      silence=child.Silence(_LOAD_SECONDS, _LOAD_SECONDS)).result
+    return Alone(encoding_ms=1e3 * encoding, reading_ms=1e3 * reading, empty_call_ms=1e3 * empty, plain_ms=1e3 * found["plain_seconds"],
+                 split=Split.from_dict(found["split"]), here=here, engine_ops=bool(model.contents.engines))
+
+
+def _mean(calls: Sequence[Callable[[], object]]) -> float:
+    """Mean seconds of calls, made in turn; the first round does not count."""
+    for call in calls:
+        call()
+    rounds, begun = 0, time.perf_counter()
+    while time.perf_counter() - begun < _SECONDS or not rounds:
+        for call in calls:
+            call()
+        rounds += 1
+    return (time.perf_counter() - begun) / (rounds * len(calls))

@@ -1,0 +1,45 @@
+"""The model without a server: loaded as the development server loads it, through the runtime that TensorFlow Serving uses. Runs in a child
+process, for load.function_load."""
+
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def make(request: Mapping[str, Any]) -> tuple[Callable[[int], None], int]:
+    """Load the model and answer every call once.
+
+    Args: request: as in_process.maker says.
+    Returns: (function of a call's index that runs it, number of calls). Raises: TftrtError where the model cannot be loaded or run.
+    """
+    from tftrt_tools.base import errors
+    from tftrt_tools.base.process import progress
+    from tftrt_tools.models.execution import run_job
+    from tftrt_tools.servers.serving.local import failure, loader, metrics_page
+
+    settings = loader.LoadSettings(warmup=False)
+    try:
+        servable = loader.Loader(settings, None, None, metrics_page.Metrics())("model", 1, request["model"])
+        signature = servable.signatures[request["calls"][0]["signature"]]
+        aliases = sorted(signature.outputs)
+        fetches = [signature.outputs[alias].name for alias in aliases]
+        feeds = [{signature.inputs[alias].name: array for alias, array in run_job.read_inputs(call).items()}
+                 for call in request["calls"]]
+        for number, (call, one) in enumerate(zip(request["calls"], feeds, strict=True)):
+            progress.say("calling the model", number, len(feeds))
+            found = servable.run(one, fetches)
+            if request["answers"]:
+                run_job.keep_answers(call, dict(zip(aliases, found, strict=True)), pathlib.Path(request["answers"]) / f"{number}.npz")
+    except failure.Failure as error:
+        raise errors.TftrtError(f"{request['model']}: {error.to_text()}", _mend(error)) from None
+
+    def infer(index: int) -> None:
+        servable.run(feeds[index], fetches)
+
+    return infer, len(feeds)
+
+
+def _mend(error: Any) -> str:
+    if "Op type not registered" in error.to_text():
+        return "name the library that has the op with --op_library=FILE.so"
+    return "`tftrt inspect` shows what the model takes"

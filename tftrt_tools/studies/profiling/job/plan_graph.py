@@ -1,0 +1,45 @@
+"""The segments of a model's engines with the sizes of given calls, from the protos and TensorFlow's shape inference. Nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tftrt_tools.models.savedmodel import engine_op
+from tftrt_tools.models.savedmodel.job import flop_count, graph, inferred, protos, segment
+from tftrt_tools.studies.profiling.engine_graph import Graph, Node, Tensor
+
+
+def describe(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Args: request: {"model": folder, "shapes": [[engine, {input of the engine: shape}]]}.
+
+    Returns: a Graph as a dict for each pair; it has no nodes where the native segment was removed.
+    """
+    segments = graph.native_segments(protos.meta_graph(protos.read(request["model"])).graph_def)
+    return [(of(segments[engine], shapes) if engine in segments else Graph(engine, ())).to_dict() for engine, shapes in request["shapes"]]
+
+
+def of(one: graph.Segment, shapes: Mapping[str, Sequence[int]]) -> Graph:
+    """The Graph of one segment. Args: shapes: {input of the engine: shape}; an input that the engine does not have keeps its declared
+    shape."""
+    body, _ = segment.to_graph(one.function)
+    given = [shapes.get(f"{engine_op.INPUT}{index}") for index in range(len(one.shapes))]
+    known = inferred.shapes(segment.importable(body, [tuple(shape) if shape is not None else declared
+                                                      for shape, declared in zip(given, one.shapes, strict=True)]))
+    constants = {node.name for node in body.node if node.op == "Const"}
+    operations = [(known.get_operation_by_name(node.name), node) for node in body.node]
+    return Graph(one.engine.name, tuple(
+        Node(name=node.name, op="Const" if node.name in constants else node.op,
+             inputs=tuple(tensor.op.name for tensor in operation.inputs),
+             outputs=tuple(Tensor(tensor.dtype.name, _shape(tensor.shape)) for tensor in operation.outputs),
+             flops=_flops(operation)) for operation, node in operations))
+
+
+def _shape(shape: Any) -> tuple[int | None, ...] | None:
+    return None if shape.rank is None else tuple(shape.as_list())
+
+
+def _flops(operation: Any) -> int | None:
+    if operation.type not in flop_count.OPS:
+        return 0
+    return flop_count.of_sizes(operation, [tensor.shape for tensor in operation.inputs], operation.outputs[0].shape)

@@ -1,0 +1,483 @@
+"""Measures the engines that a model carries, or the plan of a plan directory, through TensorRT alone, and returns raw facts. Each kind of
+facts in a process of its own: TensorRT and CUDA end the process on some failures, and what was asked of them before has to survive that.
+
+A request: {"model": folder, "part": one of MEASURES, "shapes": {engine: [[shape of each input]]} or absent,
+"rows": {engine: [batch to measure, too]} or absent, "calls": [{input: shape} to measure, too] of a plan directory, or absent}.
+The answer: [{"engine", "record", "profile", "shapes", …facts, "errors": {what: why}}].
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import pathlib
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorrt as trt
+
+from tftrt_tools.base.process import background
+from tftrt_tools.models.execution.job import cudart
+from tftrt_tools.models.kinds.plan import profiles
+from tftrt_tools.models.kinds.plan.document import ENGINE
+from tftrt_tools.models.kinds.plan.job import engine as plan_engine
+from tftrt_tools.models.savedmodel import engine_assets, files
+from tftrt_tools.studies.profiling.job import plan_clocks, plan_context, plan_cupti
+from tftrt_tools.studies.profiling.job.plan_context import Context, Shape
+
+# Calls before anything is measured; the first ones load kernels.
+_WARM = 10
+# Calls whose layers IProfiler times, and calls whose kernels are traced.
+_PROFILED, TRACED = 20, 5
+_SINGLE, _ROWS, _IN_A_ROW = 100, 10, 50
+# Nothing is repeated for longer than this, in seconds.
+_PATIENCE = 3.0
+# What is zeroed to keep the GPU busy, and for how many times as long as a call takes to launch; events make that longer.
+_BUSY_BYTES, _AHEAD = 64 << 20, 5
+# How many calls a stream has waiting before all streams are awaited, and how long one throughput is measured, in seconds.
+_BURST, _LOOP_SECONDS = 8, 0.25
+STREAMS = (1, 2, 4)
+# Calls of each stream that are kept of a trace of several.
+_KEPT = 4
+
+
+class _Layers(trt.IProfiler):
+    """Collects what TensorRT reports of each layer of each call."""
+
+    def __init__(self) -> None:
+        trt.IProfiler.__init__(self)
+        self.reported: list[tuple[str, float]] = []
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        """TensorRT calls it for each layer after each call."""
+        self.reported.append((layer_name, ms))
+
+
+class _Facts(dict[str, Any]):
+    """Facts of one engine and profile. A question that fails leaves its reason and does not end the others."""
+
+    def ask(self, name: str, question: Callable[[], Any]) -> None:
+        try:
+            self[name] = question()
+        except Exception as error:
+            self.setdefault("errors", {})[name] = f"{type(error).__name__}: {error}"[:500]
+
+
+def record(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Measure one kind of facts. Args: request: as above."""
+    if request["part"] == "traced":
+        plan_cupti.record_ranges()
+    cuda = cudart.Cuda()
+    measure = MEASURES[request["part"]]
+    return [dict(_measured(cuda, measure, one, request)) for one in _chosen(cuda, request)]
+
+
+def _measured(cuda: cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _One, request: dict[str, Any]) -> _Facts:
+    facts = _Facts(engine=one.asset.engine, record=one.record, profile=one.profile, rows=one.rows, implicit=one.implicit,
+                   bytes=one.asset.bytes)
+    facts["engine_bytes"] = one.taken
+    try:
+        one.open()
+        facts["shapes"] = one.context.shapes()
+        measure(one, facts)
+    except Exception as error:
+        facts.setdefault("errors", {})["all"] = f"{type(error).__name__}: {error}"[:500]
+    finally:
+        one.close()
+    return facts
+
+
+class _One:
+    """One engine and one of its profiles, or one implicit-batch engine."""
+
+    def __init__(self, cuda: cudart.Cuda, copy: Callable[[], trt.ICudaEngine], engine: trt.ICudaEngine, **which: Any) -> None:
+        """Args: copy: deserializes the engine once more."""
+        self.cuda, self.copy, self.engine = cuda, copy, engine
+        self.asset: engine_assets.EngineAsset = which["asset"]
+        self.record: int = which["record"]
+        self.profile: int = which["profile"]
+        # The batch, 0 for what the profile was tuned for.
+        self.rows: int = which["rows"]
+        # What loading the engine took of the device's memory.
+        self.taken: int = which["taken"]
+        self.implicit = bool(engine.has_implicit_batch_dimension)
+        self._given: list[list[int]] | None = which.get("given")
+        # Of a plan: {input: shape}.
+        self._call: dict[str, Shape] | None = which.get("call")
+        self._context: Context | None = None
+
+    @property
+    def context(self) -> Context:
+        assert self._context is not None
+        return self._context
+
+    def open(self) -> None:
+        self._context = self.another(self.engine)
+        for _ in range(_WARM):
+            self.context.call()
+
+    def close(self) -> None:
+        if self._context is not None:
+            self._context.close()
+
+    def another(self, engine: trt.ICudaEngine) -> Context:
+        """A context of `engine`, which is this one or a copy of it."""
+        if self.implicit:
+            inputs = [engine.get_binding_name(index) for index in range(engine.num_bindings) if engine.binding_is_input(index)]
+            shapes = {name: tuple(one or 1 for one in shape or ()) for name, shape in zip(inputs, self._shapes(), strict=False)}
+            return Context(self.cuda, engine, shapes)
+        if self._call is not None:
+            return Context(self.cuda, engine, self._call, self.profile)
+        shapes = plan_context.opt_shapes(engine, self.profile)
+        if self._given:
+            shapes |= dict(zip(shapes, map(tuple, self._given), strict=False))
+        if self.rows:
+            shapes = {name: (self.rows, *shape[1:]) for name, shape in shapes.items()}
+        values = {name: (three[1] if len(three) == 3 else []) for name, three in
+                  plan_context.shape_values(engine, self.profile).items()}
+        return Context(self.cuda, engine, shapes, self.profile, values)
+
+    def _shapes(self) -> Any:
+        return self._given or self.asset.input_shapes
+
+
+def _chosen(cuda: cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
+    """Every engine and profile, one at a time."""
+    if files.is_plan(request["model"]):
+        yield from _of_a_plan(cuda, request)
+        return
+    for path in sorted((pathlib.Path(request["model"]) / "assets").glob(engine_assets.PREFIX + "*")):
+        for number, (asset, plan) in enumerate(engine_assets.plans(path)):
+            free = cuda.free_memory()
+            load = functools.partial(plan_context.load, plan)
+            engine = load()
+            taken = free - cuda.free_memory()
+            count = 1 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles
+            known = {"asset": asset, "record": number, "taken": taken, "given": (request.get("shapes") or {}).get(asset.engine)}
+            for profile in range(count):
+                yield _One(cuda, load, engine, profile=profile, rows=0, **known)
+            for rows in (request.get("rows") or {}).get(asset.engine, ()):
+                if (serving := plan_context.serving(engine, rows)) is not None:
+                    yield _One(cuda, load, engine, profile=serving, rows=rows, **known)
+
+
+def _of_a_plan(cuda: cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
+    """Each profile of a plan directory at what it was tuned for, and each call that is none of these in the profile that serves it."""
+    opened = plan_engine.Engine(request["model"])
+    said = opened.plan.profiles
+    free = cuda.free_memory()
+    engine = opened.copy()
+    taken = free - cuda.free_memory()
+    known = {"asset": engine_assets.EngineAsset(engine=ENGINE, input_shapes=(), bytes=opened.plan.bytes), "taken": taken}
+    for number, profile in enumerate(said):
+        yield _One(cuda, opened.copy, engine, profile=number, rows=0, record=0, call=profile.opt, **known)
+    for number, call in enumerate(request.get("calls") or (), 1):
+        shapes = {name: tuple(shape) for name, shape in call.items()}
+        serving = profiles.choose(said, shapes)
+        if serving is not None and shapes not in [profile.opt for profile in said]:
+            rows = max((shape[0] for shape in shapes.values() if shape), default=1)
+            yield _One(cuda, opened.copy, engine, profile=serving, rows=rows, record=number, call=shapes, **known)
+
+
+# What is measured -----------------------------------------------------------------------------------------------------------------------
+
+
+def _told(one: _One, facts: _Facts) -> None:
+    """What the engine and the GPU say of themselves."""
+    engine = one.engine
+    facts["context_bytes"] = one.context.context_bytes
+    for name in ("name", "num_layers", "num_optimization_profiles", "device_memory_size", "max_batch_size", "num_bindings"):
+        facts.ask(name, functools.partial(getattr, engine, name))
+    facts.ask("profiling_verbosity", lambda: engine.profiling_verbosity.name)
+    facts.ask("multiprocessors", one.cuda.multiprocessors)
+    facts.ask("bindings", lambda: _bindings(one))
+    facts.ask("profiles", lambda: _profiles(engine))
+    facts["buffer_bytes"] = one.context.buffer_bytes
+    facts.ask("gpu", plan_clocks.state)
+
+
+def _inspected(one: _One, facts: _Facts) -> None:
+    """What the inspector says of each layer in a context, which has sizes; of a plan with open sizes alone it tells no formats."""
+    inspector = one.engine.create_engine_inspector()
+    inspector.execution_context = one.context.context
+    facts.ask("layers", lambda: json.loads(inspector.get_engine_information(trt.LayerInformationFormat.JSON))["Layers"])
+
+
+def _bindings(one: _One) -> list[dict[str, Any]]:
+    engine = one.engine
+    return [{"name": engine.get_binding_name(index), "input": bool(engine.binding_is_input(index)),
+             "dtype": engine.get_binding_dtype(index).name, "shape": list(engine.get_binding_shape(index)),
+             "format": engine.get_binding_format_desc(index), "location": engine.get_location(index).name}
+            for index in range(engine.num_bindings)]
+
+
+def _profiles(engine: trt.ICudaEngine) -> list[dict[str, Any]]:
+    if engine.has_implicit_batch_dimension:
+        return []
+    return [{name: [list(shape) for shape in engine.get_tensor_profile_shape(name, profile)]
+             for name in plan_context.names(engine)
+             if plan_context.is_input(engine, name) and not engine.is_shape_inference_io(name)}
+            | plan_context.shape_values(engine, profile)
+            for profile in range(engine.num_optimization_profiles)]
+
+
+def _timed(one: _One, facts: _Facts) -> None:
+    """Latency without a profiler, then each layer by IProfiler."""
+    facts.ask("single_seconds", lambda: _within(_SINGLE, lambda: _between_events(one, 1)))
+    facts.ask("host_seconds", lambda: _within(_SINGLE, lambda: _host_seconds(one)))
+    facts.ask("wall_seconds", lambda: _within(_SINGLE, lambda: _wall_seconds(one)))
+
+    def in_a_row() -> list[float]:
+        return _within(_ROWS, lambda: _between_events(one, _IN_A_ROW) / _IN_A_ROW)
+
+    with plan_clocks.watching() as clocks:
+        facts.ask("row_seconds", in_a_row)
+    facts["clocks_mhz"] = clocks
+    facts.ask("layers_ahead", lambda: _by_profiler_ahead(one))
+    if "layers_ahead" not in facts:
+        facts.ask("layers", lambda: _by_profiler(one, one.context.call))
+
+
+def _within(times: int, measure: Callable[[], float]) -> list[float]:
+    """Results of at most `times` measurements, fewer if they take long."""
+    found: list[float] = []
+    end = time.monotonic() + _PATIENCE
+    while len(found) < times and (len(found) < 3 or time.monotonic() < end):
+        found.append(round(measure(), 9))
+    return found
+
+
+def _between_events(one: _One, calls: int) -> float:
+    cuda, stream = one.cuda, one.context.stream
+    first, last = cuda.event(), cuda.event()
+    cuda.record(first, stream)
+    for _ in range(calls):
+        one.context.enqueue()
+    cuda.record(last, stream)
+    return cuda.seconds_between(first, last)
+
+
+def _host_seconds(one: _One) -> float:
+    """How long the call that puts the work on the stream takes."""
+    start = time.perf_counter()
+    one.context.enqueue()
+    seconds = time.perf_counter() - start
+    one.cuda.wait(one.context.stream)
+    return seconds
+
+
+def _wall_seconds(one: _One) -> float:
+    start = time.perf_counter()
+    one.context.call()
+    return time.perf_counter() - start
+
+
+def _by_profiler(one: _One, call: Callable[[], object]) -> dict[str, Any]:
+    """{"names": [layer], "milliseconds": [[of each layer] of each call]}; calls that report other layers are in "others"."""
+    profiler = _Layers()
+    one.context.context.profiler = profiler
+    calls: list[list[tuple[str, float]]] = []
+    end = time.monotonic() + _PATIENCE
+    while len(calls) < _PROFILED + 1 and (len(calls) < 4 or time.monotonic() < end):
+        profiler.reported = []
+        call()
+        calls.append(profiler.reported)
+    names = [name for name, _ in calls[-1]]
+    # The first call with a profiler makes its events.
+    rows = [[round(ms, 7) for _, ms in call] for call in calls[1:] if [name for name, _ in call] == names]
+    return {"names": names, "milliseconds": rows, "others": len(calls) - 1 - len(rows)}
+
+
+def _by_profiler_ahead(one: _One) -> dict[str, Any]:
+    """The same where the process is ahead of the GPU: other work keeps the GPU busy until the whole call waits for it. Without it the times
+    of short layers hold the GPU's wait for the next launch."""
+    cuda, context = one.cuda, one.context
+    memory = cuda.malloc(_BUSY_BYTES)
+
+    def busy(times: int) -> None:
+        for _ in range(times):
+            cuda.start_filling(memory, 0, _BUSY_BYTES, context.stream)
+
+    busy(1)
+    first, last = cuda.event(), cuda.event()
+    cuda.record(first, context.stream)
+    busy(_WARM)
+    cuda.record(last, context.stream)
+    each = cuda.seconds_between(first, last) / _WARM
+    times = 1 + int(_AHEAD * statistics.median(_host_seconds(one) for _ in range(_WARM)) / each)
+    context.context.enqueue_emits_profile = False
+
+    def call() -> None:
+        busy(times)
+        context.call()
+        if not context.context.report_to_profiler():
+            raise RuntimeError("TensorRT reports no layers")
+
+    try:
+        return _by_profiler(one, call) | {"busy_seconds": times * each}
+    finally:
+        context.context.enqueue_emits_profile = True
+        cuda.free(memory)
+
+
+def _traced(one: _One, facts: _Facts) -> None:
+    """Kernels and NVTX ranges of calls without IProfiler, which puts events between the kernels."""
+    def calls() -> dict[str, Any]:
+        with plan_cupti.cupti().tracing() as found:
+            for _ in range(TRACED):
+                one.context.call()
+            one.cuda.wait_for_all()
+        return found
+
+    calls()  # CUPTI itself warms up
+    facts["trace"] = calls()
+
+
+def _graphed(one: _One, facts: _Facts) -> None:
+    """A CUDA graph of the call against plain calls, in turns. A failed capture can leave the context unusable, so this part is alone."""
+    one.cuda.wait(one.context.stream)
+    captured = one.cuda.captured(one.context.enqueue, one.context.stream)
+    facts["graph_nodes"] = captured.nodes
+
+    def replayed() -> None:
+        captured.launch()
+        one.cuda.wait(one.context.stream)
+
+    for _ in range(_WARM):
+        replayed()
+    turns: dict[str, list[float]] = {"plain": [], "graph": [], "plain_row": [], "graph_row": []}
+    for _ in range(_ROWS):
+        turns["plain"].append(_median_wall(one.context.call))
+        turns["graph"].append(_median_wall(replayed))
+        turns["plain_row"].append(_row(one, one.context.enqueue))
+        turns["graph_row"].append(_row(one, captured.launch))
+    facts["turns"] = turns
+
+
+def _median_wall(call: Callable[[], object]) -> float:
+    found = []
+    for _ in range(_WARM):
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
+    return statistics.median(found)
+
+
+def _row(one: _One, launch: Callable[[], object]) -> float:
+    """Seconds of each call where the GPU always has the next one waiting."""
+    cuda, stream = one.cuda, one.context.stream
+    first, last = cuda.event(), cuda.event()
+    cuda.record(first, stream)
+    for _ in range(_WARM):
+        launch()
+    cuda.record(last, stream)
+    return cuda.seconds_between(first, last) / _WARM
+
+
+def _streamed(one: _One, facts: _Facts) -> None:
+    """Plain calls of several contexts on as many streams."""
+    facts["streams"] = found = []
+    with _contexts(one, facts) as context:
+        for count in STREAMS:
+            used = [context(number) for number in range(count)]
+            row = _Facts(contexts=count)
+            row.ask("one_thread_calls_s", functools.partial(_one_thread, one.cuda, [one.enqueue for one in used]))
+            row.ask("thread_each_calls_s", functools.partial(_thread_each, tuple(used)))
+            found.append(row)
+
+
+def _overlapped(one: _One, facts: _Facts) -> None:
+    """Several streams, each call one launch of a CUDA graph, so that the launches do not bound what the GPU can do at once.
+
+    On an H100 these calls and their trace did not come to an end in the process that had timed plain streams; why is not known. So they
+    are alone here, and CUPTI is at work before the graphs are made.
+    """
+    facts["streams"] = found = []
+    with plan_cupti.cupti().tracing():
+        one.context.call()
+    with _contexts(one, facts) as context:
+        launches = list[Callable[[], None]]()
+        for count in STREAMS:
+            for number in range(len(launches), count):
+                launches.append(one.cuda.captured(context(number).enqueue, context(number).stream).launch)
+            row = _Facts(contexts=count)
+            row.ask("graphs_calls_s", functools.partial(_one_thread, one.cuda, tuple(launches)))
+            row.ask("trace", functools.partial(_overlap, one.cuda, tuple(launches)))
+            found.append(row)
+
+
+@contextlib.contextmanager
+def _contexts(one: _One, facts: _Facts) -> Iterator[Callable[[int], Context]]:
+    """A function that gives the context of a number. Each is of a copy of the engine, because a profile serves one context at a time."""
+    found, copies = [one.context], list[trt.ICudaEngine]()
+
+    def context(number: int) -> Context:
+        while len(found) <= number:
+            found.append(_copied(one, copies, facts))
+        return found[number]
+
+    try:
+        yield context
+    finally:
+        for made in found[1:]:
+            made.close()
+
+
+def _copied(one: _One, copies: list[trt.ICudaEngine], facts: _Facts) -> Context:
+    """A context of a further copy of the engine, warm."""
+    free = one.cuda.free_memory()
+    copies.append(one.copy())
+    taken = free - one.cuda.free_memory()
+    context = one.another(copies[-1])
+    facts.setdefault("copies_bytes", []).append([taken, context.context_bytes])
+    for _ in range(_WARM):
+        context.call()
+    return context
+
+
+def _one_thread(cuda: cudart.Cuda, launches: Sequence[Callable[[], None]]) -> float:
+    """Calls a second; one thread feeds all streams in turns."""
+    start, calls = time.perf_counter(), 0
+    while time.perf_counter() - start < _LOOP_SECONDS:
+        for _ in range(_BURST):
+            for launch in launches:
+                launch()
+        cuda.wait_for_all()
+        calls += _BURST * len(launches)
+    return calls / (time.perf_counter() - start)
+
+
+def _thread_each(contexts: Sequence[Context]) -> float:
+    """Calls a second; each stream has a thread, which waits for each call."""
+    start = time.perf_counter()
+
+    def calls(context: Context) -> int:
+        count = 0
+        while time.perf_counter() - start < _LOOP_SECONDS:
+            context.call()
+            count += 1
+        return count
+
+    counts = [background.start(functools.partial(calls, context)) for context in contexts]
+    return sum(one.result() for one in counts) / (time.perf_counter() - start)
+
+
+def _overlap(cuda: cudart.Cuda, launches: Sequence[Callable[[], None]]) -> list[list[int]]:
+    """[[start, end in nanoseconds, stream]] of the kernels of a few calls on each stream, without the first ones, which warm up CUPTI."""
+    with plan_cupti.cupti().tracing() as found:
+        for _ in range(_WARM):
+            for launch in launches:
+                launch()
+        cuda.wait_for_all()
+    spans = sorted([start, end, stream] for _, start, end, stream, *_ in found["kernels"])
+    return spans[len(spans) * (_WARM - _KEPT) // _WARM:]
+
+
+# {part: what measures it}. A capture that fails may leave its process unusable, and ranges are recorded for the traces alone.
+MEASURES: dict[str, Callable[[_One, _Facts], None]] = {
+    "told": _told, "timed": _timed, "traced": _traced, "graph": _graphed, "streams": _streamed, "overlap": _overlapped,
+    "inspected": _inspected,
+}

@@ -1,0 +1,214 @@
+"""Records whole calls of models in one process, whatever runs them: times without a trace, traces, several callers at once, and facts of
+the machine.
+
+Every step that fails leaves its reason and nothing else, so that the others still count. What is known is written after each step: native
+code may end this process. Most times are taken before the traces and some after them, so that the median holds for the time of the traces.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import json
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import progress
+from tftrt_tools.models.execution import inputs, run_job, trace
+from tftrt_tools.models.execution.job import timing
+from tftrt_tools.models.execution.runner import Arrays
+from tftrt_tools.studies.bench import gpu_watch
+from tftrt_tools.studies.profiling.job.whole_calls import WholeCalls
+
+T = TypeVar("T")
+# A model that is loaded.
+L = TypeVar("L")
+FACTS = "facts.json"
+# Of a trace, compressed; a larger one is taken again with fewer calls.
+_MOST_BYTES = 4_000_000
+# How long the calls of a model take in a round, and rounds before and after the traces.
+_ROUND_SECONDS, _ROUNDS, _ROUNDS_AFTER = 0.25, 6, 4
+_LEAST, _MOST = 10, 100
+_WARM_SECONDS = 0.5
+
+
+class Recorder(abc.ABC, Generic[L]):
+    """Args: request: {"models": [{"name", "path", "calls": [{"signature", "inputs": .npz path, "renamed"} or None, …]}], of which each has
+    an entry for each shape, "folder": where the traces go, "traced": calls of a trace, "callers": [1, 2, 4], "seconds": how long several
+    callers are timed}."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._request, self._folder = request, pathlib.Path(request["folder"])
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._found: dict[str, Any] = {"machine": {}, "models": {}, "calls": [], "failed": {}}
+
+    @abc.abstractmethod
+    def machine(self) -> dict[str, Any]:
+        """As profile.Machine reads it, without the GPU that ran the model."""
+
+    @abc.abstractmethod
+    def load(self, stack: contextlib.ExitStack, model: dict[str, Any]) -> tuple[L, dict[str, Any]]:
+        """(The model, as long as the stack is open; facts of it: "where" of runner.Where, and what measure._side reads)."""
+
+    @abc.abstractmethod
+    def whole(self, loaded: L, signature: str, given: Arrays) -> WholeCalls:
+        """The calls of a signature with these inputs."""
+
+    @abc.abstractmethod
+    def captured(self, name: str, function: Callable[[], T]) -> tuple[T, dict[str, Any]]:
+        """(The function's result, facts of the trace of it, which is kept under that name). Raises: trace.TooLarge."""
+
+    def all(self) -> dict[str, Any]:
+        """Record. Returns: what facts.json in the folder holds: {"machine", "models": {name: facts}, "calls": [facts of each model's call
+        at each shape], "failed": {step: errors.TftrtError.to_dict()}}."""
+        self._found["machine"] = self._try("the machine's facts", self.machine) or {}
+        with contextlib.ExitStack() as stack:
+            loaded = {model["name"]: found for model in self._request["models"]
+                      if (found := self._try(f"loading the {model['name']}", self._loaded, stack, model))}
+            calls = []
+            for number in range(max((len(model["calls"]) for model in self._request["models"]), default=0)):
+                calls.append(dict(self._first(number, loaded)))
+                self._turns(calls[-1], _ROUNDS)
+            for at_shape in calls:
+                for name, (one, facts) in at_shape.items():
+                    for callers in self._request["callers"]:
+                        self._step(f"{callers} callers of the {name}", self._several, one, callers, facts["callers"])
+            for at_shape in calls:
+                for name, (one, facts) in at_shape.items():
+                    self._step(f"tracing the {name}", self._trace, one, facts)
+                    for found in facts["callers"]:
+                        if found["callers"] > 1 and facts["model"] == self._request["models"][0]["name"]:
+                            self._step(f"tracing {found['callers']} callers of the {name}", self._trace_several, one, facts, found)
+            for at_shape in calls:
+                self._turns(at_shape, _ROUNDS_AFTER)
+        return _rounded(self._found)
+
+    def _loaded(self, stack: contextlib.ExitStack, model: dict[str, Any]) -> L:
+        progress.say(f"loading the {model['name']}")
+        start = time.perf_counter()
+        loaded, facts = self.load(stack, model)
+        self._found["models"][model["name"]] = {"load_seconds": time.perf_counter() - start, **facts}
+        return loaded
+
+    def _first(self, number: int, loaded: dict[str, L]) -> Iterator[tuple[str, tuple[WholeCalls, dict[str, Any]]]]:
+        """(name for messages, (the call, its facts)) of each model that answers at this shape."""
+        for model in self._request["models"]:
+            asked = model["calls"][number]
+            if asked is None or model["name"] not in loaded:
+                continue
+            name = f"{model['name']} at shape {number + 1}"
+            progress.say(f"calling the {name} for the first time")
+            answered = self._try(f"the first call of the {name}", self._answered, loaded[model["name"]], asked)
+            if answered:
+                one, first = answered
+                facts = {"model": model["name"], "number": number, "signature": asked["signature"], "shapes": one.shapes,
+                         "input_bytes": one.input_bytes, "dtypes": one.dtypes, "untraced": [], "callers": [], **first}
+                self._found["calls"].append(facts)
+                self._write()
+                yield name, (one, facts)
+
+    def _answered(self, loaded: L, asked: dict[str, Any]) -> tuple[WholeCalls, dict[str, Any]]:
+        """A call, and the facts of its first time. A model that refuses drawn values (a float that serves as an index, a string that is no
+        picture) gets plain ones."""
+        given = run_job.read_inputs(asked)
+        try:
+            one = self.whole(loaded, asked["signature"], given)
+            return one, one.first()
+        except errors.CallFailed:
+            one = self.whole(loaded, asked["signature"], inputs.plain(given))
+            return one, {**one.first(), "plain": True}
+
+    def _turns(self, calls: dict[str, tuple[WholeCalls, dict[str, Any]]], rounds: int) -> None:
+        """Time calls without a trace, some of each model in turn."""
+        counts = {}
+        for name, (one, _) in calls.items():
+            seconds = self._try(f"timing the {name}", _warm, one.call)
+            if seconds is not None:
+                counts[name] = min(max(_LEAST, int(_ROUND_SECONDS / seconds)), _MOST)
+        for number in range(rounds):
+            for name, count in counts.items():
+                progress.say("timing calls", number, rounds)
+                one, facts = calls[name]
+                facts["untraced"].append(self._try(f"timing the {name}", _timed, one, count) or [])
+        self._write()
+
+    def _several(self, one: WholeCalls, callers: int, kept: list[dict[str, Any]]) -> None:
+        """Callers at once, without a trace."""
+        progress.say(f"{callers} callers at once")
+        with gpu_watch.watching() as watch:
+            since = watch.now
+            times, wall = one.together(callers, self._request["seconds"])
+            kept.append({"callers": callers, "seconds": times, "wall": wall, "gpu": [use.to_dict() for use in watch.uses(since)]})
+
+    def _trace(self, one: WholeCalls, facts: dict[str, Any]) -> None:
+        progress.say("tracing calls")
+        count = self._request["traced"]
+        while True:
+            try:
+                times, found = self._traced(_file(facts), one.all_marked, count)
+            except trace.TooLarge:
+                if count == 1:
+                    raise
+            else:
+                facts |= {"traced": times, **found}
+                if found["trace_bytes"] <= _MOST_BYTES or count == 1:
+                    return
+            count = max(1, count // 4)
+
+    def _trace_several(self, one: WholeCalls, facts: dict[str, Any], found: dict[str, Any]) -> None:
+        progress.say(f"tracing {found['callers']} callers")
+        count = min(len(facts.get("traced") or [1]), max(1, self._request["traced"] // 2))
+        callers = found["callers"]
+        found |= self._traced(f"{_file(facts)}-callers{callers}", one.together_marked, callers, count)[1]
+
+    def _traced(self, name: str, function: Callable[..., T], *arguments: Any) -> tuple[T, dict[str, Any]]:
+        return self.captured(name, lambda: function(*arguments))
+
+    def _step(self, step: str, function: Callable[..., object], *arguments: Any) -> None:
+        self._try(step, function, *arguments)
+        self._write()
+
+    def _try(self, step: str, function: Callable[..., T], *arguments: Any) -> T | None:
+        try:
+            return function(*arguments)
+        except errors.TftrtError as error:
+            self._found["failed"][step] = error.to_dict()
+        except OSError as error:  # of the disk, mostly
+            self._found["failed"][step] = errors.from_os_error(error).to_dict()
+        except Exception as error:  # a step that fails must not take the others with it
+            said = f"{type(error).__name__}: {errors.first_line(str(error))}"[:500]
+            self._found["failed"][step] = errors.TftrtError(said, "").to_dict()
+        return None
+
+    def _write(self) -> None:
+        (self._folder / FACTS).write_text(json.dumps(_rounded(self._found)))
+
+
+def _file(facts: dict[str, Any]) -> str:
+    """The name of a call's trace."""
+    return f"{facts['model']}-{facts['number']}"
+
+
+def _rounded(value: Any) -> Any:
+    """The same with times to a tenth of a microsecond, so that thousands of them take little space."""
+    if isinstance(value, float):
+        return round(value, 7)
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _timed(one: WholeCalls, count: int) -> list[list[float]]:
+    """`count` calls; the one before them finds cold caches and does not count."""
+    return [one.timed() for _ in range(count + 1)][1:]
+
+
+def _warm(call: Callable[[], object]) -> float:
+    """Call until it is warm. Returns: seconds of the fastest call."""
+    end, times = time.perf_counter() + _WARM_SECONDS, list[float]()
+    while len(times) < 3 or (len(times) < 5 * timing.WARM_UP_CALLS and time.perf_counter() < end):
+        times.append(timing.seconds(call))
+    return max(min(times), 1e-6)

@@ -1,0 +1,108 @@
+"""What `tftrt tune` takes as a model: what TF-TRT converts, and for plans alone also an ONNX file, or the one that a plan directory holds.
+No runtime is imported here."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+from collections.abc import Sequence
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.choices import Backend
+from tftrt_tools.base.process import child
+from tftrt_tools.models.kinds import opening, table
+from tftrt_tools.models.kinds.onnx import file as onnx_file
+from tftrt_tools.models.kinds.onnx.kind import ONNX, PRECISION, rounding
+from tftrt_tools.models.kinds.plan import document
+from tftrt_tools.models.kinds.plan.kind import PLAN
+from tftrt_tools.models.kinds.pytorch.kind import PYTORCH
+from tftrt_tools.models.sources.source import Source, of
+from tftrt_tools.tensorrt.exporting import sensitivity
+
+_CHECK = "tftrt_tools.tensorrt.plans.build_job:seen"
+_HALVES = ("float16", "bfloat16")
+
+
+def check_kind(named: str | os.PathLike[str] | Source, backends: Sequence[Backend]) -> None:
+    """Refuse a model of a kind that these backends do not take; nothing is opened. Raises: UsageError."""
+    source = of(named)
+    kind = table.kind(source.path)
+    if kind is PYTORCH:
+        raise errors.UsageError(f"{source} cannot be tuned as it is: it is a {kind.name}",
+                                "`tftrt export` makes an ONNX file of it, and `tftrt tune FILE --backends=tensorrt` takes that")
+    if kind not in (PLAN, ONNX):
+        opening.check_converted(source)
+    elif "tftrt" in backends:
+        what = "a plan directory" if kind is PLAN else "an ONNX file"
+        raise errors.UsageError(f"--backends={','.join(backends)} cannot tune {source}: it is {what}, and TF-TRT takes TensorFlow models",
+                                "--backends=tensorrt searches among plans of TensorRT itself")
+
+
+def model(named: str | os.PathLike[str] | Source, backends: Sequence[Backend]) -> Source:
+    """The model that is tuned, for the path that the user named: of a plan directory its ONNX file. Raises: UsageError, TftrtError."""
+    source = of(named)
+    check_kind(source, backends)
+    kind = table.kind(source.path)
+    if kind is PLAN:
+        document.read(source.path)
+    return opening.check(_onnx(source, kind is PLAN) if kind in (PLAN, ONNX) else source)
+
+
+def note(named: str | os.PathLike[str] | Source) -> str:
+    """What is to be known of a path: that a plan is not read; "" for nothing."""
+    source = of(named)
+    if table.kind(source.path) is not PLAN:
+        return ""
+    return f"{source} is a plan: its plan is not read, and what is tuned is {document.ONNX}, from which it was built"
+
+
+def gpu() -> dict[str, str]:
+    """{"gpu", "compute_capability", "driver", "tensorrt"}, asked of the driver and of TensorRT. Raises: TftrtError where no plan can be
+    built."""
+    if importlib.util.find_spec("tensorrt") is None:
+        raise errors.TftrtError("tune measures speed, and plans cannot be built here: TensorRT is not installed",
+                                "pip install the tensorrt of your GPU's driver, on the machine that the model is for")
+    try:
+        found = child.run(_CHECK, None).result
+    except child.ChildDied:
+        raise
+    except errors.TftrtError as error:
+        raise errors.TftrtError(f"tune measures speed, and plans cannot be built here: {error.cause}",
+                                "run it on the machine that the model is for; `tftrt doctor` says what is missing") from None
+    return {"gpu": found["name"], **{name: found[name] for name in ("compute_capability", "driver", "tensorrt")}}
+
+
+def runtime(package: str) -> str:
+    """What runs the original, for people. Args: package: of its Runtime."""
+    return "ONNX Runtime on the CPU" if package == ONNX.runtime.package else "TensorFlow"
+
+
+def _onnx(source: Source, of_plan: bool) -> Source:
+    for flag, value in {"inputs": source.inputs, "outputs": source.outputs, "custom_objects": source.custom_objects}.items():
+        if value:
+            raise errors.UsageError(f"--{flag} has no effect: {source} is tuned as an ONNX file, which has no signatures", "leave it out")
+    path = str(pathlib.Path(source.path) / document.ONNX) if of_plan else source.path
+    seen = onnx_file.overview(path)
+    rounded = rounding(seen.ops)
+    halves = [dtype for dtype in seen.weights if dtype in _HALVES]
+    exported = seen.facts.get(PRECISION, "")
+    if rounded or halves or exported:
+        what = f"{rounded[0]} nodes" if rounded else f"{halves[0]} constants" if halves else exported
+        raise errors.UsageError(f"{path} has a precision written in already ({what}), and tune writes each precision itself",
+                                f"tune what it was made from{_made_from(source.path)}")
+    return Source(path=path)
+
+
+def _made_from(path: str) -> str:
+    """": PATH" of the model that an ONNX file or a plan was exported from, "" where that is not known."""
+    found = sensitivity.source(path)
+    held = (path, os.path.join(path, document.ONNX))
+    return "" if os.path.realpath(found) in map(os.path.realpath, held) else f": {found}"
+
+
+def check_plans(freeze: str, backends: Sequence[Backend]) -> None:
+    """Refuse what keeps every plan from being made where nothing else is tried. Raises: UsageError."""
+    if freeze and "tftrt" not in backends:
+        raise errors.UsageError(f"an export for tune gives no input a constant value, as --freeze={freeze} asks",
+                                "leave it out; `tftrt export --freeze` writes an ONNX file that can be tuned")

@@ -1,0 +1,82 @@
+"""The trials of a work folder, one JSON file each, written whole: after an interruption, finished trials need not run again."""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.choices import Backend
+from tftrt_tools.base.files import documents, whole_file
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.studies.tuning.tried import Measured
+from tftrt_tools.tftrt.conversion.settings import Settings
+
+_NAME = re.compile(r"trial-([0-9]{4,})\.json")
+
+
+def key(**facts: Any) -> str:
+    """A digest of everything that a measurement depends on (JSON values). Returns: "sha256:…"."""
+    return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+class Journal:
+    """Opened on a folder, which it makes."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Raises: TftrtError where a trial there is damaged or of a newer version, OSError."""
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._measured: dict[str, Any] = {}
+        self._last = 0
+        for path in sorted(self.folder.iterdir()):
+            match = _NAME.fullmatch(path.name)
+            if match:
+                self._last = max(self._last, int(match[1]))
+                document = _read(path)
+                self._measured[document["key"]] = document["measured"]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all its trials."""
+        return sum(Measured.from_dict(one).seconds for one in self._measured.values())
+
+    def get(self, wanted: str) -> Measured | None:
+        """The Measured of a key, or None."""
+        found = self._measured.get(wanted)
+        return Measured.from_dict(found) if found else None
+
+    def put(self, wanted: str, settings: Settings, measured: Measured, backend: Backend = "tftrt") -> pathlib.Path:
+        """Keep a trial. Args: settings, backend: for people. Returns: the file."""
+        self._last += 1
+        path = self.folder / f"trial-{self._last:04d}.json"
+        document = {"kind": "trial", "schema_version": passport.SCHEMA_VERSION, **passport.stamp(), "key": wanted,
+                    "backend": backend, "settings": settings.to_dict(), "measured": measured.to_dict()}
+        whole_file.write_text(path, json.dumps(document, indent=2) + "\n")
+        self._measured[wanted] = document["measured"]
+        return path
+
+    def fact(self, name: str, wanted: str, make: Callable[[], Any]) -> Any:
+        """A JSON value that is expensive to make: read from NAME-<digest>.json, or made by `make()` and kept there."""
+        path = self.folder / f"{name}-{wanted.removeprefix('sha256:')[:16]}.json"
+        if path.is_file():
+            return _read(path)["value"]
+        value = make()
+        document = {"kind": name, "schema_version": passport.SCHEMA_VERSION, **passport.stamp(), "key": wanted, "value": value}
+        whole_file.write_text(path, json.dumps(document, indent=2) + "\n")
+        return value
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+    with documents.reading(path, "remove it: its trial is then done again"):
+        document = documents.read(path)
+        if document["schema_version"] > passport.SCHEMA_VERSION:
+            raise errors.TftrtError(f"{path} was written by a newer tftrt-tools", "upgrade tftrt-tools, or take another --work_dir")
+        if "value" in document:
+            return dict(document)
+        # An empty trial would be read as one without a failure.
+        document["measured"]["failure"], Measured.from_dict(document["measured"])
+        return {"key": str(document["key"]), "measured": document["measured"]}

@@ -1,0 +1,227 @@
+"""Several builds of the same engines, timed in turns, and the fastest of them (`tftrt build --repeat`). No TensorFlow here.
+
+TensorRT chooses kernels by timings, so two builds of one network are two engines: one may be faster. Each build begins anew: without the
+engine cache and without TensorRT's timing cache, in a process of its own, else the second would repeat the first.
+
+Builds are compared by the geometric mean of their calls' median times: a factor counts the same at each shape, however long its calls
+take, and the order of the builds does not depend on what they are compared with (Fleming and Wallace, "How not to lie with statistics: the
+correct way to summarize benchmark results", CACM 29, 1986). The fastest of several is partly the luckiest. So one set of rounds chooses,
+and another one, in new processes, says how much faster it is: a process of its own may be slower or faster, too.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import math
+import os
+import pathlib
+import shutil
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from tftrt_tools.base import records
+from tftrt_tools.base.files import scratch
+from tftrt_tools.base.process import child, progress
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.inputs import calls as inputs
+from tftrt_tools.models.savedmodel import describe, passport, staging
+from tftrt_tools.studies.tuning.final import Faster, Final
+from tftrt_tools.studies.tuning.trial import ENV
+from tftrt_tools.tftrt.conversion import build as builds
+from tftrt_tools.tftrt.conversion.build import Build
+
+# Rounds that choose, and rounds that judge.
+ROUNDS = 10
+_JOB = "tftrt_tools.studies.tuning.repeats_job:job"
+# A model that takes longer hangs: to load it and to make its first calls, which may build engines; and for one block.
+_LOADED_WITHIN, _TIMED_WITHIN = child.Silence(1800, 1800), child.Silence(600, 600)
+
+# {number of a build: for each round the median milliseconds of each call}.
+Rounds = Mapping[int, Sequence[Sequence[float]]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Repeat(records.Record):
+    """One of the builds."""
+
+    # From 1.
+    number: int
+    # Wall time of the build.
+    build_seconds: float = records.field(digits=2)
+    # Engine ops that were left without an engine.
+    unbuilt: int
+    # {call: median milliseconds}, and their geometric mean, in the rounds that judge; {} and None if it was not timed.
+    ms: dict[str, float] = records.field(digits=4, default_factory=dict)
+    mean_ms: float | None = records.field(digits=4, default=None)
+    # How many times as fast the kept build is; None for that itself, and if it was not timed.
+    kept_is: Faster | None = None
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the kept build is certainly faster."""
+        return self.kept_is is not None and self.kept_is.low > 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Repeats(records.Record):
+    """All of them."""
+
+    written_too: ClassVar[tuple[str, ...]] = ("told_apart",)
+
+    # Number of the build that is kept.
+    kept: int
+    # Texts of the calls that were timed.
+    calls: tuple[str, ...]
+    builds: tuple[Repeat, ...]
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the kept build is certainly faster than any other."""
+        return any(one.told_apart for one in self.builds)
+
+    @property
+    def slowest(self) -> Repeat | None:
+        """The build beside which the kept one gains most, None if only one was timed."""
+        return max((one for one in self.builds if one.kept_is), key=lambda one: one.kept_is.times if one.kept_is else 0.0, default=None)
+
+    def text(self) -> str:
+        """The spread, for people."""
+        slowest = self.slowest
+        if slowest is None or slowest.kept_is is None:
+            return f"build {self.kept} is kept: there was no other to compare it with"
+        found = slowest.kept_is.text(f"build {slowest.number}, the slowest")
+        if not self.told_apart:
+            return f"build {self.kept} is kept, but the builds cannot be told apart: it is {found}"
+        return f"build {self.kept} is kept: it is {found}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Repeated:
+    """build: the Build that is kept; repeats: all of them."""
+
+    build: Build
+    repeats: Repeats
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.build.to_dict(), "repeats": self.repeats.to_dict()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """A model that is timed beside others. model: its path; saved: its calls; tags: of the MetaGraph; from_host: whether a call is timed
+    from arrays on the host to arrays on the host, else its inputs lie on the device."""
+
+    model: str
+    saved: run.SavedCalls
+    tags: Sequence[str] = ()
+    from_host: bool = False
+
+
+class Timed:
+    """A Side that is loaded in a process of its own: models with engine ops of the same names do not fit into one. counts: calls of a
+    block, for each call."""
+
+    def __init__(self, worker: child.Worker, side: Side) -> None:
+        self._worker = worker
+        request = {"do": "load", "model": side.model, "calls": run.named(side.saved), "tags": list(side.tags), "from_host": side.from_host}
+        self.counts: list[int] = worker.call(request, silence=_LOADED_WITHIN).result
+
+    def medians(self, counts: Sequence[int]) -> list[float]:
+        """Median milliseconds of each call, in a block of so many calls each."""
+        blocks = self._worker.call({"do": "time", "counts": list(counts)}, silence=_TIMED_WITHIN).result
+        return [1e3 * statistics.median(block) for block in blocks]
+
+
+def fastest(model: str, output: str | os.PathLike[str] | None, options: builds.Options, repeat: int, *, overwrite: bool = False,
+            log_file: str | None = None, layers: bool = False, build_minutes: float | None = None,
+            build: Callable[..., Build] = builds.build) -> Repeated:
+    """Build the engines of a model several times, and keep the fastest.
+
+    Args: model, output, options, overwrite, layers, build_minutes: as of conversion.build.build. repeat: builds, from 2 on. log_file: the
+      log of the first build; those of the others end in .2, .3 and so on. build: conversion.build.build.
+    Returns: Repeated. Raises: as conversion.build.build. The target is then as it was.
+    """
+    target = staging.check_target(model, True) if output is None else staging.check_target(output, overwrite, [model])
+    with scratch.folder("repeats") as folder:
+        made: dict[int, Build] = {}
+        for number in range(1, repeat + 1):
+            progress.say(f"build {number} of {repeat}")
+            log = f"{log_file}.{number}" if log_file and number > 1 else log_file
+            made[number] = build(model, f"{folder}/{number}", options, cache=None, log_file=log, layers=layers, build_minutes=build_minutes)
+        # What is not whole may well be fast, and is no candidate.
+        least = min(len(one.unbuilt) for one in made.values())
+        whole = {number: f"{folder}/{number}" for number, one in made.items() if len(one.unbuilt) == least}
+        calls, rounds = timed(whole, options.tags, folder)
+        found = judged(calls, rounds, {number: (one.seconds, len(one.unbuilt)) for number, one in made.items()})
+        with staging.staged(target, overwrite or output is None) as stage:
+            shutil.copytree(f"{folder}/{found.kept}", stage, dirs_exist_ok=True)
+            document = passport.read(stage, passport.MANIFEST) or {}
+            passport.write(stage, passport.MANIFEST, {**document, "build": {**document.get("build", {}), "repeats": found.to_dict()}})
+    kept = dataclasses.replace(made[found.kept], output=str(target), seconds=sum(one.seconds for one in made.values()))
+    return Repeated(kept, found)
+
+
+def timed(models: Mapping[int, str], tags: Sequence[str], folder: str) -> tuple[tuple[str, ...], tuple[Rounds, Rounds]]:
+    """Time builds in turns, twice, in new processes each time.
+
+    Args: models: {number: path}; they take the same calls, at the shapes that their engines were built for. tags: of the MetaGraph.
+      folder: for the inputs. Returns: (texts of the calls, (the rounds that choose, the rounds that judge)).
+    """
+    first = next(iter(models.values()))
+    described = describe.describe(first)[0]
+    takes = inputs.Takes.of(described.inputs, described.same, manifest=passport.read(first, passport.MANIFEST))
+    takes = inputs.only(list(takes.known), takes) if takes.known else takes
+    chosen = inputs.choose(takes, inputs.Asked(), folder, inputs.up_to(1)).all
+    saved = run.save_calls(chosen, pathlib.Path(folder) / "calls")
+    sides = {number: Side(path, saved, tags) for number, path in models.items()}
+    return tuple(call.text() for call in chosen), (turns(sides, "choosing among the builds"), turns(sides, "comparing the builds"))
+
+
+def turns(sides: Mapping[int, Side], what: str, rounds: int = ROUNDS) -> Rounds:
+    """Rounds A B C, C B A, and so on: a drift of the machine meets all alike. Args: sides: {number: Side} of as many calls each. what: is
+    done, for the progress. rounds: how many."""
+    with contextlib.ExitStack() as stack:
+        progress.say("loading " + " and ".join(f"model {number}" for number in sides))
+        # Each loads in a process of its own, for seconds; the measuring begins when all have.
+        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(len(sides)))
+        workers = [stack.enter_context(child.worker(_JOB, ENV)) for _ in sides]
+        asked = dict(zip(sides, pool.map(Timed, workers, sides.values()), strict=True))
+        counts = next(iter(asked.values())).counts
+        found: dict[int, list[list[float]]] = {number: [] for number in sides}
+        for round_number in range(rounds):
+            progress.say(f"{what} in turns", round_number, rounds)
+            for number in list(sides)[::-1 if round_number % 2 else 1]:
+                found[number].append(asked[number].medians(counts))
+    return found
+
+
+def judged(calls: Sequence[str], rounds: tuple[Rounds, Rounds], made: Mapping[int, tuple[float, int]]) -> Repeats:
+    """The fastest by the rounds that choose, and how much faster it is by those that judge.
+
+    Args: calls: their texts. rounds: of `timed`. made: {number: (seconds of the build, engine ops without an engine)} of all builds.
+    """
+    choosing, judging = rounds
+    kept = min(choosing, key=lambda number: _mean_ms(_medians(choosing[number])))
+    by_round = Final("geometric mean", {}, {number: tuple(map(_mean_ms, one)) for number, one in judging.items()})
+    found = []
+    for number, (seconds, unbuilt) in made.items():
+        if number not in judging:
+            found.append(Repeat(number=number, build_seconds=seconds, unbuilt=unbuilt))
+            continue
+        medians = _medians(judging[number])
+        found.append(Repeat(number=number, build_seconds=seconds, unbuilt=unbuilt, ms=dict(zip(calls, medians, strict=True)),
+                            mean_ms=_mean_ms(medians), kept_is=None if number == kept else by_round.faster(kept, number)))
+    return Repeats(kept=kept, calls=tuple(calls), builds=tuple(found))
+
+
+def _medians(rounds: Sequence[Sequence[float]]) -> list[float]:
+    """Of each call, over the rounds."""
+    return [statistics.median(one) for one in zip(*rounds, strict=True)]
+
+
+def _mean_ms(medians: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, medians)))

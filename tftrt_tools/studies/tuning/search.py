@@ -1,0 +1,297 @@
+"""The order of the trials. `search` gets the Means of each backend, which run a trial.
+
+1. The plain precisions: FP32, FP16, INT8; then the same as plans of TensorRT itself, where they are asked for.
+2. FP16, where it misses the goal: the most harmful nodes in FP32, as many as the simulation suggests, then twice as many and so on until
+   the goal is kept, then bisection to the fewest. INT8, where it misses the goal: first other ranges, which cost no time in a call, from
+   the calibration methods that promise less noise, the best first. If none keeps the goal: the most accurate one with nodes in FP16 or
+   FP32, as for FP16. The search assumes that more nodes in a higher precision make a model slower and nearer to the original. So it
+   leaves a precision as soon as it is no faster than a model that keeps the goal, or if the precisions above it miss the goal too. Then
+   the same with the plans.
+3. For the best so far: other minimum segment sizes.
+4. For the best so far: other profile strategies. A plan has neither, and where one is the best, nothing is tried in 3 and 4.
+
+The best trial is the fastest that keeps the goal. Among trials with the same latency within the noise: the most accurate, then the one
+with fewer nodes in a higher precision, then the faster one.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tftrt_tools.accuracy import harm
+from tftrt_tools.accuracy.goal import Goal
+from tftrt_tools.base import choices, errors
+from tftrt_tools.models.execution import kernels
+from tftrt_tools.studies.tuning import space as space_module
+from tftrt_tools.studies.tuning.tried import Latency, Measured, Trial
+from tftrt_tools.tftrt.conversion.settings import Settings
+
+# From one load of a model to the next, latencies drift by this share; the spread within a run does not show it.
+DRIFT = 0.02
+_ERRORS = 3
+# For each precision: the higher precision for its most harmful nodes.
+_ABOVE: dict[str, tuple[str, ...]] = {"FP16": ("FP32",), "INT8": ("FP32", "FP16")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """trials: the most trials; minutes: no trial begins once the trials have taken this long; trial_minutes: a trial is ended after this
+    time, 0 for never."""
+
+    trials: int = 12
+    minutes: float = 60.0
+    trial_minutes: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The result of a search."""
+
+    # In the order of the search.
+    trials: tuple[Trial, ...]
+    # The trial to take, None where none keeps the goal; then the one nearest to it.
+    winner: Trial | None
+    best: Trial | None
+    # Why the search ended, and its decisions, in words.
+    ended: str
+    notes: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranked:
+    """names: of nodes, the most harmful first; first: with how many nodes in a higher precision to begin."""
+
+    names: tuple[str, ...]
+    first: int = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Means:
+    """What a search asks of one backend."""
+
+    # Runs a trial.
+    evaluate: Callable[[Settings], Measured]
+    # Ranks nodes; called at most once a precision. May raise TftrtError.
+    rank: Callable[[Settings], Ranked]
+    # The SNR in dB that a simulation promises. May raise TftrtError.
+    snr_db: Callable[[Settings], float]
+
+
+class _Spent(Exception):
+    """The budget ends the search."""
+
+
+def search(means: Mapping[choices.Backend, Means], space: space_module.Space, objective: str, goal: Goal, original: float,
+           budget: Budget | None = None, drift: float = DRIFT) -> Outcome:
+    """Find the fastest settings that keep the goal.
+
+    Args:
+      means: of the backends that `space` tries, in the order in which they keep nodes in a higher precision. space: Space.
+      objective: text of the call whose latency counts. goal: Goal; original: its metric of the original model.
+      budget: Budget. drift: latencies that differ by less than this share count as equal.
+
+    Returns: Outcome.
+    """
+    return _Search(means, space, objective, goal, original, budget or Budget(), drift).run()
+
+
+def choose(trials: Iterable[Trial], objective: str, goal: Goal, drift: float = DRIFT) -> Trial | None:
+    """The best of the Trials that keep the goal, or None."""
+    kept = [one for one in trials if one.kept]
+    if not kept:
+        return None
+    fastest = min(kept, key=lambda one: one.ms(objective))
+    times = fastest.measured.latencies[objective]
+    equal = [one for one in kept if tied(one.measured.latencies[objective], times, drift)]
+    return preferred(equal, goal, lambda one: one.ms(objective))
+
+
+def preferred(equal: Iterable[Trial], goal: Goal, ms: Callable[[Trial], float]) -> Trial:
+    """Of Trials that keep the goal and are equally fast: the one to take. Args: ms: function Trial -> its latency."""
+    return min(equal, key=lambda one: (-goal.merit(_accuracy(one)), len(one.high), ms(one), one.number))
+
+
+def tied(one: Latency, other: Latency, drift: float = DRIFT) -> bool:
+    """Whether two Latencies cannot be told apart: their medians differ by less than the drift, or than three standard errors."""
+    noise = _ERRORS * math.hypot(one.error_ms, other.error_ms)
+    return abs(one.ms - other.ms) <= max(drift * min(one.ms, other.ms), noise)
+
+
+def _accuracy(one: Trial) -> float:
+    """The goal's metric of a trial; NaN if it has none, which counts as the worst."""
+    return math.nan if one.measured.accuracy is None else one.measured.accuracy
+
+
+class _Search:
+    def __init__(self, means: Mapping[choices.Backend, Means], space: space_module.Space, objective: str, goal: Goal, original: float,
+                 budget: Budget, drift: float) -> None:
+        self._means, self._space, self._objective, self._goal, self._original = means, space, objective, goal, original
+        self._budget, self._drift = budget, drift
+        self._trials: list[Trial] = []
+        self._seen: dict[tuple[choices.Backend, Settings], Trial] = {}
+        self._notes: list[str] = []
+        self._not_taken: set[str] = set()
+
+    def run(self) -> Outcome:
+        ended = "everything was tried"
+        try:
+            for precision in self._space.precisions:
+                self._trial(space_module.with_precision(self._space.base, precision))
+            for precision in self._space.plans:
+                self._trial(space_module.with_precision(self._space.base, precision), backend="tensorrt")
+            for backend in self._means:
+                self._keep_high("FP16", backend)
+                self._keep_high("INT8", backend)
+            self._vary("segment sizes", self._space.sizes, lambda settings, size: dataclasses.replace(settings, minimum_segment_size=size))
+            self._vary("profile strategies", self._space.strategies, space_module.with_strategy)
+        except _Spent as spent:
+            ended = str(spent)
+        winner = self._best()
+        return Outcome(trials=tuple(self._trials), winner=winner, best=None if winner else self._nearest(), ended=ended,
+                       notes=tuple(self._notes))
+
+    def _trial(self, settings: Settings, high: Sequence[str] = (), backend: choices.Backend = "tftrt") -> Trial:
+        if (backend, settings) in self._seen:
+            return self._seen[backend, settings]
+        following = f"next would be {space_module.text(settings, high, backend)}"
+        if len(self._trials) >= self._budget.trials:
+            raise _Spent(f"--max_trials={self._budget.trials} are done; {following}")
+        if sum(one.measured.seconds for one in self._trials) >= 60 * self._budget.minutes:
+            raise _Spent(f"--max_minutes={self._budget.minutes:g} are over; {following}")
+        measured = self._means[backend].evaluate(settings)
+        kept = not measured.failure and measured.accuracy is not None and self._goal.kept(measured.accuracy, self._original)
+        one = Trial(number=len(self._trials) + 1, settings=settings, high=tuple(high), measured=measured, kept=kept,
+                    backend=backend)
+        self._trials.append(one)
+        self._seen[backend, settings] = one
+        self._say_what_was_not_taken(one)
+        return one
+
+    def _say_what_was_not_taken(self, one: Trial) -> None:
+        """Note once for each precision that TensorRT did not take it. This does not steer the search, because kernels of other GPUs may
+        have other names."""
+        precision = one.settings.precision_mode
+        text = kernels.not_taken(precision, one.measured.kernels)
+        if text and precision not in self._not_taken:
+            self._not_taken.add(precision)
+            self._notes.append(f"trial {one.number}: {text}")
+
+    def _best(self) -> Trial | None:
+        return choose(self._trials, self._objective, self._goal, self._drift)
+
+    def _nearest(self) -> Trial | None:
+        """The most accurate trial that gave a model; NaN counts as the worst."""
+        usable = [one for one in self._trials if not one.measured.failure]
+        return max(usable, key=self._closeness, default=None)
+
+    def _closeness(self, one: Trial) -> tuple[bool, float]:
+        return not math.isnan(_accuracy(one)), self._goal.merit(_accuracy(one))
+
+    def _worth(self, one: Trial) -> bool:
+        """Whether something a little slower than `one` could still be the fastest that keeps the goal."""
+        best = min((other.ms(self._objective) for other in self._trials if other.kept), default=math.inf)
+        return bool(one.measured.failure) or one.ms(self._objective) < best
+
+    def _keep_high(self, precision: choices.Precision, backend: choices.Backend) -> None:
+        plain, named = self._seen.get((backend, space_module.with_precision(self._space.base, precision))), _named(precision, backend)
+        if plain is None or plain.kept or plain.measured.failure:
+            return
+        above = [one for one in self._trials
+                 if one.settings.precision_mode in _ABOVE[precision] and not one.high and one.backend == backend]
+        if above and not any(one.kept for one in above):
+            self._notes.append(f"{named} misses the goal, and so does {' and '.join(one.settings.precision_mode for one in above)}: no "
+                               "nodes were kept in a higher precision")
+            return
+        if not self._worth(plain):
+            self._notes.append(f"{named} misses the goal and is no faster than what keeps it: no nodes were kept in a higher precision")
+            return
+        if precision == "INT8":
+            plain = self._calibrated_otherwise(plain)
+            if plain.kept:
+                return
+        try:
+            ranked = self._means[backend].rank(plain.settings)
+        except errors.TftrtError as error:
+            self._notes.append(f"{named} misses the goal, and its nodes could not be ranked: {error.cause}")
+            return
+        if not ranked.names:
+            self._notes.append(f"{named} misses the goal, and no node was found to keep in a higher precision")
+            return
+        self._fewest(plain, ranked.names, ranked.first)
+
+    def _calibrated_otherwise(self, plain: Trial) -> Trial:
+        """Try plain INT8 with the other methods, until one keeps the goal. Returns: the Trial that does, or the most accurate of all."""
+        tried = [plain]
+        for settings in self._promising(plain):
+            tried.append(self._trial(settings, backend=plain.backend))
+            if tried[-1].kept:
+                break
+        best = max((one for one in tried if not one.measured.failure), key=self._closeness)
+        if len(tried) > 1:
+            said = "keeps the goal" if best.kept else "is the most accurate, and misses it too"
+            methods = [one.settings.calibration_method for one in (plain, best)]
+            self._notes.append(f"{_named('INT8', plain.backend)} by {methods[0]} misses the goal; {methods[1]} {said}")
+        return best
+
+    def _promising(self, plain: Trial) -> list[Settings]:
+        """Settings with the other methods that promise less noise, the best first; with all of them if nothing can be simulated."""
+        settings, snr_db = plain.settings, self._means[plain.backend].snr_db
+        methods, of = (self._space.plan_methods, " of plans") if plain.is_plan else (self._space.methods, "")
+        others = [space_module.with_method(settings, method, self._space.percentile) for method in methods]
+        try:
+            levels = {one: snr_db(one) for one in (*others, settings)} if others else {}
+        except errors.TftrtError as error:
+            self._notes.append(f"the calibration methods{of} could not be simulated: {error.cause}")
+            return others
+        better = [one for one in others if levels[one] >= levels[settings] + harm.PROMISE_DB]
+        if others and not better:
+            self._notes.append(f"no other calibration method{of} promises a fifth less noise: " + ", ".join(
+                f"{one.calibration_method} {level:.1f} dB" for one, level in levels.items()))
+        return sorted(better, key=lambda one: -levels[one])
+
+    def _fewest(self, plain: Trial, ranked: Sequence[str], first: int) -> None:
+        """Double the number of nodes in a higher precision, from `first` on, until the goal is kept, then bisect to the fewest. Args:
+        ranked: names."""
+        keeps: int | None = None
+        misses, count, named = 0, min(first, len(ranked)), _named(plain.settings.precision_mode, plain.backend)
+        while keeps is None:
+            one = self._with_high(plain, ranked[:count])
+            if one.kept:
+                keeps = count
+            elif not self._worth(one):
+                self._notes.append(f"{named} with {count} nodes in a higher precision misses the goal and is no faster than what keeps it: "
+                                   "more were not tried")
+                return
+            elif count == len(ranked):
+                self._notes.append(f"{named} misses the goal even with all {count} ranked nodes in a higher precision")
+                return
+            else:
+                misses, count = count, min(2 * count, len(ranked))
+        while keeps - misses > 1:
+            count = (keeps + misses) // 2
+            if self._with_high(plain, ranked[:count]).kept:
+                keeps = count
+            else:
+                misses = count
+
+    def _with_high(self, plain: Trial, nodes: Sequence[str]) -> Trial:
+        return self._trial(space_module.with_high(plain.settings, nodes, plain.backend), nodes, plain.backend)
+
+    def _vary(self, what: str, values: Sequence[Any], change: Callable[[Settings, Any], Settings]) -> None:
+        best = self._best()
+        if best is None:
+            if values:
+                self._notes.append(f"other {what} were not tried: no trial keeps the goal")
+            return
+        if best.is_plan:
+            if values:
+                self._notes.append(f"other {what} were not tried: a plan, which has none, is the best so far")
+            return
+        for value in values:
+            self._trial(change(best.settings, value), best.high)
+
+
+def _named(precision: choices.Precision, backend: choices.Backend) -> str:
+    """The plain trial of a precision, in notes."""
+    return precision if backend == "tftrt" else f"{precision} as a plan"

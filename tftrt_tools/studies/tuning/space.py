@@ -1,0 +1,125 @@
+"""The settings that are tried: precision, nodes in a higher precision, segment size, profile strategy. And how settings are written for
+people."""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tftrt_tools.base import choices
+from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.tftrt.calibration.methods import AUTO
+from tftrt_tools.tftrt.conversion.plan import Plan
+from tftrt_tools.tftrt.conversion.settings import CALIBRATION, KEEPS_HIGH, Settings
+
+IMPLICIT = "implicit"
+
+
+# {signature: [{input: shape}]} of --shapes.
+Calls = Mapping[str, Sequence[Mapping[str, tuple[int, ...]]]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Space:
+    """What a search may try."""
+
+    # Everything that is not searched.
+    base: Settings
+    # In the order to try, by TF-TRT.
+    precisions: tuple[choices.Precision, ...] = choices.PRECISIONS
+    # In the order to try, as plans of TensorRT itself.
+    plans: tuple[choices.Precision, ...] = ()
+    # Minimum segment sizes that give other segments than the base's.
+    sizes: tuple[int, ...] = ()
+    # Profile strategies besides the base's, "implicit" for implicit batch.
+    strategies: tuple[str, ...] = ()
+    # Calibration methods besides the base's, in the order to try, of TF-TRT and of plans.
+    methods: tuple[choices.CalibrationMethod, ...] = ()
+    plan_methods: tuple[choices.CalibrationMethod, ...] = ()
+    # For the calibration method "percentile".
+    percentile: float = Settings().calibration_percentile
+
+
+def with_precision(base: Settings, precision: choices.Precision) -> Settings:
+    """Settings of the base in a precision, without nodes in a higher one; only INT8 keeps the calibration settings."""
+    default = Settings()
+    reset = {} if precision == "INT8" else {name: getattr(default, name) for name in CALIBRATION}
+    return dataclasses.replace(base, precision_mode=precision, high_precision_nodes="", fp32_nodes="", **reset)
+
+
+def with_method(settings: Settings, method: choices.CalibrationMethod, percentile: float) -> Settings:
+    """INT8 settings with another calibration method. Args: percentile: of the methods "percentile" and "auto"; the others have none."""
+    return dataclasses.replace(settings, calibration_method=method,
+                               calibration_percentile=percentile if method in (AUTO, "percentile") else Settings().calibration_percentile)
+
+
+def with_high(settings: Settings, nodes: Iterable[str], backend: choices.Backend = "tftrt") -> Settings:
+    """Settings that keep `nodes` (names) in the next higher precision: of INT8 in the same engines, of FP16 in FP32 engines; of a plan in
+    FP32, by their names in the ONNX file."""
+    field = KEEPS_HIGH[settings.precision_mode] if backend == "tftrt" else "fp32_nodes"
+    kept: dict[str, Any] = {field: "|".join(re.escape(name) for name in sorted(nodes))}
+    return dataclasses.replace(settings, **kept)
+
+
+def with_strategy(settings: Settings, name: Any) -> Settings:
+    """Settings with another profile strategy, or "implicit"."""
+    if name == IMPLICIT:
+        return dataclasses.replace(settings, use_dynamic_shape=False, dynamic_shape_profile_strategy=None)
+    return dataclasses.replace(settings, use_dynamic_shape=None, dynamic_shape_profile_strategy=name)
+
+
+def strategies(settings: Settings, calls: Calls) -> tuple[str, ...]:
+    """The strategies besides that of `settings` which can serve its shapes.
+
+    Args: calls: {signature: [{input: shape}]} of --shapes. Implicit batch needs inputs whose shapes differ in the first dimension only.
+    """
+    ranged = shape_grammar.is_range(settings.shapes)
+    found = ["Range", "Range+Optimal"] if ranged else ["Optimal", "Range"]
+    if all(_only_batch_differs(listed) for listed in calls.values()):
+        found.append(IMPLICIT)
+    several = any(len(listed) > 1 for listed in calls.values())
+    return tuple(name for name in found if name != (settings.strategy or IMPLICIT) and (several or name == IMPLICIT))
+
+
+def _only_batch_differs(calls: Sequence[Mapping[str, tuple[int, ...]]]) -> bool:
+    tails = {tuple((name, shape[1:]) for name, shape in sorted(call.items())) for call in calls}
+    return len(tails) == 1 and all(shape for call in calls for shape in call.values())
+
+
+def sizes(plan: Plan, current: int) -> tuple[int, ...]:
+    """Minimum segment sizes that make other segments than `current` and leave at least one engine: first the larger ones, upwards.
+
+    Args: plan: conversion.plan.Plan of the model at `current`.
+    """
+    found: set[int] = set()
+    for signature in plan.signatures:
+        here = next((one for one in signature.sizes if one.holds(current)), None)
+        found |= {one.low for one in signature.sizes if one.engines and one is not here}
+    return tuple(sorted(size for size in found if size > current)) + tuple(sorted((size for size in found if size < current), reverse=True))
+
+
+def text(settings: Settings, high: Sequence[str] = (), backend: choices.Backend = "tftrt") -> str:
+    """The searched settings for people: "INT8 by mse, 2 nodes high, size 10, Range"; or "plan, INT8 by mse, 2 nodes high"."""
+    by = "" if settings.calibration_method == Settings().calibration_method else f" by {settings.calibration_method}"
+    parts = ["plan"] * (backend != "tftrt") + [settings.precision_mode + by]
+    if high:
+        parts.append(f"{len(high)} node{'' if len(high) == 1 else 's'} high")
+    if backend != "tftrt":
+        return ", ".join(parts)
+    if settings.minimum_segment_size != Settings().minimum_segment_size:
+        parts.append(f"size {settings.minimum_segment_size}")
+    parts.append(settings.strategy or IMPLICIT)
+    return ", ".join(parts)
+
+
+def flag_lines(settings: Settings) -> list[str]:
+    """The flags of `tftrt convert` that give these settings, one a line; defaults are left out."""
+    default = Settings()
+    return [_line(field.name, getattr(settings, field.name)) for field in dataclasses.fields(Settings)
+            if getattr(settings, field.name) != getattr(default, field.name)]
+
+
+def _line(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no{name}"
+    return f"--{name}={','.join(value) if isinstance(value, tuple) else value}"

@@ -1,0 +1,274 @@
+"""The parent's side of trials: the worker that runs many, the journal that keeps them, the INT8 tables that they share."""
+
+import contextlib
+import dataclasses
+import fcntl
+import pathlib
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.choices import Backend
+from tftrt_tools.base.process import child, progress
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.kinds.savedmodel import kind as saved_model
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.studies.tuning import journal as journal_module
+from tftrt_tools.studies.tuning import plans as plans_module
+from tftrt_tools.studies.tuning import space
+from tftrt_tools.studies.tuning.final import Final
+from tftrt_tools.studies.tuning.plans import Plans
+from tftrt_tools.studies.tuning.tried import Measured
+from tftrt_tools.tftrt.calibration import file as calibration_file
+from tftrt_tools.tftrt.calibration import merge
+from tftrt_tools.tftrt.calibration.comparison import Comparison
+from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
+from tftrt_tools.tftrt.conversion.settings import Settings
+
+# The settings that decide the segments, and so which table an engine needs; nodes in a higher precision only remove entries.
+_OF_SEGMENTS = ("signature_keys", "tags", "minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "calibrator",
+                "calibration_method", "calibration_percentile", "allow_quantization_changes")
+TARGET = "tftrt_tools.studies.tuning.measure_job:job"
+# The last comparison says when it loads a model, and nothing during its rounds.
+_TURNS_WITHIN = child.Silence(3600, 3600)
+_TOO_LONG = "took longer than --max_trial_minutes="
+# As an engine that was not ready in time is told of.
+_LATE = re.compile(r"--max_build_minutes=([0-9.e+]+)")
+# Only the segmenter's log is read here. The engine op would log in every call, while the time is taken.
+ENV = {"TF_CPP_VMODULE": "segment=2", "TF_CPP_MIN_LOG_LEVEL": "0"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """The facts that all trials share."""
+
+    # Path of the SavedModel.
+    model: str
+    # As measure_job.job takes them.
+    timed: Sequence[Mapping[str, Any]]
+    scoring: Mapping[str, Any]
+    # The calibration's data, or a table to use in its place.
+    data: DataOptions | None = None
+    table: Calibration | None = None
+    # {"folder", "max_bytes"} of the engine cache, None for none.
+    cache: Mapping[str, Any] | None = None
+    # Minutes for the engines of a trial; None for no bound.
+    build_minutes: float | None = None
+    # For the journal: the facts besides the settings that measurements depend on (model, data, machine); and the same for calibration.
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    data_facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # What runs the model, as execution.run.Runtime.jobs.
+    jobs: str = saved_model.RUNTIME.jobs
+    # The path that the user named, "" where it is `model`.
+    given: str = ""
+    # Makes plans, where they are tried.
+    plans: Plans | None = None
+
+    @property
+    def named(self) -> str:
+        """The model's path for people and evidence."""
+        return self.given or self.model
+
+    def convert_request(self, settings: Settings, table: Calibration | None = None, data: DataOptions | None = None) -> dict[str, Any]:
+        """A request of conversion.convert_job:job, less "output"."""
+        int8 = {"options": data.to_dict() if data else None, "given": table.to_dict() if table else None}
+        return {"source": self.model, "settings": settings.to_dict(), "int8": int8, "cache": self.cache,
+                "build_minutes": self.build_minutes}
+
+
+class Trials:
+    """Measures settings; a context that holds the work folder for itself and ends the worker."""
+
+    def __init__(self, task: Task, journal: journal_module.Journal, log_file: str | None = None, retry_failed: bool = False,
+                 trial_minutes: float = 0, target: str = TARGET) -> None:
+        """Args: task: Task; journal: journal.Journal. retry_failed: do failed trials of an earlier run again. trial_minutes: a trial is
+        ended after this time, 0 for never. target: the function that the worker calls."""
+        self._task, self._journal, self._log_file, self._retry_failed, self._target = task, journal, log_file, retry_failed, target
+        self._trial_minutes = trial_minutes
+        self._stack, self._started = contextlib.ExitStack(), 0
+        self._worker: Any = None
+        self.reused = 0
+
+    def __enter__(self) -> "Trials":
+        self._lock = open(self._journal.folder / "lock", "w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise errors.TftrtError(f"another tune works in {self._journal.folder}", "wait for it, or take another --work_dir") from None
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            self._end_worker()
+        finally:
+            self._lock.close()
+
+    def _end_worker(self) -> None:
+        self._stack.close()
+        # A worker that was killed in a trial could not remove its model.
+        for path in self._journal.folder.glob(".trial-*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def ask(self, request: Mapping[str, Any], seconds: float | None = None, silence: child.Silence | None = None) -> Any:
+        """Call measure_job.job in the worker for `seconds` at most, and without progress as long as `silence` says; start a worker if there
+        is none. Raises: as child.Worker.call."""
+        if self._worker is None or not self._worker.alive:
+            self._end_worker()
+            self._started += 1
+            log_file = self._log_file and self._log_file + (f".{self._started}" if self._started > 1 else "")
+            self._worker = self._stack.enter_context(child.worker(self._target, ENV, log_file))
+        return self._worker.call(request, seconds, silence).result
+
+    def __call__(self, settings: Settings) -> Measured:
+        """Measure one conversion, or take what the journal has. Returns: Measured; a conversion that fails is a Measured too."""
+        start = time.monotonic()
+        progress.say("trial: " + space.text(settings))
+        failure, table = "", None
+        try:
+            table = self.calibration(settings)
+        except errors.TftrtError as error:
+            failure = f"calibration failed: {error.cause}"
+        key = journal_module.key(settings=settings.to_dict(), tables=_digest(table), **self._task.facts)
+        return self._once(key, settings, "tftrt", start, lambda: Measured(failure=failure) if failure else self._measured(settings, table))
+
+    def plan(self, settings: Settings) -> Measured:
+        """As a call, for a plan of Task.plans with these settings."""
+        start = time.monotonic()
+        progress.say("trial: " + space.text(settings, backend=plans_module.BACKEND))
+        key = journal_module.key(backend=plans_module.BACKEND, settings=settings.to_dict(), tables=_digest(self._task.table),
+                                 calibration=self._task.data_facts, **self._task.facts)
+        return self._once(key, settings, plans_module.BACKEND, start, lambda: self._tried(lambda limit: self._of_plan(settings, limit)))
+
+    def _once(self, key: str, settings: Settings, backend: Backend, start: float, measure: Callable[[], Measured]) -> Measured:
+        """What the journal has, or what `measure` gives, which is kept. Args: start: of the trial, by time.monotonic."""
+        found = self._journal.get(key)
+        if found and not (found.failure and (self._retry_failed or self._has_longer(found.failure))):
+            self.reused += 1
+            return found
+        measured = dataclasses.replace(measure(), seconds=round(time.monotonic() - start, 2))
+        self._journal.put(key, settings, measured, backend)
+        return measured
+
+    def _measured(self, settings: Settings, table: Calibration | None) -> Measured:
+        task = self._task
+        request = {"do": "trial", "convert": task.convert_request(settings, table), "folder": str(self._journal.folder.absolute()),
+                   "tags": list(settings.tags), "timed": list(task.timed), "scoring": task.scoring}
+        return self._tried(lambda limit: Measured.from_dict(self.ask(request, limit)))
+
+    def _of_plan(self, settings: Settings, limit: float | None) -> Measured:
+        """Export, build, measure. The export takes the time that it needs. Args: limit: seconds."""
+        task, begun = self._task, time.monotonic()
+        assert task.plans
+        task.plans.export(settings)
+        left = limit and max(limit - (time.monotonic() - begun), 1.0)
+        minutes = min((one for one in (task.build_minutes, left and left / 60) if one), default=None)
+        path = task.plans.made(settings, minutes)
+        request = {"do": "plan", "plan": str(path.absolute()), "plan_jobs": task.plans.jobs, "facts": task.plans.facts_of(path),
+                   "timed": list(task.timed), "scoring": task.scoring}
+        return Measured.from_dict(self.ask(request, limit and max(limit - (time.monotonic() - begun), 1.0)))
+
+    def _tried(self, measure: Callable[[float | None], Measured]) -> Measured:
+        """What `measure` gives, with the seconds that a trial may take; what it raises is the trial's failure."""
+        limit = 60 * self._trial_minutes or None
+        start = time.monotonic()
+        try:
+            return self._without_builds(measure(limit))
+        except errors.TftrtError as error:
+            if limit and time.monotonic() - start >= limit:
+                return Measured(failure=f"{_TOO_LONG}{self._trial_minutes:g}")
+            return self._without_builds(Measured(failure=error.cause))
+        except child.ChildBug as bug:
+            # Go on with the other trials instead of showing this one's traceback.
+            return Measured(failure=_told(bug))
+
+    def _without_builds(self, measured: Measured) -> Measured:
+        """The same. A build that was given up goes on in the worker, and would take the GPU from the next trial: it ends here."""
+        if _LATE.search(measured.failure):
+            self._end_worker()
+        return measured
+
+    def in_turns(self, settings: Mapping[int, Settings], timed: Mapping[str, Any], plans: Mapping[int, Settings] | None = None) -> Final:
+        """Time conversions and the original in turns, or take what the journal has.
+
+        It runs in a new process: engines are cached in their process by name, and the old process may still have the trials' engines.
+
+        Args: settings: {number of the trial: Settings}; timed: the one of Task.timed; plans: as `settings`, of plans. Returns:
+        final.Final. Raises: TftrtError.
+        """
+        task, tables, plans = self._task, {number: self.calibration(one) for number, one in settings.items()}, plans or {}
+        request = {"do": "final", "model": task.model, "jobs": task.jobs, "tags": list(next(iter((settings or plans).values())).tags),
+                   "timed": timed, "folder": str(self._journal.folder.absolute()),
+                   "converts": {str(number): task.convert_request(one, tables[number]) for number, one in settings.items()},
+                   "plans": {str(number): str(task.plans.made(one).absolute()) for number, one in plans.items()} if task.plans else {},
+                   "plan_jobs": task.plans.jobs if task.plans else ""}
+        # The task's facts are one entry: their own names could collide with names in this key.
+        key = journal_module.key(timed=timed["call"], settings={number: one.to_dict() for number, one in settings.items()},
+                                 tables={number: _digest(one) for number, one in tables.items()}, task=self._task.facts,
+                                 **({"plans": {number: one.to_dict() for number, one in plans.items()}} if plans else {}))
+        progress.say("loading the best once more")
+        return Final.from_dict(self._journal.fact("final", key, lambda: self._alone(request)))
+
+    def _alone(self, request: Mapping[str, Any]) -> Any:
+        self._end_worker()
+        try:
+            return self.ask(request, silence=_TURNS_WITHIN)
+        except child.ChildBug as bug:
+            raise errors.TftrtError(_told(bug)) from bug
+
+    def _has_longer(self, failure: str) -> bool:
+        """Whether a trial was ended by a shorter limit than the present one."""
+        if late := _LATE.search(failure):
+            return self._task.build_minutes is None or self._task.build_minutes > float(late[1])
+        if not failure.startswith(_TOO_LONG):
+            return False
+        return not self._trial_minutes or self._trial_minutes > float(failure.removeprefix(_TOO_LONG))
+
+    def calibration(self, settings: Settings) -> Calibration | None:
+        """The Calibration for INT8 settings, made once for each choice of segments and kept in the journal's folder; None for others."""
+        task = self._task
+        if settings.precision_mode != "INT8":
+            return None
+        if task.table or not task.data:
+            return task.table
+        path = self.calibration_path(settings)
+        if path.is_file():
+            return calibration_file.read(path)
+        plain = dataclasses.replace(settings, shapes="", use_dynamic_shape=settings.dynamic, dynamic_shape_profile_strategy=None,
+                                    high_precision_nodes="")
+        progress.say("calibrating")
+        answer = self.ask({"do": "calibrate", "convert": {**task.convert_request(plain, data=task.data), "output": None}})
+        made = _calibration(answer, settings, task)
+        made.write(path)
+        return made
+
+    def calibration_path(self, settings: Settings) -> pathlib.Path:
+        """Where the Calibration of INT8 settings lies."""
+        plain = settings.to_dict()
+        segments = {name: plain[name] for name in _OF_SEGMENTS} | ({"freeze": settings.freeze} if settings.freeze else {})
+        key = journal_module.key(dynamic=settings.dynamic, **segments, **self._task.data_facts)
+        return self._journal.folder / f"calibration-{key.removeprefix('sha256:')[:16]}.json"
+
+
+def _calibration(answer: Mapping[str, Any], settings: Settings, task: Task) -> Calibration:
+    records = answer["data"]
+    # No engine has a record, so none needs a table: a quantization-aware model carries its own ranges.
+    record = merge.combined(records) if len(records) > 1 else dict(*records)
+    compared = answer["comparison"]
+    stamp: dict[str, Any] = passport.stamp()
+    return Calibration(**stamp, calibrator=settings.calibrator, method=answer["method"],
+                       tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=task.named,
+                       model_digest=task.facts.get("model", ""), data=record, engines=tuple(map(EngineTable.from_dict, answer["tables"])),
+                       comparison=Comparison.from_dict(compared) if compared else None)
+
+
+def _told(bug: child.ChildBug) -> str:
+    """The line of a child.ChildBug with the error."""
+    return "internal error: " + str(bug).strip().splitlines()[-1]
+
+
+def _digest(table: Calibration | None) -> str:
+    return "" if table is None else journal_module.key(engines=[one.to_dict() for one in table.engines])

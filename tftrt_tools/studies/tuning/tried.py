@@ -1,0 +1,188 @@
+"""Trials and their results."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tftrt_tools.accuracy.goal import Goal
+from tftrt_tools.base import records
+from tftrt_tools.base.choices import Backend, Precision
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.studies.tuning import space
+from tftrt_tools.tftrt.conversion.settings import Settings
+
+if TYPE_CHECKING:
+    from tftrt_tools.studies.tuning.final import Final
+
+# Standard error of a median of normal values, from their median absolute deviation: 1.2533 * 1.4826 * MAD / sqrt(n).
+_MEDIAN_ERROR = 1.858
+# The number that stands for the original among the trials' numbers.
+NATIVE = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Latency(records.Record):
+    """The latency of one call at a time: of TensorFlow with the input on the GPU, of a plan with it in page-locked memory, of ONNX Runtime
+    with it on the host; the answer is copied to the host. ms: median; mad_ms: median absolute deviation; calls: timed."""
+
+    ms: float
+    mad_ms: float
+    calls: int
+
+    @property
+    def error_ms(self) -> float:
+        """Standard error of the median."""
+        return _MEDIAN_ERROR * self.mad_ms / math.sqrt(max(self.calls, 1))
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> "Latency":
+        """From the times of single calls. Args: seconds: of each."""
+        median = statistics.median(seconds)
+        return cls(1e3 * median, 1e3 * statistics.median(abs(one - median) for one in seconds), len(seconds))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measured(records.Record):
+    """A trial's measurements."""
+
+    # The goal's metric, None where there is no usable model.
+    accuracy: float | None = None
+    # {call as text: Latency}.
+    latencies: Mapping[str, Latency] = dataclasses.field(default_factory=dict)
+    # Seconds that all engines took when they were built.
+    build_seconds: float = 0.0
+    # Engines that came from the engine cache.
+    cached: int = 0
+    # Bytes of all engines.
+    engine_bytes: int = 0
+    # Engine ops, and the share of the computing ops in them.
+    engines: int = 0
+    coverage: float = 0.0
+    # Wall time of the whole trial.
+    seconds: float = 0.0
+    # Why the model is not usable, or "".
+    failure: str = ""
+    # {arithmetic: seconds of the GPU's kernels}, of a call at each timed shape.
+    kernels: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One conversion that was tried."""
+
+    # From 1, in the order of the search.
+    number: int
+    settings: Settings
+    # Nodes kept in a higher precision, the most harmful first.
+    high: tuple[str, ...]
+    measured: Measured
+    # Whether it keeps the goal.
+    kept: bool
+    # Who made the engines; of a plan the settings that it has no use for are those of the search.
+    backend: Backend = "tftrt"
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether it is a plan of TensorRT itself."""
+        return self.backend == "tensorrt"
+
+    @property
+    def text(self) -> str:
+        """Its settings, for people."""
+        return space.text(self.settings, self.high, self.backend)
+
+    def latency(self, call: str) -> Latency | None:
+        """The Latency of a call, or None where it failed."""
+        return self.measured.latencies.get(call)
+
+    def ms(self, call: str) -> float:
+        """The median time of a call, in milliseconds. Raises: KeyError where it failed."""
+        return self.measured.latencies[call].ms
+
+    def to_dict(self) -> dict[str, Any]:
+        """Written by hand: the measurements stand beside the settings."""
+        return {"number": self.number, "backend": self.backend, "settings": self.settings.to_dict(), "high_precision": list(self.high),
+                "kept": self.kept, **self.measured.to_dict()}
+
+
+def plain(trials: Iterable[Trial], precision: Precision) -> Trial | None:
+    """The first of TF-TRT's `trials` in a precision, without nodes in a higher one, or None."""
+    return next((one for one in trials if one.settings.precision_mode == precision and not one.high and not one.is_plan), None)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """A finished search."""
+
+    # As the user named it.
+    model: str
+    goal: Goal
+    # The goal's metric of the original.
+    original: float
+    # Texts of the calls whose latency was measured, and the one that counts.
+    calls: tuple[str, ...]
+    objective: str
+    # {call: Latency} of the original.
+    native: Mapping[str, Latency]
+    trials: tuple[Trial, ...]
+    # The trial to take; where none keeps the goal, the one nearest to it.
+    winner: Trial | None
+    best: Trial | None
+    # Why the search ended, and its decisions, in words.
+    ended: str
+    notes: tuple[str, ...]
+    # The machine that measured.
+    gpu: str
+    tensorrt: str
+    # "source", "rows", "dropped", "digest".
+    data: Mapping[str, Any]
+    # What to know about the data.
+    warnings: tuple[str, ...] = ()
+    # The commands that make the winner, or the best, once more, a line each.
+    recipe: tuple[str, ...] = ()
+    # The last comparison, in turns, of the winner, nearly as fast trials and the original; None if there was none.
+    final: "Final | None" = None
+    # What runs the original.
+    runtime: str = "TensorFlow"
+
+    @property
+    def goal_text(self) -> str:
+        """For people: "top1 >= 0.975"."""
+        return self.goal.text(self.original)
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """Headings for the latencies of each call, without the signature's name if there is only one."""
+        one = len({call.partition("(")[0] for call in self.calls}) == 1
+        return tuple(f"{call.partition('(')[2].rstrip(')') if one else call}, ms" for call in self.calls)
+
+    def first(self, precision: Precision) -> Trial | None:
+        """The plain trial of a precision, or None."""
+        return plain(self.trials, precision)
+
+    def winner_speed(self) -> tuple[float, list[str]]:
+        """Returns: (ms at the objective, ["2.31 times as fast as TensorFlow (95 %: 2.28 to 2.35)", and the same of FP16 where that is
+        another trial]). It has the intervals if the trials were timed in turns."""
+        assert self.winner is not None
+        fp16, mine = self.first("FP16"), self.winner.measured.latencies[self.objective]
+        others = {self.runtime: (NATIVE, self.native[self.objective])}
+        beside = fp16.latency(self.objective) if fp16 and fp16 != self.winner else None
+        if fp16 and beside:
+            others["TF-TRT's FP16" if self.winner.is_plan else "FP16"] = (fp16.number, beside)
+        if not self.final:
+            return mine.ms, [f"{latency.ms / mine.ms:.2f} times as fast as {name}" for name, (_, latency) in others.items()]
+        number = self.winner.number
+        return self.final.latencies[number].ms, [self.final.faster(number, other).text(name) for name, (other, _) in others.items()
+                                                 if other in self.final.rounds]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Written by hand: the document names trials by their numbers."""
+        return {"kind": "tuning", **passport.stamp(), "model": self.model, "goal": self.goal.to_dict(), "goal_text": self.goal_text,
+                "original": records.plain(self.original), "calls": list(self.calls), "objective": self.objective,
+                "native": {call: one.to_dict() for call, one in self.native.items()}, "native_runtime": self.runtime,
+                "trials": [one.to_dict() for one in self.trials], "winner": self.winner.number if self.winner else None,
+                "best": self.best.number if self.best else None, "ended": self.ended, "notes": list(self.notes), "gpu": self.gpu,
+                "tensorrt": self.tensorrt, "data": self.data, "warnings": list(self.warnings), "recipe": list(self.recipe),
+                "final": self.final.to_dict() if self.final else None}

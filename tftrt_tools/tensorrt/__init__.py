@@ -1,0 +1,1 @@
+"""ONNX files and TensorRT engines (plans), without TF-TRT."""

@@ -1,0 +1,64 @@
+"""What exports each kind of model to ONNX, and what that needs. No runtime is imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+
+from tftrt_tools.base import errors
+from tftrt_tools.models.kinds import table
+from tftrt_tools.models.kinds.onnx.kind import ONNX
+from tftrt_tools.models.kinds.plan import document
+from tftrt_tools.models.kinds.pytorch.kind import PYTORCH
+from tftrt_tools.models.kinds.savedmodel.kind import SAVED_MODEL
+from tftrt_tools.models.sources.source import Source
+
+_CHECKS = {"onnx": "onnx", "onnxslim": "onnxslim", "onnxruntime": "ONNX Runtime"}
+# The only Python with the TensorFlow of TF-TRT, whose environment has TensorFlow already.
+_WITH_TF_TRT = (3, 10)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exporter:
+    """What exports the models of a kind."""
+
+    # Its job, in this room; as export_job.job.
+    job: str
+    # The search for the first tensor that departs; as bisect_job.job.
+    bisect: str
+    # {package to import: what people call it}.
+    needed: Mapping[str, str]
+    # The extra of setup.cfg with them.
+    extra: str
+    # Why it takes no --freeze, "" where it does.
+    unfrozen: str = ""
+    # Whether `bisect` runs the source itself, and not what `job` has kept of it.
+    bisects_source: bool = False
+
+# {name of a kind: what exports its models}.
+_EXPORTERS = {
+    SAVED_MODEL.name: Exporter(
+        job="export_job:job", bisect="bisect_job:job", needed={"tensorflow": "TensorFlow", "tf2onnx": "tf2onnx", **_CHECKS},
+        extra="export" if sys.version_info[:2] == _WITH_TF_TRT else "export-tensorflow"),
+    PYTORCH.name: Exporter(
+        job="torch_job:job", bisect="torch_bisect_job:job", needed={"torch": "PyTorch", "onnxscript": "onnxscript", **_CHECKS},
+        extra="export-torch", unfrozen="--freeze is for models of TensorFlow and ONNX files"),
+    ONNX.name: Exporter(job="onnx_job:job", bisect="onnx_bisect_job:job", needed=_CHECKS, extra="export-onnx", bisects_source=True),
+}
+
+
+def of(source: Source) -> Exporter:
+    """The Exporter of a model. Raises: UsageError for a plan; TftrtError for one whose packages are missing."""
+    kind = table.kind(source.path)
+    found = _EXPORTERS.get(kind.name)
+    if found is None:
+        raise errors.UsageError(f"{source} is {kind.forms[0].partition(' (')[0]} already",
+                                f"give the ONNX file that it was built from, {os.path.join(source.path, document.ONNX)}; `tftrt build` "
+                                "builds the plan anew")
+    for package, title in found.needed.items():
+        if importlib.util.find_spec(package) is None:
+            raise errors.TftrtError(f"{title}, which an export needs, is not installed", errors.install(found.extra))
+    return found

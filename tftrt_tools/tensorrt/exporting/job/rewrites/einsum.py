@@ -1,0 +1,125 @@
+"""Einsum of two operands as one MatMul.
+
+tf2onnx 1.17.0 takes an Einsum apart by the shapes that its operands have at run time: Keras' MultiHeadAttention becomes about 90 nodes,
+most of them sizes, and attention is a product of three dimensions there. Here a product with weights is a MatMul and a Reshape to constant
+sizes, and a product of two tensors keeps its dimensions: that of queries and keys has four.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tf2onnx.onnx_opset.math import Einsum
+
+from tftrt_tools.tensorrt.exporting.job.rewrites.replaced import FLOAT, Replaced
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Equation:
+    """An equation of two operands. Letters: batch: of all three; left, right: of one operand and the result; summed: of both operands."""
+
+    first: str
+    second: str
+    result: str
+    batch: str
+    left: str
+    right: str
+    summed: str
+
+    def turned(self) -> Equation:
+        """The same with its operands in the other order."""
+        return dataclasses.replace(self, first=self.second, second=self.first, left=self.right, right=self.left)
+
+
+def parsed(text: str) -> Equation | None:
+    """The Equation; None for one that is no single product: with an ellipsis, a letter twice in an operand, or one that only one has."""
+    operands, _, result = text.replace(" ", "").lower().partition("->")
+    first, comma, second = operands.partition(",")
+    if not comma or not result.isalpha() or any(not one.isalpha() or len(set(one)) < len(one) for one in (first, second, result)):
+        return None
+    batch, summed = ("".join(one for one in letters if one in first and one in second)
+                     for letters in (result, [one for one in first if one not in result]))
+    left, right = ("".join(one for one in result if one in mine and one not in other) for mine, other in ((first, second), (second, first)))
+    found = Equation(first=first, second=second, result=result, batch=batch, left=left, right=right, summed=summed)
+    parts = ((first, batch + left + summed), (second, batch + right + summed), (result, batch + left + right))
+    whole = all(set(letters) == set(part) for letters, part in parts)
+    return found if whole and summed and left and right else None
+
+
+def write(graph: Any, node: Any) -> bool:
+    """Write an Einsum node of tf2onnx's graph otherwise, or leave it to tf2onnx. Returns: whether it was written."""
+    equation = parsed(node.get_attr_value("equation").decode())
+    weights = node.inputs[1].get_tensor_value(as_list=False) if len(node.input) == 2 and node.inputs[1].is_const() else None
+    if equation is None or graph.get_dtype(node.output[0]) != FLOAT or len(node.input) != 2:
+        Einsum.version_12(graph, node)
+        return False
+    if not equation.batch and weights is not None:
+        _with_weights(graph, node, equation, weights)
+        return True
+    if equation.batch and len(equation.left) == len(equation.right) == len(equation.summed) == 1:
+        _of_tensors(graph, node, equation)
+        return True
+    Einsum.version_12(graph, node)
+    return False
+
+
+def _with_weights(graph: Any, node: Any, equation: Equation, weights: npt.NDArray[Any]) -> None:
+    """[left…, summed…] times [summed, right]."""
+    sizes = dict(zip(equation.second, weights.shape, strict=True))
+    right = [sizes[one] for one in equation.right]
+    known = _sizes(graph, node.input[0], equation.first)
+    matrix = np.transpose(weights, [equation.second.index(one) for one in equation.summed + equation.right])
+    matrix = matrix.reshape(math.prod(sizes[one] for one in equation.summed), math.prod(right))
+    tensor, one = node.input[0], Replaced(graph, node)
+    tensor = _transposed(one, tensor, equation.first, equation.left + equation.summed, known)
+    left = [known.get(letter, -1) for letter in equation.left]
+    if len(equation.summed) > 1:
+        tensor = one.make("Reshape", [tensor, one.constant([0] * len(left) + [matrix.shape[0]])], shape=[*left, matrix.shape[0]])
+    product, form = [tensor, one.constant(matrix)], equation.left + equation.right
+    if form == equation.result and len(right) == 1:
+        one.give("MatMul", product)
+        return
+    tensor = one.make("MatMul", product, shape=[*left, matrix.shape[1]])
+    if len(right) > 1:
+        sizes_of = one.constant([0] * len(left) + right)
+        if form == equation.result:
+            one.give("Reshape", [tensor, sizes_of])
+            return
+        tensor = one.make("Reshape", [tensor, sizes_of], shape=[*left, *right])
+    one.give("Transpose", [tensor], {"perm": [form.index(letter) for letter in equation.result]})
+
+
+def _of_tensors(graph: Any, node: Any, equation: Equation) -> None:
+    """[batch…, left, summed] times [batch…, summed, right]; the operands change places if the result then needs no Transpose."""
+    first, second = node.input
+    if equation.result.endswith(equation.right + equation.left):
+        first, second, equation = second, first, equation.turned()
+    known = {**_sizes(graph, first, equation.first), **_sizes(graph, second, equation.second)}
+    one = Replaced(graph, node)
+    operands = [_transposed(one, first, equation.first, equation.batch + equation.left + equation.summed, known),
+                _transposed(one, second, equation.second, equation.batch + equation.summed + equation.right, known)]
+    form = equation.batch + equation.left + equation.right
+    if form == equation.result:
+        one.give("MatMul", operands)
+        return
+    product = one.make("MatMul", operands, shape=[known.get(letter, -1) for letter in form])
+    one.give("Transpose", [product], {"perm": [form.index(letter) for letter in equation.result]})
+
+
+def _sizes(graph: Any, tensor: str, letters: str) -> dict[str, int]:
+    """{letter: its size, -1 for an open one}."""
+    shape: Sequence[int] | None = graph.get_shape(tensor)
+    return dict(zip(letters, shape, strict=True)) if shape is not None and len(shape) == len(letters) else {}
+
+
+def _transposed(one: Replaced, tensor: str, there: str, wanted: str, known: dict[str, int]) -> str:
+    """A tensor with its dimensions in another order. Args: there, wanted: letters of its dimensions."""
+    if there == wanted:
+        return tensor
+    order = [there.index(letter) for letter in wanted]
+    return one.make("Transpose", [tensor], {"perm": order}, shape=[known.get(letter, -1) for letter in wanted])

@@ -1,0 +1,21 @@
+"""What makes each rewrite of an exported graph, under its name in `rewriting.REWRITES`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import onnx
+
+from tftrt_tools.tensorrt.exporting.job.rewrites import attention, gelu, layer_norm, pad_pool, slim, wide_conv
+
+# {name: it changes a model in place, for a target, and returns how many nodes it changed}.
+IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
+    "layer_norm": layer_norm.rewrite,
+    "gelu": gelu.rewrite,
+    "attention": attention.rewrite,
+    "fold": slim.rewrite("constant_folding"),
+    "dead_ends": slim.rewrite("dead_node_elimination"),
+    "simplify": slim.rewrite("graph_fusion", "subexpression_elimination", "weight_tying"),
+    "pad_pool": pad_pool.rewrite,
+    "wide_conv": wide_conv.rewrite,
+}

@@ -1,0 +1,87 @@
+"""The child's side of the rewrites that are made in an exported graph: one after the other, each checked, and left out if it fails."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import onnx
+from onnx import version_converter
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import progress
+from tftrt_tools.models.kinds.onnx import runner_job
+from tftrt_tools.tensorrt.exporting.job import model_file
+from tftrt_tools.tensorrt.exporting.job.graph_facts import drop_hints
+from tftrt_tools.tensorrt.exporting.job.rewrites import registry
+from tftrt_tools.tensorrt.exporting.rewriting import REWRITES, Rewritten
+
+# What onnx checks, and onnxslim copies, in memory.
+_MOST_BYTES = 1_900_000_000
+# A file that grows by more than that has gained nothing: constants were spread out.
+_MOST_GROWN, _LEAST_GROWN_BYTES = 1.1, 1_000_000
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """Rewrite.
+
+    Args: request: {"onnx": the file, "output": the file to write, "weights": name of the file beside it, or "", "rewrites": names,
+      "target", "raised": whether the opset may be another one than that of the file}.
+    Returns: {"rewrites": [Rewritten], "changed": whether a file was written, "nodes": of it, "opset": of it}.
+    """
+    path = pathlib.Path(request["onnx"])
+    size = sum(one.stat().st_size for one in (path, path.parent / request["weights"]) if one.is_file())
+    if size > _MOST_BYTES:
+        return {"rewrites": [Rewritten(name=name, nodes=0, undone=f"the file has {size / 1e9:.1f} GB, which is too much for it").to_dict()
+                             for name in request["rewrites"]], "changed": False}
+    model, made = onnx.load(path), []
+    for name in request["rewrites"]:
+        progress.say(f"rewriting: {name}")
+        model, one = _with(model, name, request)
+        made.append(one)
+    if not any(one.nodes and not one.undone for one in made):
+        return {"rewrites": [one.to_dict() for one in made], "changed": False}
+    before = [one.value for one in model.metadata_props if one.key == "tftrt.rewrites"]
+    names = ",".join([*before, *(one.name for one in made if one.nodes and not one.undone)])
+    written = model_file.rewrite(model, request["output"], request["weights"], {"tftrt.rewrites": names, "tftrt.opset": str(_opset(model))})
+    return {"rewrites": [one.to_dict() for one in made], "changed": True, "nodes": [one.to_dict() for one in model_file.nodes(written)],
+            "opset": _opset(model)}
+
+
+def _with(model: onnx.ModelProto, name: str, request: dict[str, Any]) -> tuple[onnx.ModelProto, Rewritten]:
+    """(The model with a rewrite, what became of it); the same model if it changed nothing or failed."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    try:
+        nodes = registry.IN_GRAPH[name](made, request["target"])
+        if not nodes:
+            return model, Rewritten(name=name, nodes=0)
+        if request["raised"] and _opset(made) < REWRITES[name].opset:
+            made = _raised(model, name, request["target"])
+        checked = _checked(made)
+    except Exception as error:  # onnxslim, onnx and ONNX Runtime raise whatever their parts do
+        return model, Rewritten(name=name, nodes=0, undone=f"it failed: {errors.first_line(str(error)) or type(error).__name__}")
+    grown = checked.ByteSize() - model.ByteSize()
+    if not REWRITES[name].grows and grown > _LEAST_GROWN_BYTES and checked.ByteSize() > _MOST_GROWN * model.ByteSize():
+        return model, Rewritten(name=name, nodes=nodes, undone=f"the file would grow by {grown / 1e6:.0f} MB")
+    return checked, Rewritten(name=name, nodes=nodes)
+
+
+def _raised(model: onnx.ModelProto, name: str, target: str) -> onnx.ModelProto:
+    """The rewrite in a model of the opset that it needs."""
+    made = version_converter.convert_version(model, REWRITES[name].opset)
+    registry.IN_GRAPH[name](made, target)
+    return made
+
+
+def _checked(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its shapes and types inferred anew. Raises: what onnx's checker or ONNX Runtime raise."""
+    drop_hints(model.graph)
+    inferred = onnx.shape_inference.infer_shapes(model, check_type=True, data_prop=True)
+    onnx.checker.check_model(inferred, full_check=True)
+    runner_job.session(inferred.SerializeToString(), "the rewritten graph", optimized=False)
+    return inferred
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    return next(one.version for one in model.opset_import if one.domain in ("", "ai.onnx"))

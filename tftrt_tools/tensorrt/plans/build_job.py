@@ -1,0 +1,183 @@
+"""Builds a plan; the child's side. TensorRT may end this process."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import pathlib
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorrt as trt
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import progress
+from tftrt_tools.models.engine_cache import timings
+from tftrt_tools.models.engine_cache.job import turns
+from tftrt_tools.models.engine_cache.timings import Timings
+from tftrt_tools.models.execution.job import device, gpu
+from tftrt_tools.models.kinds.plan.job import engine as engines
+from tftrt_tools.models.kinds.plan.profiles import Profile
+from tftrt_tools.tensorrt.plans.job import cached, differences, mixed
+from tftrt_tools.tensorrt.plans.job import network as networks
+from tftrt_tools.tensorrt.plans.settings import Settings
+from tftrt_tools.tftrt.conversion.job import watched
+from tftrt_tools.tftrt.conversion.job.timing_log import TimingLog
+
+
+def check(_request: None) -> dict[str, str]:
+    """What device.seen says. Raises: TftrtError where nothing can be built."""
+    here = device.seen()
+    if here is None:
+        raise errors.TftrtError("no GPU is visible here, and TensorRT builds a plan on the kind of GPU that will run it",
+                                "build it there; `tftrt export` makes the ONNX file without a GPU")
+    return here
+
+
+def seen(request: None) -> dict[str, str]:
+    """As `check`, with "tensorrt", its version."""
+    return {**check(request), "tensorrt": trt.__version__}
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """Build.
+
+    Args: request: {"onnx": the file, "plan": where the plan goes, "timing_cache": where its timing cache goes, "profiles", "settings",
+      "ranges": {tensor: range}, "cache": {"folder", "max_bytes"} of the engine cache or None, "origin": the model, for the cache's
+      record, "verbose": whether everything is logged}.
+    Returns: {"tensorrt", "gpu": of device.seen, "inputs" and "outputs": [[name, the engine's dtype]], "profiles": how many, "creators":
+      [those that each library of plugins added], "flags", "ranged": tensors that got a range, "held": layers that the file holds in FP32,
+      "seconds": {"parse", "build"}, "cached": whether the plan came from the cache, and "build" is of another process; "known_timings":
+      bytes of the timing cache that the build began with, "layers": what the inspector says, "cache_problem": why the cache did not work,
+      or ""}. Raises: TftrtError.
+    """
+    here = check(None)
+    settings = Settings.from_dict(request["settings"])
+    log = engines.logger()
+    log.verbose = request["verbose"]
+    added = _plugins(settings)
+    progress.say("reading the ONNX file")
+    start = time.monotonic()
+    try:
+        builder = trt.Builder(log)
+    except TypeError:  # 8.5 returns a null pointer
+        raise errors.TftrtError(f"TensorRT {trt.__version__} does not start here: {engines.said()}",
+                                "`tftrt doctor` says what is missing") from None
+    network, parser = networks.parsed(trt, builder, log, request["onnx"], settings.strongly_typed)
+    networks.check_inputs(network)
+    profiles = tuple(map(Profile.from_dict, request["profiles"]))
+    free = settings.precision_mode == "FP16" and not differences.typed(trt, settings.strongly_typed)
+    held = mixed.hold(trt, network, request["onnx"]) if free else 0
+    config, flags = networks.configured(trt, builder, network, profiles, settings, request["ranges"], held > 0)
+    ranged = networks.set_ranges(network, request["ranges"]) if request["ranges"] else 0
+    parsed = time.monotonic()
+    store = cached.store(request)
+    times = store.folder if store and store.max_bytes and not timings.switched_off() else None
+    work = _Work(builder, network, config, request, Timings(times, {"for": "plans", "tensorrt": trt.__version__, **here}))
+    made, engine = cached.made(store, lambda: cached.key(request, trt.__version__, here, held), request, here["driver"], work.build,
+                               work.load)
+    del parser
+    if made.cached:
+        work.keep_times()
+    progress.say("looking at the plan's layers")
+    inputs, outputs = ([[name, engines.dtype_name(engine.get_tensor_dtype(name))] for name in engines.names(engine, inputs=one)]
+                       for one in (True, False))
+    return {"tensorrt": trt.__version__, "gpu": here, "inputs": inputs, "outputs": outputs, "profiles": engine.num_optimization_profiles,
+            "creators": added, "flags": flags, "ranged": ranged, "held": held, "seconds": {"parse": parsed - start, "build": made.seconds},
+            "cached": made.cached, "known_timings": work.known, "layers": _layers(engine), "cache_problem": store.problem if store else ""}
+
+
+class _Work:
+    """TensorRT's part: a configured network becomes a plan. known: bytes of the timing cache that the build began with."""
+
+    def __init__(self, builder: Any, network: Any, config: Any, request: Mapping[str, Any], times: Timings) -> None:
+        self._builder, self._network, self._config, self._request, self._timings = builder, network, config, request, times
+        self.known = 0
+
+    def build(self) -> float:
+        """Write the plan, and the times of kernels. Returns: seconds. Raises: TftrtError."""
+        log = engines.logger()
+        with turns.turn(gpu.identity(), progress.say), self._timing_cache():
+            begun = time.monotonic()
+            log.errors.clear()
+            plan = watched.run(lambda: self._builder.build_serialized_network(self._network, self._config), _Progress(log))
+            seconds = time.monotonic() - begun
+            if plan is None:
+                raise _unbuilt()
+            pathlib.Path(self._request["plan"]).write_bytes(bytes(plan))
+        return seconds
+
+    def load(self) -> trt.ICudaEngine:
+        """The engine of the plan. Raises: TftrtError."""
+        engine = engines.runtime().deserialize_cuda_engine(pathlib.Path(self._request["plan"]).read_bytes())
+        if engine is None:
+            raise errors.TftrtError(f"TensorRT does not read the plan: {engines.said()}",
+                                    "free memory of the GPU, or build it without the engine cache (--noengine_cache)")
+        return engine
+
+    def keep_times(self) -> None:
+        """Without a build: write the times that earlier ones have measured, if there are any."""
+        if known := self._timings.read():
+            pathlib.Path(self._request["timing_cache"]).write_bytes(known)
+
+    @contextlib.contextmanager
+    def _timing_cache(self) -> Iterator[None]:
+        """Let the build begin with the times that earlier builds have measured, and keep those of this one."""
+        config, known = self._config, self._timings.read()
+        cache = config.create_timing_cache(known)
+        if not config.set_timing_cache(cache, False):
+            known = b""
+            config.set_timing_cache(config.create_timing_cache(known), False)
+        engines.said()
+        self.known = len(known)
+        with self._timings.trial() if known else contextlib.nullcontext():
+            yield
+        measured = bytes(config.get_timing_cache().serialize())
+        self._timings.write(measured)
+        pathlib.Path(self._request["timing_cache"]).write_bytes(measured)
+
+
+class _Progress:
+    """Reports how far TensorRT is, by its log."""
+
+    def __init__(self, log: engines.Log) -> None:
+        self._log, self._known = log, TimingLog()
+        log.heard = []
+        progress.say("building the plan")
+
+    def __call__(self, seconds: float) -> None:
+        new, self._log.heard = self._log.heard or [], []
+        self._known.feed("".join(f"{datetime.datetime.fromtimestamp(when):%Y-%m-%d %H:%M:%S.%f} {text}\n" for when, text in new))
+        told = self._known.text()
+        progress.say(f"building the plan, {seconds:.0f} s" + (f": {told}" if told else ""))
+
+
+def _plugins(settings: Settings) -> list[list[str]]:
+    engines.load_plugins([])
+    added = []
+    for path in settings.plugins:
+        before = engines.creators()
+        engines.load_plugins([path])
+        added.append(sorted(engines.creators() - before))
+    return added
+
+
+def _unbuilt() -> errors.TftrtError:
+    said = engines.said(count=3)
+    if "memory" in said.lower() and "alloc" in said.lower() or "outofmemory" in said.lower().replace(" ", ""):
+        return errors.TftrtError(f"the GPU's memory was not enough to build the plan: {said}",
+                                 "free memory of the GPU, build for smaller shapes, or bound it with --max_workspace_size_bytes")
+    return errors.TftrtError(f"TensorRT {trt.__version__} does not build the plan: {said or 'its log does not say why'}",
+                             "--log_file keeps everything that it says; another --precision_mode or other --shapes may do")
+
+
+def _layers(engine: trt.ICudaEngine) -> Mapping[str, Any]:
+    """What the inspector says of each layer; its text where that is no JSON."""
+    said = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
+    try:
+        found = json.loads(said)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"text": said}

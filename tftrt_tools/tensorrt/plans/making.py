@@ -1,0 +1,192 @@
+"""What becomes of a directory that holds model.onnx: the build in a child, a first call of each profile in another, plan.json and the
+passport. No runtime is imported here."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import json
+import pathlib
+import platform
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child, progress
+from tftrt_tools.models.execution import coverage, run
+from tftrt_tools.models.kinds.onnx import file as onnx_file
+from tftrt_tools.models.kinds.plan import document
+from tftrt_tools.models.kinds.plan import kind as plan_kind
+from tftrt_tools.models.kinds.plan.document import PlanFile, Plugin, Tensor
+from tftrt_tools.models.kinds.plan.profiles import Profile
+from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.models.savedmodel.signatures import DEFAULT
+from tftrt_tools.tensorrt.exporting import targets
+from tftrt_tools.tensorrt.plans import shaping
+from tftrt_tools.tensorrt.plans.result import Built
+from tftrt_tools.tensorrt.plans.settings import Settings
+
+_BUILD = "tftrt_tools.tensorrt.plans.build_job:job"
+# What TensorRT's engines cannot take or give.
+_UNTAKEN = ("string", "complex64", "complex128")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """A plan to make."""
+
+    # The model as the user named it, for messages; its absolute path and digest.
+    name: str
+    source: str
+    source_digest: str
+    # Digest of the plan directory that is built anew; "" where the plan is the first.
+    before: str = ""
+    # Where the directory goes; None for a dry run.
+    output: pathlib.Path | None
+    settings: Settings
+    # {tensor: the largest |x| to keep}, of a calibration table.
+    ranges: Mapping[str, float]
+    # What to know, a line each.
+    notes: tuple[str, ...]
+    # Text that repeats it.
+    flag_file: str
+    # As convert.convert takes them.
+    log_file: str | None
+    cache: Mapping[str, Any] | None
+    build_minutes: float | None
+    # When it began, by time.monotonic.
+    start: float
+
+
+def made(stage: pathlib.Path, task: Task) -> Built:
+    """Build the plan of a directory with model.onnx, and write everything else into it. Raises: UsageError, TftrtError."""
+    settings = task.settings
+    ends = onnx_file.overview(str(stage / document.ONNX)).signatures[DEFAULT]
+    _check_ends(task.name, ends.inputs, ends.outputs)
+    profiles = shaping.profiles(settings.shapes, ends.inputs, settings.signature or DEFAULT)
+    answer = _build(stage, task, profiles)
+    plan = _plan(stage, settings, profiles, ends.inputs, ends.outputs, answer)
+    (stage / document.DOCUMENT).write_text(_json(plan))
+    passport.write(stage, document.LAYER_INFORMATION, answer["layers"])
+    if task.ranges:
+        passport.write(stage, document.RANGES, {"ranges": dict(task.ranges)})
+    _check_calls(stage, ends.inputs, profiles, task.log_file, answer["cached"])
+    seconds = answer["seconds"]
+    done = Built(source=task.source, source_digest=task.source_digest, before=task.before, output=str(task.output) if task.output else None,
+                 settings=settings, gpu=answer["gpu"], plan=plan, notes=task.notes,
+                 versions={"tensorrt": answer["tensorrt"], "python": platform.python_version()}, seconds=time.monotonic() - task.start,
+                 parse_seconds=seconds["parse"], build_seconds=seconds["build"], cached=answer["cached"],
+                 known_timings=answer["known_timings"], ranged=answer["ranged"], held=answer["held"],
+                 cache_problem=answer["cache_problem"])
+    passport.write(stage, passport.MANIFEST, done.to_dict())
+    passport.write(stage, passport.FLAGS, task.flag_file)
+    return done
+
+
+def _check_ends(source: str, taken: Sequence[InputSpec], given: Sequence[InputSpec]) -> None:
+    for what, specs in (("input", taken), ("output", given)):
+        twice = [name for name, count in collections.Counter(one.name for one in specs).items() if count > 1]
+        if twice:
+            raise errors.TftrtError(f"{source} has two {what}s of one name, {twice[0]!r}", "export it again with names that differ")
+        for one in specs:
+            if one.dtype in _UNTAKEN or "[" in one.dtype or one.dtype in ("sequence", "map", "opaque", "optional", "sparse tensor"):
+                raise errors.TftrtError(f"{what} {one.name!r} of {source} is {one.dtype}, which TensorRT does not have",
+                                        "leave that part out of the model: export from the tensors behind it")
+
+
+def _build(stage: pathlib.Path, task: Task, profiles: Sequence[Profile]) -> dict[str, Any]:
+    """What build_job.job answers. Raises: TftrtError, child.ChildDied."""
+    (stage / files.PASSPORT).mkdir(parents=True)
+    settings, minutes = task.settings, task.build_minutes
+    libraries = _kept_plugins(stage, settings)
+    request = {"onnx": str(stage / document.ONNX), "plan": str(stage / document.PLAN),
+               "timing_cache": str(passport.folder(stage) / document.TIMING_CACHE), "profiles": [one.to_dict() for one in profiles],
+               "settings": dataclasses.replace(settings, plugins=tuple(libraries)).to_dict(), "ranges": dict(task.ranges),
+               "cache": task.cache and dict(task.cache), "origin": task.source, "verbose": bool(task.log_file)}
+    seconds = minutes * 60 if minutes else None
+    start = time.monotonic()
+    try:
+        answer: dict[str, Any] = child.run(_BUILD, request, log_file=task.log_file, timeout=seconds).result
+    except child.ChildDied as death:
+        if seconds and time.monotonic() - start >= seconds:
+            raise errors.TftrtError(f"the plan was not ready when --max_build_minutes={minutes:g} were over",
+                                    "give more; what kernels took was not kept") from None
+        raise errors.TftrtError(f"the build of the plan ended: {death.cause}", f"{_newer(stage, task)}{death.mend}") from None
+    return answer
+
+
+def _newer(stage: pathlib.Path, task: Task) -> str:
+    """What to do with a file of a newer opset than the installed TensorRT surely reads, or "": 8.5's parser ends the process on some."""
+    target = targets.here()
+    opset, newest = onnx_file.overview(str(stage / document.ONNX)).opsets.get("ai.onnx", 0), targets.TARGETS[target].newest
+    if opset <= newest:
+        return ""
+    return f"the file has opset {opset}, and {newest} is what `tftrt export {task.name} --target={target}` makes of it; "
+
+
+def _kept_plugins(stage: pathlib.Path, settings: Settings) -> list[str]:
+    """Copies of the libraries of plugins in the directory. Raises: UsageError for two of one name."""
+    made = []
+    for path in settings.plugins:
+        place = stage / document.PLUGINS / pathlib.Path(path).name
+        if place.exists():
+            raise errors.UsageError(f"--plugins: two libraries are named {place.name}", "give each a name of its own")
+        place.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, place)
+        made.append(str(place))
+    return made
+
+
+def _plan(stage: pathlib.Path, settings: Settings, profiles: tuple[Profile, ...], taken: Sequence[InputSpec], given: Sequence[InputSpec],
+          answer: Mapping[str, Any]) -> PlanFile:
+    """What plan.json says. Raises: TftrtError where the plan has other inputs or outputs than the file."""
+    sides = []
+    for what, specs in (("inputs", taken), ("outputs", given)):
+        dtypes = dict(answer[what])
+        if set(dtypes) != {one.name for one in specs}:
+            lost = [one.name for one in specs if one.name not in dtypes]
+            raise errors.TftrtError(f"the plan lost the {what} {', '.join(lost)}, which nothing needs",
+                                    "export the model without them: a plan has to take and give what its model does")
+        sides.append(tuple(Tensor(one.name, one.dtype, one.shape, dtypes[one.name]) for one in specs))
+    kept = sorted((stage / document.PLUGINS).glob("*")) if settings.plugins else []
+    order = {pathlib.Path(path).name: creators for path, creators in zip(settings.plugins, answer["creators"], strict=True)}
+    return PlanFile(
+        tensorrt=answer["tensorrt"], compute_capability=answer["gpu"]["compute_capability"], gpu=answer["gpu"]["name"],
+        precision=settings.precision_mode, strongly_typed=settings.strongly_typed, inputs=sides[0], outputs=sides[1], profiles=profiles,
+        plugins=tuple(Plugin(f"{document.PLUGINS}/{one.name}", files.digest(one), tuple(order[one.name])) for one in kept),
+        builder_flags=tuple(answer["flags"]), version_compatible=settings.version_compatible, refittable=settings.refit,
+        bytes=(stage / document.PLAN).stat().st_size, digest=files.digest(stage / document.PLAN))
+
+
+def _json(plan: PlanFile) -> str:
+    return json.dumps({"schema_version": passport.SCHEMA_VERSION, **plan.to_dict()}, indent=2) + "\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Declared:
+    """What execution.coverage.check wants to know of a signature."""
+
+    inputs: tuple[InputSpec, ...]
+    calls: tuple[Mapping[str, tuple[int, ...]], ...]
+    unbuilt: tuple[Any, ...] = ()
+
+
+def _check_calls(stage: pathlib.Path, taken: Sequence[InputSpec], profiles: Sequence[Profile], log_file: str | None, cached: bool) -> None:
+    """Make a call of each profile in a process that has not built the plan. Raises: TftrtError."""
+    progress.say("calling the plan with each of its profiles")
+    with _died(cached), run.worker(plan_kind.RUNTIME, log_file=f"{log_file}.check" if log_file else None) as worker:
+        coverage.check(plan_kind.at(str(stage)), {DEFAULT: _Declared(tuple(taken), tuple(one.opt for one in profiles))}, worker)
+
+
+@contextlib.contextmanager
+def _died(cached: bool) -> Iterator[None]:
+    """Say what a death inside the block means. Args: cached: whether the plan came from the engine cache, and would come again."""
+    try:
+        yield
+    except child.ChildDied as death:
+        came, mend = ("came from the engine cache", "build it without: --noengine_cache") if cached else ("was built", death.mend)
+        raise errors.TftrtError(f"the plan {came}, and a call of it ends the process: {death.cause}", mend) from None

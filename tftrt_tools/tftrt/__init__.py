@@ -1,0 +1,1 @@
+"""TF-TRT: conversion, calibration, and signatures put around a model."""

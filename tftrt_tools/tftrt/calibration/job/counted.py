@@ -1,0 +1,48 @@
+"""What the passes over calibration data have in common that count the values of tensors, whatever runs the model."""
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tftrt_tools.base import errors
+from tftrt_tools.tftrt.calibration.job.histogram import Histogram
+
+if TYPE_CHECKING:
+    from tftrt_tools.tftrt.calibration.job.kept_back import Batch
+
+
+class Counted(abc.ABC):
+    """Counts |x| of tensors of a model.
+
+    histograms: {tensor: Histogram}; tensors with the same values may share one.
+    """
+
+    def __init__(self) -> None:
+        self.histograms: dict[str, Histogram] = {}
+
+    @abc.abstractmethod
+    def add(self, batch: Batch, number: int, total: int | None = None) -> None:
+        """Run one batch, {input: np.ndarray}. Args: number: from 1; total: of all batches, None where not known; both for the progress.
+
+        Raises: TftrtError for NaN or infinity in a counted tensor, and where the model fails.
+        """
+
+    @contextlib.contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Inside the context the histograms are empty; afterwards they are as before."""
+        known = [(one, vars(one).copy()) for one in {id(one): one for one in self.histograms.values()}.values()]
+        for one, _ in known:
+            one.__init__()  # type: ignore[misc]  # a Histogram has no subclasses
+        yield
+        for one, state in known:
+            vars(one).update(state)
+
+    def check_finite(self, number: int) -> None:
+        """Raise TftrtError if batch `number` brought NaN or infinity."""
+        for name, histogram in self.histograms.items():
+            if histogram.nan or histogram.infinite:
+                what = "NaN" if histogram.nan else "infinity"
+                raise errors.TftrtError(f"{name.rpartition(':')[0] or name} gives {what} for calibration batch {number}",
+                                        "leave that data out, or keep the node out of INT8 engines: no scale can hold it")

@@ -1,0 +1,81 @@
+"""Finds numbered names of a table that mean another tensor in another build of an engine.
+
+TF-TRT's layout optimizer gives the nodes of a network with parallel branches another order each time it runs (seen: TensorFlow 2.14.1,
+two processes on one machine, and two calls in one process). So "(Unnamed Layer* 41) [Constant]_output" can be the bias of one branch in
+one build and of the other in the next, and the table of one build is read in another. Names of nodes do not change.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tftrt_tools.base import choices
+from tftrt_tools.tftrt.calibration.job import fitting, tensor_names
+from tftrt_tools.tftrt.calibration.table import Table, is_numbered
+
+if TYPE_CHECKING:
+    from tftrt_tools.models.savedmodel.engine_op import Shape
+    from tftrt_tools.tftrt.calibration.file import EngineTable
+    from tftrt_tools.tftrt.calibration.job.tensor_names import NamedTensor
+
+VARIES = "its number stands for another tensor in other builds"
+# Enough to meet each of two orders of two nodes.
+_ORDERS = 24
+_MARK = "LayoutOptimizer"
+# Up to this factor the largest of the ranges serves all; at most two bits of precision are lost.
+_LARGEST_RATIO = 4.0
+
+
+def varying(function: Any, dynamic: bool, shapes: Sequence[Shape]) -> dict[str, set[str | None]]:
+    """Numbered names whose tensor depends on the order of the nodes, which TF-TRT's optimizer may change in the next build.
+
+    Args: as tensor_names.names takes them. Returns: {name: {tensor, or None where no tensor holds its values}}.
+    """
+    return _varying(tensor_names.names(function, dynamic, shapes), function, dynamic, shapes)
+
+
+def _varying(named: Sequence[NamedTensor], function: Any, dynamic: bool, shapes: Sequence[Shape]) -> dict[str, set[str | None]]:
+    # If the layout optimizer has nothing to do, it keeps the order. Otherwise the order may vary, but so seldom that a few runs do not
+    # show it.
+    if not any(is_numbered(one.name) for one in named) or not any(one.name.endswith(_MARK) for one in named):
+        return {}
+    builds = [{one.name: one.tensor for one in named if is_numbered(one.name)}
+              for named in tensor_names.in_other_orders(function, dynamic, shapes, _ORDERS)]
+    seen: dict[str, set[str | None]] = {}
+    for numbered in builds:
+        for name, tensor in numbered.items():
+            seen.setdefault(name, set()).add(tensor)
+    return {name: tensors for name, tensors in seen.items() if len(tensors) > 1 or any(name not in one for one in builds)}
+
+
+def settled(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape],
+            method: choices.Method = "entropy") -> EngineTable:
+    """A table whose numbered names fit every build.
+
+    A name that may mean one of several tensors gets the largest of their scales. If the scales differ by more than a factor of 4, or one
+    is not known, the name gets none, and its layers stay out of INT8.
+
+    Args: made: file.EngineTable; method: how constants get a scale (one of methods.METHODS); the others as in `varying`.
+    Returns: file.EngineTable.
+    """
+    named = tensor_names.names(function, dynamic, shapes)
+    found = _varying(named, function, dynamic, shapes)
+    if not found:
+        return made
+    scales, left_out = dict(made.table.scales), dict(made.left_out)
+    known = {one.tensor: scales[one.name] for one in named if one.name in scales and not is_numbered(one.name)}
+    constants = fitting.constants(function)
+    for name, tensors in found.items():
+        candidates: list[float | Any] = [known.get(tensor) or _constant(tensor, constants, method) for tensor in tensors]
+        scales.pop(name, None)
+        if None in candidates or max(candidates) > _LARGEST_RATIO * min(candidates):
+            left_out.setdefault(name, VARIES)
+        else:
+            left_out.pop(name, None)
+            scales[name] = max(candidates)
+    return dataclasses.replace(made, table=Table(made.table.header, scales), left_out=tuple(left_out.items()))
+
+
+def _constant(tensor: str | None, constants: dict[str, Any], method: choices.Method) -> float | None:
+    return fitting.constant_scale(constants[tensor], method) if tensor in constants else None

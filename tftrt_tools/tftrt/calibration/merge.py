@@ -1,0 +1,145 @@
+"""Calibrations of one model made into one, such as those of several data sets."""
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tftrt_tools.base import errors
+from tftrt_tools.models.inputs import value_ranges
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
+from tftrt_tools.tftrt.calibration.record import FILES_NAMED, ROWS_KEPT
+from tftrt_tools.tftrt.calibration.table import Table
+
+# How several scales of one tensor become one.
+HOW: dict[str, Callable[[Sequence[float]], float]] = {
+    "max": max, "min": min, "mean": statistics.fmean, "median": statistics.median, "first": lambda scales: scales[0]}
+
+
+def merge_tables(tables: Sequence[Table], how: str) -> Table:
+    """One table of several of one engine: each tensor's scale by HOW[how], over those tables that have it; the newest header.
+
+    Raises: TftrtError where TensorRT's major versions or the calibrators differ.
+    """
+    for what, values in (("TensorRT", {one.tensorrt for one in tables}), ("calibrators", {one.calibrator for one in tables})):
+        if len({one.split(".")[0] for one in values}) > 1:
+            raise errors.TftrtError(f"tables of different {what} cannot be merged: {' and '.join(sorted(values))}",
+                                    "calibrate again with one of them")
+    names = dict.fromkeys(name for one in tables for name in one.scales)
+    scales = {name: HOW[how]([one.scales[name] for one in tables if name in one.scales]) for name in names}
+    newest = max(tables, key=lambda one: tuple(map(int, one.tensorrt.split("."))))
+    return Table(newest.header, scales)
+
+
+def merge(calibrations: Sequence[Calibration], how: str, sources: Sequence[str]) -> Calibration:
+    """Merge Calibrations of the same segments.
+
+    Args: how: a key of HOW. sources: a name for each, for errors and provenance.
+
+    A tensor that one of them leaves out on purpose stays out; with "first", the first table that mentions it decides. Tables of one
+    segment, also of one file, become one table. Seen ranges are joined. Sample counts are added.
+
+    Returns: Calibration. Raises: TftrtError for other segments, TensorRT's major versions, calibrators in the header, or, where segments
+    are not known, for other tensors.
+    """
+    _check_segments(calibrations, sources)
+    first, merged = calibrations[0], {}
+    for segment in {one.segment: None for one in first.engines}:
+        merged[segment] = _one_engine([one for each in calibrations for one in each.engines if one.segment == segment], how)
+    engines: list[EngineTable] = []
+    for one in first.engines:
+        table, left_out, ranges = merged[one.segment]
+        engines.append(dataclasses.replace(one, table=table, left_out=left_out, ranges=ranges))
+    step = {"step": "merged", **passport.stamp(), "how": how,
+            "sources": [_origin(source, one) for source, one in zip(sources, calibrations, strict=True)]}
+    newest = max(calibrations, key=lambda one: [int(part) for part in one.tensorrt.split(".") if part.isdigit()])
+    return Calibration(
+        **passport.stamp(), calibrator=_joined(one.calibrator for one in calibrations), method="merged", tensorrt=newest.tensorrt,
+        tensorflow=_joined(one.tensorflow for one in calibrations), model=first.model,
+        model_digest=first.model_digest if len({one.model_digest for one in calibrations}) == 1 else "",
+        data=combined([one.data for one in calibrations]), engines=tuple(engines), provenance=(step,))
+
+
+def _check_segments(calibrations: Sequence[Calibration], sources: Sequence[str]) -> None:
+    first = {one.segment for one in calibrations[0].engines}
+    for source, other in zip(sources[1:], calibrations[1:], strict=True):
+        segments = {one.segment for one in other.engines}
+        if segments != first:
+            lonely = next(one for each in (calibrations[0], other) for one in each.engines if one.segment in first ^ segments)
+            holder = sources[0] if lonely.segment in first else source
+            raise errors.TftrtError(f"{sources[0]} and {source} were made for different graphs: only {holder} has a table for "
+                                    f"{lonely.segment[:19] or 'an unknown graph'} ({lonely.label})",
+                                    "only calibrations of one model with one set of settings can be merged")
+    unknown = [(one, source) for source, each in zip(sources, calibrations, strict=True) for one in each.engines if not one.segment]
+    for one, source in unknown[1:]:
+        different = sorted(_named(one) ^ _named(unknown[0][0]))
+        if different:
+            raise errors.TftrtError(f"{unknown[0][1]} and {source} are of different graphs: only one of them has {different[0]!r}",
+                                    "only tables of the same graph can be merged")
+
+
+def _named(one: EngineTable) -> set[str]:
+    """The tensors that an EngineTable mentions."""
+    return {*one.table.scales, *dict(one.left_out)}
+
+
+def _one_engine(parts: Sequence[EngineTable],
+                how: str) -> tuple[Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]] | None]:
+    """(Table, left_out, ranges) of EngineTables of one segment."""
+    left_out: dict[str, set[str]] = {}
+    for name, reason in (pair for part in parts for pair in part.left_out):
+        if how != "first" or not _has_scale_first(name, parts):
+            left_out.setdefault(name, set()).add(reason)
+    table = merge_tables([part.table for part in parts], how)
+    table = Table(table.header, {name: scale for name, scale in table.scales.items() if name not in left_out})
+    return table, tuple((name, "; ".join(sorted(reasons))) for name, reasons in sorted(left_out.items())), _ranges(parts)
+
+
+def _ranges(parts: Sequence[EngineTable]) -> dict[str, dict[str, float]] | None:
+    """The union of the ranges that they saw; None if none has any."""
+    seen: dict[str, dict[str, float]] = {}
+    for name, one in (item for part in parts for item in (part.ranges or {}).items()):
+        before = seen.get(name, one)
+        seen[name] = {"min": min(before["min"], one["min"]), "max": max(before["max"], one["max"])}
+    return seen or None
+
+
+def _has_scale_first(name: str, parts: Sequence[EngineTable]) -> bool:
+    """Whether the first part that mentions tensor `name` gives it a scale."""
+    return next(name in part.table.scales for part in parts if name in part.table.scales or name in dict(part.left_out))
+
+
+def combined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One data record (calibration/record.py) of several; an entry that one of them lacks is None in the result."""
+    rows = [row for one in records for row in one.get("rows") or ()]
+    digests = [one["digest"] for one in records if one.get("digest")]
+    failed = [name for one in records for name in one.get("failed_files") or ()]
+    warnings = list(dict.fromkeys(text for one in records for text in one.get("warnings") or ()))
+    if len(set(digests)) < len(digests) or len(set(rows)) < len(rows):
+        warnings.append("the merged calibrations share data; samples are counted more than once")
+    sizes = [one.get("batch_size") for one in records]
+    return {"source": _joined(one.get("source") for one in records), "kind": _joined(one.get("kind") for one in records),
+            "digest": digests[0] if len(digests) == len(records) and len(set(digests)) == 1 else "", "samples": _sum(records, "samples"),
+            "batch_size": sizes[0] if sizes.count(sizes[0]) == len(sizes) else None, "batches": _sum(records, "batches"),
+            "dropped": _sum(records, "dropped"), "random": any(one.get("random") for one in records),
+            "rows": list(dict.fromkeys(rows))[:ROWS_KEPT], "failed_files": failed[:FILES_NAMED],
+            "failed_count": _sum(records, "failed_count"), "warnings": warnings,
+            "ranges": {name: one.to_dict() for name, one in value_ranges.combined(map(value_ranges.read, records)).items()}}
+
+
+def _origin(source: str, one: Calibration) -> dict[str, Any]:
+    """The facts about a merged file that are kept besides its scales; the hashes of its rows are in the merged record."""
+    data = {name: value for name, value in one.data.items() if name != "rows"}
+    return {"source": source, "created": one.created, "calibrator": one.calibrator, "method": one.method, "tensorrt": one.tensorrt,
+            "model": one.model, "data": data, "provenance": list(one.provenance)}
+
+
+def _sum(records: Sequence[Mapping[str, Any]], key: str) -> int | None:
+    counts: list[Any] = [one.get(key) for one in records]
+    return sum(counts) if all(isinstance(count, int) for count in counts) else None
+
+
+def _joined(texts: Iterable[str | None]) -> str:
+    return ", ".join(dict.fromkeys(filter(None, texts)))

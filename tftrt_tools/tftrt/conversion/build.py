@@ -1,0 +1,180 @@
+"""The whole of `tftrt build`: check, build in a child, look at each declared shape, write the passport, put it in place. No TensorFlow
+here."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import platform
+import time
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from tftrt_tools.base import errors, records
+from tftrt_tools.base.choices import Strategy
+from tftrt_tools.base.process import child
+from tftrt_tools.models.execution import coverage, run
+from tftrt_tools.models.kinds.savedmodel import kind as saved_model
+from tftrt_tools.models.savedmodel import describe, files, passport, staging
+from tftrt_tools.tftrt.calibration import file
+from tftrt_tools.tftrt.conversion import layer_log, layer_table
+from tftrt_tools.tftrt.conversion import settings as settings_module
+from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, SignatureResult, Unbuilt
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to build, and which of the conversion's settings to change; None keeps the conversion's."""
+
+    # Text of --shapes, "" to take the engines away.
+    shapes: str
+    strategy: Strategy | None = None
+    # Scratch GPU memory that an engine may use.
+    max_workspace_size_bytes: int | None = None
+    allow_build_at_runtime: bool | None = None
+    # Tags of the MetaGraph; () for the only one, or "serve".
+    tags: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Build(passport.Stamped):
+    """A finished build."""
+
+    # Absolute paths.
+    model: str
+    output: str
+    # Digest of the model before, "sha256:…".
+    model_digest: str
+    # Text of --shapes.
+    shapes: str
+    # None in implicit batch mode.
+    strategy: Strategy | None = records.field(key="dynamic_shape_profile_strategy")
+    # Versions of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
+    versions: dict[str, str]
+    # The GPU, by execution.job.gpu.seen; None if engines were removed.
+    gpu: dict[str, Any] | None
+    signatures: tuple[SignatureResult, ...]
+    # The result of coverage.check for each declared shape.
+    shapes_served: tuple[dict[str, Any], ...] = ()
+    # Why the engine cache did not work, or "".
+    cache_problem: str
+    # Wall time.
+    seconds: float = records.field(digits=2)
+    # What the log says of the engines, if requested.
+    layers: layer_log.Found = layer_log.Found()
+
+    document: typing.ClassVar = "build"
+
+    @property
+    def built(self) -> list[BuiltEngine]:
+        """All BuiltEngines."""
+        return [engine for signature in self.signatures for engine in signature.built]
+
+    @property
+    def unbuilt(self) -> list[Unbuilt]:
+        """Engine ops that were left without an engine."""
+        return [one for signature in self.signatures for one in signature.unbuilt]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The log's facts about the engines stand beside the fields, as in a manifest."""
+        written = super().to_dict()
+        return written | written.pop("layers")
+
+
+def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, options: Options, *, overwrite: bool = False,
+          cache: Mapping[str, Any] | None = None, log_file: str | os.PathLike[str] | None = None, layers: bool = False,
+          build_minutes: float | None = None) -> Build:
+    """Build the engines of a converted model, or take them away.
+
+    Args:
+      model: converted SavedModel directory. output: directory to make; None replaces the model's by the result, in one step.
+      options: Options. overwrite: replace a SavedModel at `output`.
+      cache: {"folder", "max_bytes"} of the engine cache, or None for none. log_file: where to keep the log. layers, build_minutes:
+        as in pipeline.convert.
+
+    Returns: Build. Raises: UsageError, TftrtError; CheckFailed where a declared shape has no engine. The target is then as it was.
+    """
+    start = time.monotonic()
+    files.check(model)
+    files.check_links(model, files.ASSETS, files.EXTRAS)
+    manifest = passport.read(model, passport.MANIFEST)
+    added = passport.added_signatures(manifest)
+    if added:
+        raise errors.UsageError(f"{model} got signatures after its conversion ({', '.join(added)}), and their calls of its engines would "
+                                "be lost", "build the engines of the converted model, then wrap that: all signatures share them")
+    settings = _settings(model, manifest, options)
+    calibration = file.read(model) if (passport.folder(model) / passport.CALIBRATION).is_file() else None
+    target = staging.check_target(model, True) if output is None else staging.check_target(output, overwrite, [model])
+    digest = files.digest(model)
+    with contextlib.ExitStack() as stack:
+        stage = stack.enter_context(staging.staged(target, overwrite or output is None))
+        checker = stack.enter_context(run.worker(saved_model.RUNTIME)) if options.shapes else None
+        request = {"source": str(model), "output": str(stage), "settings": settings.to_dict(),
+                   "signatures": (manifest or {}).get("signatures", []), "cache": cache, "build_minutes": build_minutes,
+                   "calibration": calibration.to_dict() if calibration else None}
+        env = layer_log.env(layers, bool(log_file))
+        outcome = child.run("tftrt_tools.tftrt.conversion.build_job:job", request, env=env, log_file=log_file)
+        answer = outcome.result
+        signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
+        versions = {**answer["versions"], "python": platform.python_version()}
+        tables = tuple(map(file.EngineTable.from_dict, answer["tables"]))
+        done = Build(model=str(pathlib.Path(model).absolute()), output=str(target), model_digest=digest, shapes=options.shapes,
+                     strategy=settings.strategy, signatures=signatures, versions=versions, gpu=answer["gpu"] if options.shapes else None,
+                     cache_problem=answer["cache_problem"], seconds=0.0,
+                     layers=layer_log.Found.of(outcome.log, signatures, tables) if layers else layer_log.Found())
+        if calibration:
+            dataclasses.replace(calibration, engines=tables).write(_made(passport.folder(stage) / passport.CALIBRATION))
+        if options.shapes:
+            layer_table.keep(stage, outcome.log, [engine.name for engine in done.built])
+            _write_passport(stage, model, manifest, settings, done)
+            served = coverage.check(saved_model.at(stage), {one.name: one for one in signatures if one.calls}, checker)
+            done = dataclasses.replace(done, shapes_served=served)
+        done = dataclasses.replace(done, seconds=time.monotonic() - start)
+        _write_passport(stage, model, manifest, settings, done)
+    return done
+
+
+def _settings(model: str | os.PathLike[str], manifest: Mapping[str, Any] | None, options: Options) -> Settings:
+    """The conversion's settings with the changes of the options. Without a manifest they come from the engine ops."""
+    with passport.understood(model, passport.MANIFEST):
+        base = Settings.from_dict((manifest or {}).get("settings") or {})
+        for one in passport.signatures(manifest).values():
+            SignatureResult.from_dict(one)  # the child reads them again, after loading the model
+    engines = describe.describe(model)[0].engines
+    if not engines:
+        raise errors.UsageError(f"{model} holds no engine ops", "convert it first: `tftrt convert`")
+    modes = {engine.implicit_batch for engine in engines}
+    if len(modes) > 1:
+        raise errors.TftrtError(f"{model} holds engine ops of both batch modes", "convert it again, with or without --use_dynamic_shape")
+    changes: dict[str, Any] = {
+        "shapes": options.shapes, "use_dynamic_shape": not modes.pop(), "save_engines": True, "tags": options.tags or base.tags,
+        "dynamic_shape_profile_strategy": options.strategy,
+        "max_workspace_size_bytes": options.max_workspace_size_bytes or base.max_workspace_size_bytes}
+    if options.allow_build_at_runtime is not None:
+        changes["allow_build_at_runtime"] = options.allow_build_at_runtime
+    elif not manifest:
+        changes["allow_build_at_runtime"] = all(engine.allow_build_at_runtime for engine in engines)
+    return settings_module.checked(dataclasses.replace(base, **changes))
+
+
+def _write_passport(stage: pathlib.Path, model: str | os.PathLike[str], manifest: dict[str, Any] | None, settings: Settings,
+                    done: Build) -> None:
+    """Keep the conversion's manifest, and add the facts about the build."""
+    said = done.to_dict()
+    document = {**(manifest or {"kind": "conversion", **passport.stamp(), "source": "", "source_digest": ""}),
+                "settings": settings.to_dict(), "use_dynamic_shape": settings.dynamic,
+                "dynamic_shape_profile_strategy": settings.strategy,
+                "versions": done.versions, "gpu": done.gpu, "engine_count": sum(len(one.engines) for one in done.signatures),
+                "signatures": said["signatures"], "shapes_served": said["shapes_served"], **done.layers.to_dict(),
+                "build": {name: said[name] for name in ("tool", "created", "model_digest", "shapes", "seconds")}}
+    passport.write(stage, passport.MANIFEST, document)
+    before = passport.folder(model) / passport.FLAGS
+    if before.is_file():
+        passport.write(stage, passport.FLAGS, before.read_text())
+
+
+def _made(path: pathlib.Path) -> pathlib.Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

@@ -1,0 +1,114 @@
+"""The child's side of `tftrt build`: engines for a model that was converted before, or its engines taken away."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.files import scratch
+from tftrt_tools.base.process import progress
+from tftrt_tools.models.execution.job import gpu as gpu_module
+from tftrt_tools.models.savedmodel import passport, signatures
+from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.models.savedmodel.job import detach, graph, inline, inspector, loading, protos, segments
+from tftrt_tools.tftrt.calibration import file
+from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, int8, saving, watched
+from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2
+
+    from tftrt_tools.models.savedmodel.inspection import SignatureGraph
+    from tftrt_tools.models.savedmodel.job.loading import Model
+    from tftrt_tools.models.savedmodel.shapes import Call
+    from tftrt_tools.tftrt.conversion.job.finishing import Made, Work
+    from tftrt_tools.tftrt.conversion.job.graph_pass import Frozen
+
+
+def job(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the engines of a converted model for declared shapes; without shapes, save it without engines.
+
+    Engines that the model carries are not read and not kept: they may be of another TensorRT or GPU.
+
+    Args:
+      request: {"source": SavedModel directory, "output": empty directory, "settings": Settings.to_dict(), "signatures":
+        [SignatureResult dicts] of the manifest, "calibration": file.Calibration.to_dict() of the model or None, "cache": {"folder",
+        "max_bytes"} or None, "build_minutes": for all engines, left out for no bound}.
+
+    Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None, "tables": [EngineTable dicts], where the model
+      has a calibration, "cache_problem": text}.
+    """
+    settings = Settings.from_dict(request["settings"])
+    gpu = gpu_module.seen()
+    if settings.shapes and gpu is None:
+        raise errors.TftrtError("building engines needs a GPU; none is visible here", "run this on the machine that will serve the model")
+    source = pathlib.Path(request["source"])
+    calibration = file.Calibration.from_dict(request["calibration"]) if request["calibration"] else None
+    known = {name: SignatureResult.from_dict(one) for name, one in passport.signatures(request).items()}
+    with scratch.folder("build") as folder:
+        progress.say("loading the model")
+        proto = protos.read(source)
+        seen = inspector.signature_graphs(protos.meta_graph(proto, settings.tags))
+        if not any(one.engines for one in seen):
+            raise errors.UsageError(f"{source} holds no engine ops", "convert it first: `tftrt convert`")
+        detach.write(proto, source, folder + "/model")
+        model = loading.load(folder + "/model", settings.tags)
+        work = finishing.Work(settings=settings, gpu=gpu, versions=finishing.versions(), store=finishing.store(request["cache"], settings),
+                              origin=str(source), budget=watched.Budget(request.get("build_minutes")))
+        made = _signatures(model, seen, known, calibration, work, finishing.prefix(source, settings), folder)
+        finishing.check_built([one.result for one in made], work.budget)
+        progress.say("saving")
+        functions = {name: one.function for one in made if one.function for name in (one.result.name, *one.result.twins)}
+        resources = {name: resource for one in made for name, resource in one.resources.items()}
+        saving.save(model, functions, resources, source, pathlib.Path(request["output"]))
+    return {"signatures": [one.result.to_dict() for one in made], "versions": work.versions, "gpu": gpu,
+            "tables": [table.to_dict() for one in made for table in one.tables],
+            "cache_problem": work.store.problem if work.store else ""}
+
+
+def _signatures(model: Model, seen: Sequence[SignatureGraph], known: Mapping[str, SignatureResult],
+                calibration: file.Calibration | None, work: Work, prefix: str,
+                folder: str) -> list[Made]:
+    """A finishing.Made for each signature. seen: SignatureGraphs; known: {name: SignatureResult} of the manifest; calibration: of the
+    model, or None."""
+    settings = work.settings
+    with_engines = {one.name: one.inputs for one in seen if one.engines}
+    walked = signatures.Once.of([one.name for one in seen], model.same)
+    calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), with_engines)) if settings.shapes else {}
+    made = []
+    for index, one in enumerate(one for one in seen if one.name in walked.twins):
+        twins = walked.twins[one.name]
+        if not one.engines:
+            result = known.get(one.name) or SignatureResult.untouched(one.name, one.inputs)
+            made.append(finishing.Made(result=dataclasses.replace(result, name=one.name, twins=twins)))
+            continue
+        progress.say(f"reading signature {one.name}", index, len(walked.twins))
+        frozen = graph_pass.freeze(one.name, model.root.signatures[one.name])
+        # A converted signature is a function; if it has loops or tables, it stays one after freezing.
+        graph_def = inline.inline_calls(frozen.graph_def)
+        finishing.unique_names(graph_def, f"{prefix}_{index}")
+        graph.set_on_engines(graph_def, workspace_size_bytes=settings.max_workspace_size_bytes)
+        if settings.strategy:
+            graph.set_on_engines(graph_def, profile_strategy=settings.strategy)
+        result = SignatureResult.of_graph(one, graph.engine_ops(graph_def), known.get(one.name))
+        result = dataclasses.replace(result, name=one.name, twins=twins)
+        wanted = calls.get(one.name, [])
+        tables = _tables(frozen, graph_def, one, settings, wanted, calibration) if calibration else ()
+        made.append(finishing.finished(frozen, graph_def, result, work, wanted, folder, tables))
+    return made
+
+
+def _tables(frozen: Frozen, graph_def: graph_pb2.GraphDef, seen: SignatureGraph, settings: Settings, calls: Sequence[Call],
+            calibration: file.Calibration) -> tuple[file.EngineTable, ...]:
+    """The model's tables under the new names of its engines, fitted to this build and written onto the engine ops."""
+    digests = segments.engine_digests(graph_def, names=True)
+    by_segment = {table.segment: table for table in calibration.engines}
+    kept = [dataclasses.replace(by_segment[digests[engine]], engine=engine, signature=seen.name)
+            for engine in int8.wanting_tables(graph_def) if digests.get(engine) in by_segment]
+    fitted = int8.for_build(frozen, graph_def, seen.inputs, settings, calls, kept, int8.method_of(calibration), earlier=True)
+    int8.write(graph_def, fitted)
+    return fitted

@@ -1,0 +1,289 @@
+"""Building engines on the GPU for declared shapes: one engine op after the other, from the cache where it has the engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from tftrt_tools.base import errors, tf_private
+from tftrt_tools.base.process import native_log, progress
+from tftrt_tools.models.engine_cache import key as keys
+from tftrt_tools.models.engine_cache.entry import Hit
+from tftrt_tools.models.engine_cache.job import turns
+from tftrt_tools.models.execution.job import build_log
+from tftrt_tools.models.execution.job import gpu as gpu_module
+from tftrt_tools.models.execution.job.gpu_memory import PeakMemory
+from tftrt_tools.models.savedmodel import engine_assets
+from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.models.savedmodel.job import graph, loading, lone_engine, segments, slices, unbuildable
+from tftrt_tools.tftrt.conversion.job import build_progress, engine_inputs, watched
+from tftrt_tools.tftrt.conversion.job.timing_cache import TimingCache
+from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, Unbuilt
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2
+
+    from tftrt_tools.models.engine_cache.key import EngineKey, Fed
+    from tftrt_tools.models.engine_cache.store import Store
+    from tftrt_tools.models.savedmodel.engine_op import EngineOp
+    from tftrt_tools.models.savedmodel.job.lone_engine import LoneEngine
+    from tftrt_tools.models.savedmodel.shapes import Call
+    from tftrt_tools.tftrt.conversion.job.engine_inputs import Feed
+    from tftrt_tools.tftrt.conversion.job.graph_pass import Frozen
+    from tftrt_tools.tftrt.conversion.settings import Settings
+    from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
+
+NOT_REACHED = "no declared shape reaches it: it is in a branch or loop that was not run"
+BY_VALUES = "its shapes depend on what the inputs hold, not on their shapes alone, so that no declared shapes cover them"
+IN_A_FUNCTION = "it is inside a function, whose shapes are not known"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Site:
+    """Where engines are built and kept."""
+
+    # The GPU, by execution.job.gpu.seen.
+    gpu: Mapping[str, Any]
+    # The versions of finishing.versions.
+    versions: Mapping[str, str]
+    # For the engine files.
+    folder: str | os.PathLike[str]
+    # The engine cache, None for none.
+    store: Store | None
+    # The model, for the cache's record.
+    origin: str
+    # The time that builds may take.
+    budget: watched.Budget = dataclasses.field(default_factory=watched.Budget)
+
+
+def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult, settings: Settings, calls: Sequence[Call],
+          site: Site) -> tuple[SignatureResult, dict[str, Any]]:
+    """Build the engines of one signature for declared shapes.
+
+    Each engine op is built alone, in a graph of its own that gets the same inputs as in the model. So an engine has its own seconds,
+    memory and error, and TensorFlow computes nothing else of the model for it.
+
+    Args:
+      frozen: graph_pass.Frozen of the signature; graph_def: its converted graph, with the final engine names.
+      result: SignatureResult. calls: [{input: shape}]. site: Site.
+
+    Returns: (SignatureResult with built and unbuilt engines, {engine name: trackable resource}; {} if engines are not to be saved).
+
+    An engine that TF-TRT or TensorRT refuses is left unbuilt with the reason; the others are built.
+
+    Raises: TftrtError where the model fails at these shapes, or GPU memory runs out.
+    """
+    wanted = _wanted(calls, settings)
+    inputs = engine_inputs.of_calls(frozen, graph_def, result.inputs, wanted)
+    if not settings.dynamic:
+        # The smallest batch first: the engine of the largest serves all smaller ones, so after it none would be built for them.
+        ordered = {engine: tuple(sorted(own, key=lambda feed: [one.shape for one in feed])) for engine, own in inputs.feeds.items()}
+        inputs = dataclasses.replace(inputs, feeds=ordered)
+    cached = max(settings.maximum_cached_engines, len(wanted), *map(len, inputs.feeds.values()))
+    graph.set_on_engines(graph_def, max_cached_engines_count=cached)
+    result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
+    builder = _Builder(graph_def, result, settings, inputs, site)
+    start = time.monotonic()
+    built: list[BuiltEngine] = []
+    unbuilt: list[Unbuilt] = []
+    resources: dict[str, Any] = {}
+    for number, engine in enumerate(result.engines):
+        path = pathlib.Path(site.folder) / (engine_assets.PREFIX + engine.name)
+        made = builder.engine(engine, path, f"{number + 1} of {len(result.engines)}")
+        if isinstance(made, Unbuilt):
+            unbuilt.append(made)
+            continue
+        built += made
+        resources[engine.name] = tf_private.engine_resource(engine.name, path, cached)
+    seconds = round(time.monotonic() - start, 2)
+    result = dataclasses.replace(result, calls=tuple(calls), built=tuple(built), unbuilt=tuple(unbuilt), build_seconds=seconds,
+                                 findings=unbuildable.standing(result.findings, {one.name for one in built},
+                                                               {one.name for one in built if one.slices}))
+    return result, resources if settings.save_engines else {}
+
+
+def _wanted(calls: Sequence[Call], settings: Settings) -> Sequence[Call]:
+    """The calls to build for. In implicit batch mode an engine serves all smaller batches: a range needs one for opt and one for max."""
+    if not settings.dynamic and shape_grammar.is_range(settings.shapes):
+        if any(low[name][1:] != high[name][1:] for low, high in zip(calls, calls[1:], strict=False) for name in low):
+            raise errors.UsageError("--shapes gives a range beyond the batch size, and the model is in implicit batch mode",
+                                    "convert with --use_dynamic_shape")
+        return calls[1:]
+    return calls
+
+
+class _Refused(Exception):
+    """TF-TRT or TensorRT refused to build an engine. Its text: the reason, "" where the log has none."""
+
+
+class _Builder:
+    """Builds the engines of one signature."""
+
+    def __init__(self, graph_def: graph_pb2.GraphDef, result: SignatureResult, settings: Settings,
+                 inputs: engine_inputs.Inputs, site: Site) -> None:
+        self._graph_def, self._result, self._settings = graph_def, result, settings
+        self._feeds, self._by_values, self._site = inputs.feeds, inputs.by_values, site
+        self._lone = {one.name: self._alone(one) for one in result.engines if self._feeds.get(one.name)}
+        self._keys = self._cache_keys() if site.store else {}
+        self._gpu = gpu_module.identity()
+        self._timings = TimingCache.of(site, self._gpu)
+        self._shown = build_progress.Shown()
+
+    def _alone(self, engine: EngineOp) -> tuple[LoneEngine, tuple[str, ...]]:
+        """(the engine op alone, names of its slices that are fixed for these calls)."""
+        lone, feeds = lone_engine.alone(self._graph_def, engine.name), self._feeds[engine.name]
+        segment = graph.native_segments(lone.graph_def).get(engine.name)
+        if segment is None or not self._settings.dynamic or len(feeds) == 1:
+            return lone, ()
+        fixed = slices.fix(segment.function, segment.shapes, [[one.shape for one in feed] for feed in feeds])
+        if fixed:
+            lone_engine.with_changed_segment(lone)
+        return lone, fixed
+
+    def engine(self, engine: EngineOp, path: pathlib.Path, position: str) -> Unbuilt | list[BuiltEngine]:
+        """The BuiltEngines of one engine op (several in implicit batch mode), with their file at `path`; or Unbuilt."""
+        if engine.name in self._by_values:
+            return Unbuilt(name=engine.name, reason=BY_VALUES)
+        if not self._feeds.get(engine.name):
+            return Unbuilt(name=engine.name, reason=NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
+        budget, key = self._site.budget, self._keys.get(engine.name)
+        until = budget.until()
+        late = Unbuilt.late(engine.name, budget.minutes or 0)
+        if budget.over:
+            return (self._cached(self._site.store, key, path, position) if key and self._site.store else None) or late
+        self._shown.begin(f"building engine {position} of {self._result.name}", self._what(engine))
+        try:
+            made = watched.run(lambda: self._made(engine, key, path, position), self._shown.tick, until)
+            return [dataclasses.replace(one, slices=self._lone[engine.name][1]) for one in made]
+        except watched.NotReady:
+            return late
+        except _Refused as error:
+            return self._refused(engine, str(error))
+
+    def _what(self, engine: EngineOp) -> str:
+        feeds = self._feeds[engine.name]
+        if engine.implicit_batch:
+            return "for " + ", ".join("x".join(map(str, feed[0].shape)) or "a scalar" for feed in feeds)
+        return "with one profile" if len(feeds) == 1 or engine.profile_strategy == "Range" else f"with {len(feeds)} profiles"
+
+    def _made(self, engine: EngineOp, key: EngineKey | None, path: pathlib.Path, position: str) -> list[BuiltEngine]:
+        store = self._site.store
+        if key is None or store is None:
+            return self._build(engine, path, position)
+        with store.lock(key, self._shown.waits):
+            found = self._cached(store, key, path, position)
+            if found:
+                return found
+            built = self._build(engine, path, position)
+            store.put(key, path, built[0].seconds, f"{self._site.origin} {engine.name}", self._site.gpu.get("driver", ""))
+            return built
+
+    def _cached(self, store: Store, key: EngineKey, path: pathlib.Path, position: str) -> list[BuiltEngine] | None:
+        """The BuiltEngines that the cache has, copied to `path`, or None."""
+        found = store.get(key, path)
+        if not isinstance(found, Hit):
+            return None
+        progress.say(f"engine {position} of {self._result.name} comes from the cache")
+        return _described(path, found.record.build_seconds, None, cached=True)
+
+    def _build(self, engine: EngineOp, path: pathlib.Path, position: str) -> list[BuiltEngine]:
+        lone, _ = self._lone[engine.name]
+        dtypes = [one.dtype for one in engine.inputs]
+        feeds = [[_tensor(fed, dtype) for fed, dtype in zip(feed, dtypes, strict=True)] for feed in self._feeds[engine.name]]
+        with turns.turn(self._gpu, self._shown.waits), self._timings.shared():
+            start, logged = time.monotonic(), native_log.position()
+            self._shown.runs(logged)
+            with PeakMemory() as memory:
+                self._compile(lone, feeds, position)
+                seconds = time.monotonic() - start
+                written = tf_private.serialize_engines(engine.name, path)
+        built = _described(path, round(seconds, 2), memory.bytes, cached=False) if written else []
+        if not built:
+            raise _Refused(build_log.reason(native_log.since(logged)))
+        return built
+
+    def _compile(self, lone: LoneEngine, feeds: Sequence[Sequence[Any]], position: str) -> None:
+        name = self._result.name
+        try:
+            compile_engines(lone, feeds, self._settings.dynamic)
+        except tf.errors.OpError as error:
+            if loading.is_out_of_gpu_memory(error):
+                mend = "give fewer or smaller --shapes, a --max_workspace_size_bytes, or " + loading.GPU_MEMORY_MEND
+                raise errors.TftrtError(f"out of GPU memory while building engine {position} of {name!r}: {loading.first_line(error)}",
+                                        mend) from None
+            raise errors.TftrtError(f"engine {position} of signature {name!r} fails at the declared shapes: {loading.first_line(error)}",
+                                    "check --shapes") from None
+
+    def _refused(self, engine: EngineOp, reason: str) -> Unbuilt:
+        """The Unbuilt of a refusal. Args: reason: of build_log.reason."""
+        mend = "out of memory: a --max_workspace_size_bytes or smaller --shapes; an op that TensorRT refuses: --keep_native_ops"
+        segment = graph.native_segments(self._graph_def).get(engine.name)
+        if known := next((one for one in self._result.findings if one.about == engine.name), None):
+            reason, mend = reason or known.text, known.mend
+        elif not reason:
+            reason, mend = "its log does not say why", f"run again with --log_file=FILE and read it; {mend}"
+        node = build_log.node(reason, [one.name for one in segment.function.node_def] if segment else ())
+        if node and not known:
+            mend = f"--keep_native_nodes='{re.escape(node)}' leaves this node to TensorFlow; the rest may be built then"
+        return Unbuilt(name=engine.name, reason=f"it did not build: {reason}", refused=True, mend=mend, node=node)
+
+    def _cache_keys(self) -> dict[str, EngineKey]:
+        """{engine name: EngineKey}, without engine ops inside functions and those that no call reaches."""
+        plain = segments.engine_digests(self._graph_def, names=False)
+        named = segments.engine_digests(self._graph_def, names=True)
+        tables = {graph.engine_name(node.name): node.attr["calibration_data"].s for node in graph.engine_nodes(self._graph_def)}
+        for name, (lone, fixed) in self._lone.items():
+            if fixed:
+                plain[name] = segments.engine_digests(lone.graph_def, names=False)[name]
+        return {engine.name: self._key(engine, self._feeds[engine.name], plain[engine.name], named[engine.name], tables[engine.name])
+                for engine in self._result.engines if self._feeds.get(engine.name) and engine.name in plain}
+
+    def _key(self, engine: EngineOp, calls: tuple[Feed, ...], digest: str, named: str, table: bytes) -> EngineKey:
+        versions, gpu = self._site.versions, self._site.gpu
+        return keys.EngineKey(
+            segment_digest=digest, inputs=tuple(keys.DeclaredInput(one.dtype, one.shape) for one in engine.inputs), calls=calls,
+            precision=engine.precision,
+            implicit_batch=engine.implicit_batch, profile_strategy=engine.profile_strategy,
+            max_workspace_size_bytes=engine.workspace_size_bytes, maximum_cached_engines=engine.maximum_cached_engines,
+            tf32_allowed=tf.config.experimental.tensor_float_32_execution_enabled(), tensorflow=versions["tensorflow"],
+            tensorrt=versions["tensorrt"], tensorrt_linked=versions["tensorrt_linked"], compute_capability=gpu["compute_capability"],
+            gpu=gpu["name"], cuda=versions.get("cuda_version", ""), cudnn=versions.get("cudnn_version", ""),
+            use_calibration=engine.use_calibration and engine.precision == "INT8", explicit_precision=engine.explicit_precision,
+            calibration_digest=keys.digest_of_text(table), names_digest=named if table else "", environment=keys.environment())
+
+
+def _described(path: str | os.PathLike[str], seconds: float | None, memory: int | None, cached: bool) -> list[BuiltEngine]:
+    return [BuiltEngine(name=asset.engine, shapes=asset.input_shapes, bytes=asset.bytes, seconds=seconds, peak_memory_bytes=memory,
+                        cached=cached) for asset in engine_assets.read_file(path)]
+
+
+def _tensor(fed: Fed, dtype: str) -> Any:
+    """A tensor to build with: TensorRT looks at its shape, and at its values only where it is a shape tensor."""
+    values = np.zeros(fed.shape, dtype) if fed.values is None else np.reshape(np.array(fed.values, dtype), fed.shape)
+    return tf.constant(values)
+
+
+def compile_engines(lone: LoneEngine, feeds: Sequence[Sequence[Any]], dynamic: bool) -> None:
+    """Have TF-TRT build the engines of an engine op, in this process.
+
+    In explicit batch mode all calls run first in the mode that collects shapes, then one call builds for them, as in
+    TrtGraphConverterV2.build.
+
+    Args: lone: lone_engine.LoneEngine; feeds: a list of tensors for each shape. Raises: tf.errors.OpError.
+    """
+    if dynamic:
+        collecting = lone_engine.collecting(lone)
+        collect = tf_private.running(collecting.graph_def, collecting.inputs, collecting.node)
+        for tensors in feeds:
+            collect(*tensors)
+    function = tf_private.running(lone.graph_def, lone.inputs, lone.node)
+    for tensors in feeds[:1] if dynamic else feeds:
+        function(*tensors)

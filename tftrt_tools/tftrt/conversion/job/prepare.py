@@ -1,0 +1,138 @@
+"""Freezes a signature and rewrites it for TF-TRT, so that more of it goes into engines. Its answers stay the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel import frozen_inputs
+from tftrt_tools.models.savedmodel.job import (
+    compiled,
+    conditionals,
+    defaulted,
+    dilated,
+    dropouts,
+    fake_quant,
+    flattened,
+    graph,
+    grouped,
+    loading,
+    slices,
+    unbuildable,
+)
+from tftrt_tools.models.savedmodel.preparation import Preparation
+from tftrt_tools.tftrt.conversion.job import graph_pass
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from tensorflow.core.framework import graph_pb2
+
+    from tftrt_tools.tftrt.conversion.job.graph_pass import Frozen, PassResult
+    from tftrt_tools.tftrt.conversion.job.patterns import Patterns
+    from tftrt_tools.tftrt.conversion.settings import Settings
+
+
+def passed(name: str, function: Any, settings: Settings, gathered: Patterns | None = None) -> tuple[Frozen, PassResult]:
+    """Freeze a signature, open the calls that XLA compiles, write grouped convolutions as TensorRT can build them and those with
+    dilations as TF-TRT takes them, and run the pass.
+
+    Nodes that stay in TensorFlow are not changed.
+
+    Args: name, function: of the signature. settings: Settings. gathered: as of graph_pass.run.
+    Returns: (graph_pass.Frozen, graph_pass.PassResult).
+    Raises: as graph_pass.freeze and run; UsageError for a model that is converted already.
+    """
+    before = function.graph.as_graph_def()
+    wanted = [call for call in compiled.calls(before) if not _kept(call, settings)]
+    # Calls with such an op can be frozen only when they are opened.
+    for_good = compiled.holding(before, graph_pass.ROWS)
+    values = frozen_inputs.of_signature(settings.freeze, name, loading.freezable(function))
+    while True:
+        frozen = graph_pass.freeze(name, function, compiled.opened(before, wanted) if wanted else None)
+        _refuse_converted(frozen.graph_def)
+        kept = frozenset(node.name for node in frozen.graph_def.node if _kept(node.name, settings))
+        own = {one: value for one, value in values.items() if one in frozen.input_names}
+        defaults = defaulted.fold(frozen.graph_def, frozen.inputs, {one: value for one, value in values.items() if one not in own})
+        offered = _freeze_inputs(frozen, own)
+        dropped = dropouts.fold(frozen.graph_def, kept)
+        folded = fake_quant.fold(frozen.graph_def, kept)
+        left_out = fake_quant.leave_out(frozen.graph_def, kept) if _drops_quantization(settings) else ()
+        written = dilated.rewrite(frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept, settings.dynamic)
+        paddings = dilated.lift_paddings(frozen.graph_def, kept)
+        convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
+        reshaped = flattened.rewrite(frozen.graph_def, kept)
+        done = Preparation(opened=tuple(wanted), convolutions=convolutions, dilated=written, paddings=paddings, folded=folded,
+                           flattened=reshaped, dropouts=dropped,
+                           unquantized=left_out, frozen=tuple((one, value.item()) for one, value in own.items()),
+                           defaults=defaults, offered=offered)
+        frozen = dataclasses.replace(frozen, preparation=done)
+        closed = set(_unwritten(frozen.preparation))
+        if not closed:
+            result = graph_pass.run(frozen, settings, gathered)
+            closed = set(_in_vain(result)) - for_good
+        if not closed:
+            return _counted(frozen, result, settings, gathered)
+        wanted = [call for call in wanted if call not in closed and not any(compiled.inside(outer, call) for outer in closed)]
+
+
+def _counted(frozen: Frozen, result: PassResult, settings: Settings, gathered: Patterns | None) -> tuple[Frozen, PassResult]:
+    """Run the pass again where engines hold slices that TF-TRT would take wrongly and the graph tells what they mean.
+
+    TensorFlow merges equal nodes, so that a slice may show up only after its like was rewritten.
+    """
+    while found := unbuildable.open_slices(result.graph_def):
+        changed = slices.rewrite(frozen.graph_def, found)
+        if not changed:
+            break
+        done = dataclasses.replace(frozen.preparation, slices=(*frozen.preparation.slices, *changed))
+        frozen = dataclasses.replace(frozen, preparation=done)
+        result = graph_pass.run(frozen, settings, gathered)
+    return frozen, result
+
+
+def _freeze_inputs(frozen: Frozen, values: Mapping[str, npt.NDArray[Any]]) -> tuple[str, ...]:
+    """Replace inputs by values. Returns: names of other inputs whose replacement would remove conditionals."""
+    placeholders = {name: tensor.removesuffix(":0") for name, tensor in zip(frozen.input_names, frozen.inputs, strict=True)}
+    if values:
+        conditionals.freeze(frozen.graph_def, {placeholders[name]: value for name, value in values.items()})
+    switches = {name for name, spec in zip(frozen.input_names, frozen.input_specs(), strict=True)
+                if spec.dtype == tf.bool and spec.shape.rank == 0 and name not in values}
+    return tuple(name for name in sorted(switches) if conditionals.deciding(frozen.graph_def, placeholders[name]))
+
+
+def _refuse_converted(graph_def: graph_pb2.GraphDef) -> None:
+    for node in graph.engine_nodes(graph_def):
+        raise errors.UsageError(f"the model is converted already: it holds engine op {graph.engine_name(node.name)}",
+                                "give the original model; the manifest in assets.extra/tftrt of the converted one names it")
+
+
+def _kept(name: str, settings: Settings) -> bool:
+    return bool(settings.keep_native_nodes and re.fullmatch(settings.keep_native_nodes, name))
+
+
+def _drops_quantization(settings: Settings) -> bool:
+    """Whether FakeQuant nodes on activations are left out: they serve only INT8, and leaving them out changes the answers."""
+    return settings.allow_quantization_changes and settings.precision_mode != "INT8"
+
+
+def _unwritten(done: Preparation) -> list[str]:
+    """Opened calls with a grouped convolution that could not be rewritten. TF-TRT would take it, and no GPU builds such an engine; if
+    the call stays closed, XLA computes it."""
+    return [call for call in done.opened if any(compiled.inside(call, name) for name in done.left)]
+
+
+def _in_vain(result: PassResult) -> list[str]:
+    """Opened calls that gained nothing: none of their ops is in an engine, or a convolution that was written with zeros is not. XLA
+    computes them faster as a whole."""
+    done = result.preparation
+    native = {node.name for node in result.graph_def.node}
+    zeros = [one.name for one in done.convolutions if one.written == "Conv2D" and one.name in native]
+    inner = [node for one in graph.native_segments(result.graph_def).values() for node in one.function.node_def]
+    taken = {node.name for node in inner if node.op not in graph.PASSIVE_OPS}
+    return [call for call in done.opened if any(compiled.inside(call, name) for name in zeros)
+            or not any(compiled.inside(call, name) for name in taken)]

@@ -1,0 +1,58 @@
+"""TensorRT's timing cache carried from one process to the next, around each build."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tftrt_tools.base import tf_private
+from tftrt_tools.models.engine_cache import key as keys
+from tftrt_tools.models.engine_cache import timings
+from tftrt_tools.models.engine_cache.timings import Timings
+
+if TYPE_CHECKING:
+    from tftrt_tools.tftrt.conversion.job.engines import Site
+
+
+class TimingCache:
+    """The kernel times that this process knows, and those on disk."""
+
+    def __init__(self, registry: tf_private.TimingCache | None, timings: Timings | None) -> None:
+        """Args: registry: of this process, timings: on disk; None for either carries nothing."""
+        self._registry, self._timings = registry, timings
+
+    @classmethod
+    def of(cls, site: Site, gpu: str) -> TimingCache:
+        """For the builds of an engines.Site on the GPU with the identity `gpu`.
+
+        Times are not carried without an engine cache that keeps something, with TFTRT_TIMING_CACHE=0 in the environment, if this
+        TensorFlow keeps them in another form, or if nothing names the GPU.
+        """
+        if site.store is None or not site.store.max_bytes or not gpu or timings.switched_off():
+            return cls(None, None)
+        try:
+            registry = tf_private.TimingCache()
+        except (RuntimeError, OSError):
+            return cls(None, None)
+        conditions = {**site.versions, **site.gpu, "gpu": gpu, **keys.environment()}
+        return cls(registry, Timings(site.store.folder, conditions))
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[None]:
+        """Read the times on disk before the block, and write the known ones after it, unless the block raises.
+
+        The caller has to hold the GPU's turn meanwhile, so that no other process writes in between and loses its times.
+        """
+        if self._registry is None or self._timings is None:
+            yield
+            return
+        kept = self._timings.read()
+        new = kept != b"" and kept != self._registry.read()
+        if new:
+            self._registry.write(kept)
+        with self._timings.trial() if new else contextlib.nullcontext():
+            yield
+        known = self._registry.read()
+        if known != kept:
+            self._timings.write(known)

@@ -1,0 +1,46 @@
+"""What an added signature does behind the wrapped one: fewer and smaller answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tftrt_tools.tftrt.wrapping import added as names
+from tftrt_tools.tftrt.wrapping.added import Added
+
+
+def behind(added: Added, outputs: Mapping[str, Any], broken: Any = None) -> dict[str, Any]:
+    """{output: tensor}. Args: outputs: of the wrapped signature. broken: bool[N], or None where broken pictures are not marked."""
+    answers = added.answers
+    found = {name: outputs[name] for name in answers.kept}
+    if answers.scores:
+        scores = outputs[answers.scores]
+        if answers.top_k:
+            found[names.SCORES], found[names.CLASSES] = tf.math.top_k(scores, answers.top_k)
+        else:
+            found[names.CLASSES] = tf.argmax(scores, -1, output_type=tf.int32)
+        if answers.names:
+            with tf.device("CPU:0"):
+                found[names.LABELS] = tf.gather(tf.constant([name.encode() for name in answers.names]), found[names.CLASSES])
+    for name, kind in answers.types.items():
+        key = names.SCORES if name == answers.scores else name
+        if key in found:
+            found[key] = tf.cast(found[key], kind)
+    if broken is not None:
+        found = {name: _marked(tensor, broken) for name, tensor in found.items()}
+        found[names.MARK] = broken
+    return found
+
+
+def _marked(tensor: Any, broken: Any) -> Any:
+    """The answers, with NaN, -1, False or "" in the rows of broken pictures."""
+    if tensor.dtype.is_floating:
+        nothing: Any = float("nan")
+    else:
+        nothing = "" if tensor.dtype == tf.string else False if tensor.dtype == tf.bool else tensor.dtype.max if (
+            tensor.dtype.is_unsigned) else -1
+    # A row without a number for each picture (of a rank that is not known, or 0) cannot be told apart.
+    mask = tf.reshape(broken, tf.concat([[-1], tf.ones([tf.rank(tensor) - 1], tf.int32)], 0))
+    return tf.where(mask, tf.constant(nothing, tensor.dtype), tensor)

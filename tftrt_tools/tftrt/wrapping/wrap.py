@@ -1,0 +1,82 @@
+"""The whole of `tftrt wrap`: look at the model, decide, write in a child, put the result in place. No TensorFlow here."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child, progress
+from tftrt_tools.models.savedmodel import files, passport, signatures, staging
+from tftrt_tools.models.savedmodel.describe import Description
+from tftrt_tools.models.sources import opened
+from tftrt_tools.models.sources.source import Source
+from tftrt_tools.tftrt.wrapping import added as added_module
+from tftrt_tools.tftrt.wrapping import plan
+from tftrt_tools.tftrt.wrapping.added import Wrapped
+from tftrt_tools.tftrt.wrapping.settings import Settings
+
+_ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def wrap(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str], settings: Settings, *, overwrite: bool = False,
+         log_file: str | None = None) -> Wrapped:
+    """Write a model with added signatures.
+
+    Args: source: path of a SavedModel or Keras file, or its Source. output: directory to make. settings: what is added. overwrite: replace
+    a SavedModel that is there. log_file: where to keep what TensorFlow logs.
+
+    Returns: Wrapped. Raises: UsageError, TftrtError; the output is then as it was.
+    """
+    source = opened.check(source)
+    target = staging.check_target(output, overwrite, [source.path])
+    with opened.opened(source, log_file) as model, staging.staged(target, overwrite) as stage:
+        files.check_links(model)
+        progress.say("looking at the model")
+        before = added_module.read(model)
+        look = child.run("tftrt_tools.tftrt.wrapping.look_job:job", {"model": model, "signature": settings.signature}).result
+        described = Description.from_dict(look["description"])
+        _check_original(plan.wrapped(described, settings), before)
+        planned = plan.plan(described, settings, plan.Facts(normalized=look["normalized"], rows=look["rows"]))
+        progress.say("writing")
+        request = {"source": model, "output": str(stage), "added": [one.to_dict() for one in planned.added],
+                   "default_was": planned.default_was, "classes": settings.classes_file}
+        answer = child.run("tftrt_tools.tftrt.wrapping.wrap_job:job", request, env=_ENV, log_file=log_file).result
+        notes = planned.notes + (("the model's warm-up requests ask serving_default as it was: left out",) if answer["warmup_left"] else ())
+        done = Wrapped(source=str(pathlib.Path(source.path).absolute()), output=str(target), source_digest=files.digest(source.path),
+                       signatures=planned.added, default_was=planned.default_was, notes=notes)
+        added_module.write(stage, _with_earlier(done, before))
+        _tell_manifest(stage, done)
+    return done
+
+
+def _tell_manifest(model: pathlib.Path, done: Wrapped) -> None:
+    """Let the manifest of a converted model tell what was added; it is the manifest's signatures that `inspect` looks for."""
+    manifest = passport.read(model, passport.MANIFEST)
+    if manifest is None:
+        return
+    earlier = manifest.get(passport.WRAPPED) or {}
+    if done.default_was:
+        for one in manifest.get("signatures", ()):
+            one["name"] = done.default_was if one["name"] == signatures.DEFAULT else one["name"]
+            one["twins"] = [done.default_was if twin == signatures.DEFAULT else twin for twin in one.get("twins", ())]
+    names = [*earlier.get("signatures", ()), *(one.name for one in done.signatures)]
+    manifest[passport.WRAPPED] = {"signatures": names, "default_was": done.default_was or earlier.get("default_was", "")}
+    passport.write(model, passport.MANIFEST, manifest)
+
+
+def _check_original(signature: str, before: Wrapped | None) -> None:
+    """Refuse to wrap what was added by an earlier `wrap`."""
+    for one in before.signatures if before else ():
+        if one.name == signature:
+            raise errors.UsageError(f"signature {signature!r} is one that `tftrt wrap` has added", f"name {one.of} in --signature_keys")
+
+
+def _with_earlier(done: Wrapped, before: Wrapped | None) -> Wrapped:
+    """The record, with what an earlier `wrap` added."""
+    if before is None:
+        return done
+    moved = done.default_was or signatures.DEFAULT
+    earlier = [dataclasses.replace(one, of=moved) if one.of == signatures.DEFAULT else one for one in before.signatures]
+    return dataclasses.replace(done, signatures=(*earlier, *done.signatures), default_was=done.default_was or before.default_was)

@@ -1,0 +1,67 @@
+"""The child's side of `wrap`: traces what goes around a signature, and writes the SavedModel with it. Nothing of the model is loaded or
+run, so its engines may be of another machine."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+from typing import Any
+
+import tensorflow as tf
+
+from tftrt_tools.models.savedmodel import files, passport, signatures
+from tftrt_tools.models.savedmodel.job import protos
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+from tftrt_tools.tftrt.wrapping import added as added_module
+from tftrt_tools.tftrt.wrapping.added import Added
+from tftrt_tools.tftrt.wrapping.job import before, behind, functions, main_graph, objects
+
+# Of the passport: what is about these very files.
+_OUTDATED = (passport.VERIFY, passport.PUBLISH)
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """Args: request: {"source", "output": directories, "added": Added dicts, "default_was": new name of serving_default or "", "classes":
+    file of class names or ""}. Returns: {"warmup_left": whether warm-up requests were left out}."""
+    source, output = pathlib.Path(request["source"]), pathlib.Path(request["output"])
+    proto = protos.read(source)
+    meta = protos.meta_graph(proto)
+    if request["default_was"]:
+        objects.rename(meta, signatures.DEFAULT, request["default_was"])
+    for one in request["added"]:
+        _add(meta, Added.from_dict(one))
+    (output / protos.FILE).write_bytes(proto.SerializeToString(deterministic=True))
+    warmup = source / files.WARMUP
+    left = bool(request["default_was"]) and warmup.is_file()
+
+    outdated = {(files.PASSPORT / name).as_posix() for name in _OUTDATED}
+    files.copy(source, output, {protos.FILE, added_module.FILE, *outdated, *([files.WARMUP] if left else [])})
+    if request["classes"]:
+        _keep_classes(pathlib.Path(request["classes"]), output / "assets")
+    return {"warmup_left": left}
+
+
+def _add(meta: Any, added: Added) -> None:
+    name = objects.unused_name(meta, f"__inference_wrapped_{added.name}")
+    takes = added.takes()
+    first = functions.traced(lambda inputs: before.before(added, inputs), takes, f"{name}_before")
+    known = {spec.name: spec for spec in added.outputs}
+    used = [known[key] for key in (*added.answers.kept, *filter(None, [added.answers.scores]))]
+    marks = [InputSpec(before.MARK, "bool", (None,))] if added.marks else []
+
+    def after(tensors: dict[str, Any]) -> dict[str, Any]:
+        return behind.behind(added, tensors, tensors.get(before.MARK))
+
+    last = functions.traced(after, (*used, *marks), f"{name}_behind")
+    dtypes = {spec.name: tf.as_dtype(spec.dtype).as_datatype_enum for spec in takes}
+    meta.graph_def.library.function.extend([*first.definitions, *last.definitions])
+    main_graph.add(meta, added, first, last, dtypes, objects.add(meta, added, first, last, dtypes, f"{name}_0"))
+
+
+def _keep_classes(file: pathlib.Path, assets: pathlib.Path) -> None:
+    """Put the file of class names among the assets, for people: the graph has the names."""
+    assets.mkdir(exist_ok=True)
+    target = assets / file.name
+    while target.exists() and target.read_bytes() != file.read_bytes():
+        target = target.with_name(f"classes_{target.name}")
+    shutil.copyfile(file, target)
