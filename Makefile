@@ -12,7 +12,7 @@ NEW_PIP_FLAGS ?=
 ZOO ?= build/zoo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test quick demo zoo lint docs gpu-test corpus portable test-new triton bench clean FORCE
+.PHONY: help venv test quick demo zoo lint format docs gpu-test corpus portable test-new triton bench clean FORCE
 
 help:
 	@echo "make test      make lint, then every test that needs no GPU"
@@ -26,6 +26,7 @@ help:
 	@echo "make triton    a tritonserver for its tests, in build/triton (55 MB to download)"
 	@echo "make bench     the benchmarks of benchmarks/"
 	@echo "make lint      ruff, mypy over the package, and the order of its rooms (.importlinter)"
+	@echo "make format    lay out the code as ruff does; make lint checks it"
 	@echo "make docs      the pages as a site, in build/site; docs/flags.md from the commands"
 	@echo "make venv      only create or refresh .venv"
 	@echo "make clean     remove build outputs and caches (.venv stays; remove it by hand)"
@@ -52,9 +53,14 @@ quick: $(STAMP)
 	$(PY) -m pytest -n 2 --dist worksteal --quick -m "not gpu and not corpus and not portable and not new" $(PYTEST_FLAGS)
 
 lint: $(STAMP)
+	$(PY) -m ruff format --quiet --check . || { echo 'make format mends that' >&2; exit 1; }
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(dir $(PY))lint-imports --no-logo --cache-dir=.mypy_cache/imports
+
+format: $(STAMP)
+	$(PY) -m ruff check --quiet --select I --fix .
+	$(PY) -m ruff format .
 
 # Strict: a link or an anchor that leads nowhere ends it.
 docs: $(STAMP)

@@ -29,7 +29,11 @@ def main(argv=None):
     chosen = {name: modules[name] for name in options.names or modules}
     for name, module in chosen.items():
         reason = skipped(module, gpu)
-        print(f"{name}: {module.__doc__.splitlines()[0]}" + (f" [skipped: {reason}]" if reason and not options.list else ""), flush=True)
+        print(
+            f"{name}: {module.__doc__.splitlines()[0]}"
+            + (f" [skipped: {reason}]" if reason and not options.list else ""),
+            flush=True,
+        )
     if options.list:
         return 0
     failed = [name for name, module in chosen.items() if not skipped(module, gpu) and not _ran(name)]
@@ -40,7 +44,9 @@ def main(argv=None):
 
 def names():
     """Names of the benchmarks."""
-    return sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.name.startswith("_"))
+    return sorted(
+        module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.name.startswith("_")
+    )
 
 
 def skipped(module, gpu):

@@ -23,7 +23,14 @@ def main(model, batch, batches, mode):
     frozen = graph_pass.freeze("serving_default", signature)
     graph_def, tensors = inline.inline_segments(graph_pass.run(frozen, Settings()).graph_def)
     constants = {node.name for node in graph_def.node if node.op == "Const"}
-    wanted = sorted({name for inner in tensors.values() for name in inner.values() if name.endswith(":0") and name[:-2] not in constants})
+    wanted = sorted(
+        {
+            name
+            for inner in tensors.values()
+            for name in inner.values()
+            if name.endswith(":0") and name[:-2] not in constants
+        }
+    )
     size = signature.structured_input_signature[1][_models.INPUT].shape[1]
     images = _images(batch, batches, size)
     start = time.perf_counter()

@@ -25,17 +25,35 @@ def environment(gpu, **changes):
 def command(*arguments, gpu, **changes):
     """Run this Python with `arguments`. Returns: seconds. Raises: RuntimeError with the end of its output."""
     start = time.monotonic()
-    done = subprocess.run([sys.executable, *map(str, arguments)], cwd=ROOT, env=environment(gpu, **changes), stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=ROOT,
+        env=environment(gpu, **changes),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
     if done.returncode:
-        raise RuntimeError(f"{' '.join(map(str, arguments))} ended with {done.returncode}:\n" + "\n".join(done.stdout.splitlines()[-15:]))
+        raise RuntimeError(
+            f"{' '.join(map(str, arguments))} ended with {done.returncode}:\n"
+            + "\n".join(done.stdout.splitlines()[-15:])
+        )
     return time.monotonic() - start
 
 
 def tftrt(words, end=float("inf"), gpu=True):
     """Run `tftrt WORDS` until `end`, by time.monotonic; then it is ended, and ends its own children. Returns: (exit code, what it said)."""
-    process = subprocess.Popen([sys.executable, "-m", "tftrt_tools", *map(str, words)], cwd=ROOT, env=environment(gpu), text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tftrt_tools", *map(str, words)],
+        cwd=ROOT,
+        env=environment(gpu),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        errors="replace",
+    )
     try:
         said, _ = process.communicate(timeout=None if end == float("inf") else max(1.0, end - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -69,8 +87,18 @@ def converted(workdir, model, precision, batches, size=224):
     seconds = None
     if not target.exists():
         shapes = f"{INPUT}:" + ",".join(f"{batch}x{size}x{size}x3" for batch in batches)
-        seconds = command("-m", "tftrt_tools", "convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={target}",
-                          f"--precision_mode={precision}", f"--shapes={shapes}", "--noengine_cache", f"--log_file={target}.log", gpu=True)
+        seconds = command(
+            "-m",
+            "tftrt_tools",
+            "convert",
+            f"--input_saved_model_dir={model}",
+            f"--output_saved_model_dir={target}",
+            f"--precision_mode={precision}",
+            f"--shapes={shapes}",
+            "--noengine_cache",
+            f"--log_file={target}.log",
+            gpu=True,
+        )
     return target, seconds
 
 

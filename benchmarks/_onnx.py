@@ -7,8 +7,19 @@ def export(model, target, opset):
     """Write signature serving_default of SavedModel `model` to the ONNX file `target`."""
     from tf2onnx import convert
 
-    sys.argv = ["tf2onnx", "--saved-model", str(model), "--output", str(target), "--opset", str(opset), "--tag", "serve",
-                "--signature_def", "serving_default"]
+    sys.argv = [
+        "tf2onnx",
+        "--saved-model",
+        str(model),
+        "--output",
+        str(target),
+        "--opset",
+        str(opset),
+        "--tag",
+        "serve",
+        "--signature_def",
+        "serving_default",
+    ]
     convert.main()
 
 

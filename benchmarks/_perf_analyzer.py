@@ -29,9 +29,27 @@ class PerfAnalyzer:
     def run(self, address, model, *flags, timeout=_SECONDS):
         """Drive a TensorFlow Serving at `address` over gRPC. Returns: [row of its CSV, as a dict]. Raises: Missing where it fails."""
         table = pathlib.Path(self.program).parent / f"{os.getpid()}.csv"
-        command = [self.program, "-m", model, "-u", address, "-i", "grpc", "--service-kind=tfserving", "-f", str(table), *flags]
-        done = subprocess.run(command, env={**os.environ, "LD_LIBRARY_PATH": self.libraries}, capture_output=True, text=True,
-                              timeout=timeout, check=False)
+        command = [
+            self.program,
+            "-m",
+            model,
+            "-u",
+            address,
+            "-i",
+            "grpc",
+            "--service-kind=tfserving",
+            "-f",
+            str(table),
+            *flags,
+        ]
+        done = subprocess.run(
+            command,
+            env={**os.environ, "LD_LIBRARY_PATH": self.libraries},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
         if done.returncode or not table.exists():
             raise Missing(f"perf_analyzer ended with {done.returncode}: {(done.stderr or done.stdout)[:500]}")
         with open(table, newline="") as lines:
@@ -48,8 +66,19 @@ def fetched(folder):
         shutil.rmtree(folder, ignore_errors=True)
         downloads = folder / "downloads"
         downloads.mkdir(parents=True)
-        _call(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", downloads, WHEEL,
-              _CUDA)
+        _call(
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--dest",
+            downloads,
+            WHEEL,
+            _CUDA,
+        )
         for wheel in downloads.glob("*.whl"):
             zipfile.ZipFile(wheel).extractall(folder)
         _call("apt-get", "download", _B64, cwd=downloads)
@@ -64,7 +93,9 @@ def fetched(folder):
 
 def _call(*command, cwd=None):
     try:
-        done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(
+            list(map(str, command)), cwd=cwd, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Missing(f"{command[0]}: {error}") from None
     if done.returncode:

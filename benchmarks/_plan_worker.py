@@ -30,7 +30,9 @@ def rows(request):
         import saved_models
 
         length = {"length": wanted["input_ids"][1]} if "input_ids" in wanted else {}
-        found = saved_models.sample_inputs(request["case"], np.random.default_rng(0), next(iter(wanted.values()))[0], **length)
+        found = saved_models.sample_inputs(
+            request["case"], np.random.default_rng(0), next(iter(wanted.values()))[0], **length
+        )
         found = found["serving_default"]
     np.savez(request["output"], **{name: found[name] for name in wanted})
 
@@ -79,7 +81,12 @@ def _measure_saved_model(request, add, start):
             calls.append({"signature": "serving_default", "inputs": path, "renamed": {"inputs": {}, "outputs": {}}})
         function, _ = in_process_job.make({"model": request["model"], "calls": calls, "answers": folder + "/out"})
         place = request["batches"].index(_JUDGED)
-        add(way="answers", batch=_JUDGED, load_s=time.monotonic() - start, **judged(request, npz.load(f"{folder}/out/{place}.npz")))
+        add(
+            way="answers",
+            batch=_JUDGED,
+            load_s=time.monotonic() - start,
+            **judged(request, npz.load(f"{folder}/out/{place}.npz")),
+        )
         _loops(request, add, lambda batch: lambda: function(request["batches"].index(batch)))
 
 
@@ -99,7 +106,11 @@ def _loops(request, add, call_of):
     """Whole calls: one caller for each batch, then several at the largest."""
     for batch in request["batches"]:
         for workers in request["streams"] if batch == max(request["batches"]) else (1,):
-            add(way="whole calls", batch=batch, **_loop.measure([call_of(batch)] * workers, batch, request["seconds"], least=10))
+            add(
+                way="whole calls",
+                batch=batch,
+                **_loop.measure([call_of(batch)] * workers, batch, request["seconds"], least=10),
+            )
 
 
 def judged(request, answers):
@@ -157,9 +168,19 @@ def _alone(request, add, ready):
             cuda.wait(one.stream)
 
         add(way="alone, each call awaited", batch=batch, **_loop.measure([call], batch, request["seconds"], least=10))
-        add(way="in turns", batch=batch, **_in_turns(ready[batch], lambda one=one, pinned=pinned: one.call(pinned), request["seconds"]))
+        add(
+            way="in turns",
+            batch=batch,
+            **_in_turns(ready[batch], lambda one=one, pinned=pinned: one.call(pinned), request["seconds"]),
+        )
         each = _in_a_row(cuda, one, request["seconds"])
-        add(way="alone, calls in a row", batch=batch, workers=1, **_stats.summary(each), images_s=batch / statistics.median(each))
+        add(
+            way="alone, calls in a row",
+            batch=batch,
+            workers=1,
+            **_stats.summary(each),
+            images_s=batch / statistics.median(each),
+        )
         for streams in request["streams"]:
             if 1 < streams <= count:
                 rate = _several(cuda, [each for each, _ in made[:streams]], request["seconds"])
@@ -179,8 +200,15 @@ def _in_turns(whole, bare, seconds):
             _loop.until(both[side], time.perf_counter() + seconds / _TURNS, 10, times)
             medians[side].append(1e3 * statistics.median(times))
     ratios = _stats.ratios(*medians)
-    return {"workers": 1, "n": ratios["n"], "p50_ms": statistics.median(medians[0]), "bare_ms": statistics.median(medians[1]),
-            "ratio": ratios["median"], "ratio_low": ratios["min"], "ratio_high": ratios["max"]}
+    return {
+        "workers": 1,
+        "n": ratios["n"],
+        "p50_ms": statistics.median(medians[0]),
+        "bare_ms": statistics.median(medians[1]),
+        "ratio": ratios["median"],
+        "ratio_low": ratios["min"],
+        "ratio_high": ratios["max"],
+    }
 
 
 def _in_a_row(cuda, context, seconds):

@@ -2,8 +2,16 @@
 
 from benchmarks import _report
 
-_HEAD = ("model: variant", "batch 1, ms (p99)", "batch 32, ms", "batch 128, rows/s with 1, 2, 4 streams",
-         "beside TensorRT alone: time at 1 (lowest to highest turn)", "rate at 128", "SNR dB", "top-1 same")
+_HEAD = (
+    "model: variant",
+    "batch 1, ms (p99)",
+    "batch 32, ms",
+    "batch 128, rows/s with 1, 2, 4 streams",
+    "beside TensorRT alone: time at 1 (lowest to highest turn)",
+    "rate at 128",
+    "SNR dB",
+    "top-1 same",
+)
 
 
 def markdown(data):
@@ -28,9 +36,16 @@ def _line(case, variant, rows):
     answers = next((row for row in rows if row.get("way") == "answers"), {})
     rates = [calls[key]["images_s"] for key in sorted(calls) if key[0] == 128]
     same = answers.get("top1_same")
-    return [name, _timed(calls.get((1, 1))), _timed(calls.get((32, 1)), p99=False), ", ".join(f"{rate:,.0f}" for rate in rates) or problem,
-            _ratio(turns.get(1)), f"{1 / turns[128]['ratio']:.3f}" if 128 in turns else "", _report.cell(_rounded(answers.get("snr_db"))),
-            "" if same is None else f"{same:.0%}"]
+    return [
+        name,
+        _timed(calls.get((1, 1))),
+        _timed(calls.get((32, 1)), p99=False),
+        ", ".join(f"{rate:,.0f}" for rate in rates) or problem,
+        _ratio(turns.get(1)),
+        f"{1 / turns[128]['ratio']:.3f}" if 128 in turns else "",
+        _report.cell(_rounded(answers.get("snr_db"))),
+        "" if same is None else f"{same:.0%}",
+    ]
 
 
 def _timed(row, p99=True):

@@ -31,7 +31,9 @@ class Case:
     @property
     def label(self):
         """Folder name: the model with the options that are not its defaults."""
-        defaults = {key: one.default for key, one in inspect.signature(saved_models.builder(self.name).build).parameters.items()}
+        defaults = {
+            key: one.default for key, one in inspect.signature(saved_models.builder(self.name).build).parameters.items()
+        }
         changed = [f"{key}{value}" for key, value in sorted(self.build.items()) if value != defaults.get(key)]
         return "-".join([self.name, *changed])
 
@@ -59,7 +61,9 @@ def case(name, image_size, length, options):
     builder = saved_models.builder(name)
     known = inspect.signature(builder.build).parameters
     if unknown := sorted(set(options) - set(known)):
-        raise ValueError(f"{name} has no option {unknown[0]!r}; it has: {', '.join(key for key in known if key != 'output_dir')}")
+        raise ValueError(
+            f"{name} has no option {unknown[0]!r}; it has: {', '.join(key for key in known if key != 'output_dir')}"
+        )
     build = {"size": image_size} if name in ("resnet50", "mobilenet_v2") else {}
     build |= {"width": 256, "size": 32, "blocks": 6} if name == "spread_cnn" else {}
     build |= options
@@ -131,13 +135,22 @@ def columns(wanted, methods, tuned=""):
     Args: wanted: precisions ("INT8" for all of its columns), or names of columns. methods: of METHODS. tuned: flags of `tftrt convert`.
     Raises: ValueError for an unknown name.
     """
-    known = [Column("FP32", "FP32"), Column("FP16", "FP16"), Column("INT8-tensorrt", "INT8", "tensorrt"),
-             *(Column(f"INT8-{method}", "INT8", "toolkit", method, timed=method == "entropy") for method in METHODS)]
+    known = [
+        Column("FP32", "FP32"),
+        Column("FP16", "FP16"),
+        Column("INT8-tensorrt", "INT8", "tensorrt"),
+        *(Column(f"INT8-{method}", "INT8", "toolkit", method, timed=method == "entropy") for method in METHODS),
+    ]
     names = {column.name for column in known} | {"FP32", "FP16", "INT8", "tuned"}
     if unknown := sorted(set(wanted) - names):
         raise ValueError(f"no column {unknown[0]!r}; there are: {', '.join(sorted(names))}")
-    chosen = [column for column in known if column.name in wanted
-              or column.precision in wanted and (column.table in ("", "tensorrt") or column.method in methods)]
+    chosen = [
+        column
+        for column in known
+        if column.name in wanted
+        or column.precision in wanted
+        and (column.table in ("", "tensorrt") or column.method in methods)
+    ]
     if tuned and {"INT8", "tuned"} & set(wanted):
         settings = tuned_settings(tuned)
         calibrator = settings.calibrator if settings.precision_mode == "INT8" else ""
@@ -161,7 +174,11 @@ def settings(column, shapes):
     from tftrt_tools.tftrt.conversion.settings import Settings
 
     base = tuned_settings(column.flags) if column.flags else Settings(precision_mode=column.precision)
-    changes = {"shapes": shapes, "use_dynamic_shape": base.use_dynamic_shape is not False, "allow_build_at_runtime": False}
+    changes = {
+        "shapes": shapes,
+        "use_dynamic_shape": base.use_dynamic_shape is not False,
+        "allow_build_at_runtime": False,
+    }
     if column.calibrator:
         changes |= {"calibrator": column.calibrator, "calibration_method": column.method}
     return dataclasses.replace(base, **changes)
@@ -169,5 +186,7 @@ def settings(column, shapes):
 
 def shapes(arrays, batches):
     """The text of --shapes for some batch sizes. Args: arrays: {input: array}, rows in front."""
-    return ";".join(f"{name}:" + ",".join("x".join(map(str, (batch, *array.shape[1:]))) for batch in batches)
-                    for name, array in arrays.items())
+    return ";".join(
+        f"{name}:" + ",".join("x".join(map(str, (batch, *array.shape[1:]))) for batch in batches)
+        for name, array in arrays.items()
+    )

@@ -38,10 +38,16 @@ class Journal:
             now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
             with open(self.path, "a") as lines:
                 lines.write(json.dumps({"time": now, **line}) + "\n")
-            said = [f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in line.items()
-                    if name not in _NOT_SHOWN and isinstance(value, int | float | str) and value != ""]
-            print(f"[{time.monotonic() - self._start:4.0f} s] {line.get('model', '')} {line.get('column', '')} {line['kind']}: "
-                  + ", ".join(said)[:300], flush=True)
+            said = [
+                f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+                for name, value in line.items()
+                if name not in _NOT_SHOWN and isinstance(value, int | float | str) and value != ""
+            ]
+            print(
+                f"[{time.monotonic() - self._start:4.0f} s] {line.get('model', '')} {line.get('column', '')} {line['kind']}: "
+                + ", ".join(said)[:300],
+                flush=True,
+            )
 
 
 def read(path):
@@ -57,7 +63,14 @@ def read(path):
 
 def key(case, options):
     """What a model's numbers depend on: lines with another key are another experiment."""
-    facts = [case.to_dict(), options.batches, options.calibration, options.calibration_batch, options.scoring, options.dry_cpu]
+    facts = [
+        case.to_dict(),
+        options.batches,
+        options.calibration,
+        options.calibration_batch,
+        options.scoring,
+        options.dry_cpu,
+    ]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -71,7 +84,9 @@ class Work:
 
     def left(self, lines):
         """The columns that are not measured yet; the original is one of them."""
-        done = {(line["column"], line["flags"]) for line in lines if line["kind"] == "measured" and line["key"] == self.key}
+        done = {
+            (line["column"], line["flags"]) for line in lines if line["kind"] == "measured" and line["key"] == self.key
+        }
         return [column for column in (NATIVE, *self.columns) if (column.name, column.flags) not in done]
 
     @property
@@ -91,7 +106,9 @@ def prepare(pool, work, options):
         for one in work:  # a model may be there twice, with different columns
             name = one.case.name
             if (name, method) not in found and method in ("", *one.methods):
-                found[name, method] = pool.submit(_prepare, one, [method] if method else [], found.get((name, "")), options)
+                found[name, method] = pool.submit(
+                    _prepare, one, [method] if method else [], found.get((name, "")), options
+                )
     return found
 
 
@@ -104,9 +121,17 @@ def _prepare(work, tables, before, options):
 def prepared(case, tables, options):
     """What _precision_worker.prepare returns. Args: options: with output, models_dir, calibration, scoring, calibration_batch, timeout."""
     log = options.output / f"{'-'.join([case.name, 'prepare', *tables])}.log"
-    request = {"case": case.to_dict(), "folder": str(options.models_dir), "calibration": options.calibration,
-               "scoring": options.scoring, "batch": options.calibration_batch, "tables": tables}
-    found = child.run(_PREPARE, request, env={**_ENV, "CUDA_VISIBLE_DEVICES": "-1"}, timeout=options.timeout, log_file=log).result
+    request = {
+        "case": case.to_dict(),
+        "folder": str(options.models_dir),
+        "calibration": options.calibration,
+        "scoring": options.scoring,
+        "batch": options.calibration_batch,
+        "tables": tables,
+    }
+    found = child.run(
+        _PREPARE, request, env={**_ENV, "CUDA_VISIBLE_DEVICES": "-1"}, timeout=options.timeout, log_file=log
+    ).result
     log.unlink(missing_ok=True)  # it is of interest where this failed
     return found
 
@@ -122,8 +147,9 @@ class Waiting:
         with self._lock:
             if not self._left:
                 return None
-            concurrent.futures.wait([self.prepared[one.case.name, ""] for one in self._left],
-                                    return_when=concurrent.futures.FIRST_COMPLETED)
+            concurrent.futures.wait(
+                [self.prepared[one.case.name, ""] for one in self._left], return_when=concurrent.futures.FIRST_COMPLETED
+            )
             chosen = next(one for one in self._left if self.prepared[one.case.name, ""].done())
             self._left.remove(chosen)
             return chosen
@@ -149,8 +175,14 @@ class Runner:
         except Exception as error:
             self._failed(cases.Column("", ""), "prepare", error)
             return
-        self._say("prepared", "", seconds=self._files["seconds"], common=self._files["common"], text=self._work.case.text,
-                  labelled=self._work.case.labelled)
+        self._say(
+            "prepared",
+            "",
+            seconds=self._files["seconds"],
+            common=self._files["common"],
+            text=self._work.case.text,
+            labelled=self._work.case.labelled,
+        )
         left = self._work.left(read(self._journal.path))
         with tempfile.TemporaryDirectory(prefix="tftrt-precision-", dir=self._options.models_dir) as folder:
             try:
@@ -177,8 +209,14 @@ class Runner:
     def _build(self, column, target):
         table = self._table(column)
         batches = self._options.batches if column.timed else self._options.batches[-1:]
-        request = {"do": "convert", "model": self._files["model"], "column": dataclasses.asdict(column), "table": table,
-                   "shapes": "" if self._options.dry_cpu else self._shapes(batches), "output": str(target)}
+        request = {
+            "do": "convert",
+            "model": self._files["model"],
+            "column": dataclasses.asdict(column),
+            "table": table,
+            "shapes": "" if self._options.dry_cpu else self._shapes(batches),
+            "output": str(target),
+        }
         try:
             made = self._call(request)
         except errors.TftrtError as error:
@@ -212,24 +250,48 @@ class Runner:
         """Calibrate in the worker. Returns: path of the table."""
         path = pathlib.Path(self._files["folder"]) / f"{name}.json"
         if not path.exists():
-            done = self._call({"do": "calibrate", "model": self._files["model"], "column": dataclasses.asdict(column),
-                               "data": self._files["calibration"], "batch": self._options.calibration_batch, "path": str(path)})
+            done = self._call(
+                {
+                    "do": "calibrate",
+                    "model": self._files["model"],
+                    "column": dataclasses.asdict(column),
+                    "data": self._files["calibration"],
+                    "batch": self._options.calibration_batch,
+                    "path": str(path),
+                }
+            )
             self._say("calibrated", column, **done)
         return str(path)
 
     def _compare(self):
         """TensorRT's table against that of the toolkit's entropy method, once both are there."""
-        made, future = pathlib.Path(self._files["folder"]) / "tensorrt.json", self._prepared.get((self._work.case.name, "entropy"))
-        wanted = any(column.table == "tensorrt" for column in self._work.columns) and future is not None and not self._compared
+        made, future = (
+            pathlib.Path(self._files["folder"]) / "tensorrt.json",
+            self._prepared.get((self._work.case.name, "entropy")),
+        )
+        wanted = (
+            any(column.table == "tensorrt" for column in self._work.columns)
+            and future is not None
+            and not self._compared
+        )
         if not wanted or not made.exists() or not future.done() or future.exception():
             return
         self._compared = True
-        found = difference.compare(file.read(made), file.read(future.result()["tables"]["entropy"]), "TensorRT", "toolkit")
+        found = difference.compare(
+            file.read(made), file.read(future.result()["tables"]["entropy"]), "TensorRT", "toolkit"
+        )
         both = [one for one in found.tensors if one.ratio is not None]
         worst = sorted(both, key=lambda one: max(one.ratio, 1 / one.ratio), reverse=True)[:_WORST]
         only = [sum(one.a is None for one in found.tensors), sum(one.b is None for one in found.tensors)]
-        self._say("tables", "", summary=found.summary and found.summary.to_dict(), worst=[one.to_dict() for one in worst],
-                  only_toolkit=only[0], only_tensorrt=only[1], notes=list(found.notes))
+        self._say(
+            "tables",
+            "",
+            summary=found.summary and found.summary.to_dict(),
+            worst=[one.to_dict() for one in worst],
+            only_toolkit=only[0],
+            only_tensorrt=only[1],
+            notes=list(found.notes),
+        )
 
     def _measure_waiting(self):
         while self._waiting:
@@ -242,9 +304,16 @@ class Runner:
         *latency, last = self._options.batches
         latency = latency or [last]
         names = ("model", "scoring", "labels", "reference")
-        request = {"do": "measure", **{name: self._files[name] for name in names}, "converted": target, "engines": engines,
-                   "latency": latency if column.timed else [], "throughput": last if column.timed else 0, "score": last,
-                   "repeats": self._options.repeats}
+        request = {
+            "do": "measure",
+            **{name: self._files[name] for name in names},
+            "converted": target,
+            "engines": engines,
+            "latency": latency if column.timed else [],
+            "throughput": last if column.timed else 0,
+            "score": last,
+            "repeats": self._options.repeats,
+        }
         disturbed = not all(one.done() for one in self._disturbing)
         self._say("measured", column, disturbed=disturbed, **self._call(request))
 

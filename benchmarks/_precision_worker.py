@@ -45,7 +45,10 @@ def prepare(request):
     _step_aside()
     case, clock = cases.Case.from_dict(request["case"]), _Clock()
     model = clock("model", lambda: cases.model(case, request["folder"]))
-    folder = pathlib.Path(request["folder"]) / f"{case.label}.data-{request['calibration']}-{request['scoring']}-{request['batch']}"
+    folder = (
+        pathlib.Path(request["folder"])
+        / f"{case.label}.data-{request['calibration']}-{request['scoring']}-{request['batch']}"
+    )
     files = {name: str(folder / f"{name}.npz") for name in ("calibration", "scoring", "reference")}
     labels = clock("data", lambda: _data(case, request, folder))
     clock("reference", lambda: _reference(model, files["scoring"], folder / "reference.npz"))
@@ -53,10 +56,22 @@ def prepare(request):
     for method in request["tables"]:
         path, column = folder / f"{method}.json", cases.Column("", "INT8", "toolkit", method)
         if not path.exists():
-            _write_table(path, clock(f"{method} table", lambda column=column: _calibrated(model, column, files["calibration"], request)))
+            _write_table(
+                path,
+                clock(
+                    f"{method} table", lambda column=column: _calibrated(model, column, files["calibration"], request)
+                ),
+            )
         tables[method] = str(path)
-    return {"model": str(model), **files, "labels": labels, "tables": tables, "folder": str(folder), "common": _common(files),
-            "seconds": clock.seconds}
+    return {
+        "model": str(model),
+        **files,
+        "labels": labels,
+        "tables": tables,
+        "folder": str(folder),
+        "common": _common(files),
+        "seconds": clock.seconds,
+    }
 
 
 def _step_aside():
@@ -64,7 +79,7 @@ def _step_aside():
     os.nice(15)
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) >= 8:
-        os.sched_setaffinity(0, cores[len(cores) // 4:])
+        os.sched_setaffinity(0, cores[len(cores) // 4 :])
 
 
 class _Clock:
@@ -128,15 +143,23 @@ def _calibrated(model, column, data, request):
 
     settings = cases.settings(column, "")
     source = int8.Source(options=DataOptions(source=data, batch_size=request["batch"]), given=None)
-    answer = convert_job.job({"source": str(model), "output": None, "settings": settings.to_dict(), "int8": source.to_dict(),
-                              "cache": None})
+    answer = convert_job.job(
+        {"source": str(model), "output": None, "settings": settings.to_dict(), "int8": source.to_dict(), "cache": None}
+    )
     if not answer["tables"]:
         raise errors.TftrtError("no INT8 engine takes a table", "look at the model with `tftrt inspect`")
     records = answer["data"]
-    return Calibration(**passport.stamp(), calibrator=column.calibrator, method="entropy2" if column.table == "tensorrt" else column.method,
-                       tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=str(model),
-                       model_digest="", data=records[0] if len(records) == 1 else merge.combined(records),
-                       engines=tuple(map(EngineTable.from_dict, answer["tables"])))
+    return Calibration(
+        **passport.stamp(),
+        calibrator=column.calibrator,
+        method="entropy2" if column.table == "tensorrt" else column.method,
+        tensorrt=answer["versions"]["tensorrt"],
+        tensorflow=answer["versions"]["tensorflow"],
+        model=str(model),
+        model_digest="",
+        data=records[0] if len(records) == 1 else merge.combined(records),
+        engines=tuple(map(EngineTable.from_dict, answer["tables"])),
+    )
 
 
 def _write_table(path, calibration):
@@ -172,7 +195,9 @@ def warm(request):
 def calibrate(request):
     """Args: request: {"model", "column": Column dict, "data": .npz, "batch", "path": for the table}. Returns: {"calibrate_seconds"}."""
     start = time.monotonic()
-    _write_table(request["path"], _calibrated(request["model"], cases.Column(**request["column"]), request["data"], request))
+    _write_table(
+        request["path"], _calibrated(request["model"], cases.Column(**request["column"]), request["data"], request)
+    )
     return {"calibrate_seconds": round(time.monotonic() - start, 2)}
 
 
@@ -195,18 +220,31 @@ def convert(request):
     pathlib.Path(request["output"]).mkdir(parents=True)
     before = _allocated(reset=True)
     start = time.monotonic()
-    answer = convert_job.job({"source": request["model"], "output": request["output"], "settings": settings.to_dict(),
-                              "int8": source.to_dict(), "cache": None})
+    answer = convert_job.job(
+        {
+            "source": request["model"],
+            "output": request["output"],
+            "settings": settings.to_dict(),
+            "int8": source.to_dict(),
+            "cache": None,
+        }
+    )
     seconds = time.monotonic() - start
     results = [SignatureResult.from_dict(one) for one in answer["signatures"]]
     built = [engine for one in results for engine in one.built]
     inside, whole = map(sum, zip(*(one.compute_ops for one in results), strict=True))
     after = _allocated()
-    return {"convert_seconds": round(seconds, 2), "build_seconds": round(sum(one.build_seconds or 0.0 for one in results), 2),
-            "engines": sum(len(one.engines) for one in results), "coverage": inside / whole if whole else 0.0,
-            "engine_bytes": sum(one.bytes for one in built),
-            "peak_device_bytes": max((one.peak_memory_bytes for one in built if one.peak_memory_bytes is not None), default=None),
-            "peak_allocated_bytes": after["peak"] - before["current"] if before and after else None}
+    return {
+        "convert_seconds": round(seconds, 2),
+        "build_seconds": round(sum(one.build_seconds or 0.0 for one in results), 2),
+        "engines": sum(len(one.engines) for one in results),
+        "coverage": inside / whole if whole else 0.0,
+        "engine_bytes": sum(one.bytes for one in built),
+        "peak_device_bytes": max(
+            (one.peak_memory_bytes for one in built if one.peak_memory_bytes is not None), default=None
+        ),
+        "peak_allocated_bytes": after["peak"] - before["current"] if before and after else None,
+    }
 
 
 def _allocated(reset=False):
@@ -243,14 +281,19 @@ def measure(request):
         function = model.root.signatures[cases.SIGNATURE]
         arrays = _load(request["scoring"])
         sizes = {*request["latency"], request["throughput"] or request["score"], request["score"]}
-        feeds = {size: {name: tf.identity(tf.constant(_rows(value, size))) for name, value in arrays.items()} for size in sizes}
+        feeds = {
+            size: {name: tf.identity(tf.constant(_rows(value, size))) for name, value in arrays.items()}
+            for size in sizes
+        }
         if seen and request["converted"]:
             for size in sorted(sizes):
                 _check_served(function, feeds[size], request["engines"], size)
         measured = {"device": seen["name"] if seen else "CPU", "score_batch": request["score"]}
         measured |= _scored(request, _answers(function, arrays, request["score"]))
         functions = [native.root.signatures[cases.SIGNATURE], function]
-        measured["latency"] = {str(size): _latency(functions, feeds[size], request["repeats"]) for size in request["latency"]}
+        measured["latency"] = {
+            str(size): _latency(functions, feeds[size], request["repeats"]) for size in request["latency"]
+        }
         measured["images_s"] = _images_s(function, feeds, request["throughput"]) if request["throughput"] else None
         measured["kernels"] = _kernels(function, feeds[request["score"]]) if seen else []
     return measured
@@ -258,6 +301,7 @@ def measure(request):
 
 def _kernels(function, feed):
     """What the GPU runs in a call: the names of TensorRT's kernels tell the arithmetic."""
+
     def calls():
         for _ in range(_TRACED_CALLS):
             for tensor in function(**feed).values():
@@ -296,8 +340,10 @@ def _check_served(function, feed, engines, size):
     other = {kind: count for kind, count in counts.items() if kind != "engine" and count}
     if other or counts.get("engine", 0) < engines:
         reason = trace.combine(counts, log[0]).reasons
-        raise errors.TftrtError(f"batch {size}: {counts.get('engine', 0)} of {engines} engines ran, {other or 'nothing else'}",
-                                reason[0] if reason else "its log is in the output folder")
+        raise errors.TftrtError(
+            f"batch {size}: {counts.get('engine', 0)} of {engines} engines ran, {other or 'nothing else'}",
+            reason[0] if reason else "its log is in the output folder",
+        )
 
 
 def _answers(function, arrays, size):
@@ -307,8 +353,8 @@ def _answers(function, arrays, size):
     rows = len(next(iter(arrays.values())))
     parts = []
     for start in range(0, rows, size):
-        feed = {name: tf.constant(_rows(value[start:start + size], size)) for name, value in arrays.items()}
-        parts.append({name: tensor.numpy()[:rows - start] for name, tensor in function(**feed).items()})
+        feed = {name: tf.constant(_rows(value[start : start + size], size)) for name, value in arrays.items()}
+        parts.append({name: tensor.numpy()[: rows - start] for name, tensor in function(**feed).items()})
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -321,10 +367,14 @@ def _scored(request, answers):
     classes = [one.top1 for one in results.values() if one.classes]
     labels = np.load(request["labels"]) if request["labels"] else None
     snr = min(one.snr_db for one in results.values())
-    return {"rows": len(next(iter(answers.values()))), "outputs": [one.to_dict() for one in results.values()],
-            "snr_db": "inf" if snr == float("inf") else snr, "top1": min(classes) if classes else None,
-            "nonfinite": sum(one.nonfinite for one in results.values()),
-            "accuracy": _accuracy(labels, next(iter(answers.values()))) if labels is not None else None}
+    return {
+        "rows": len(next(iter(answers.values()))),
+        "outputs": [one.to_dict() for one in results.values()],
+        "snr_db": "inf" if snr == float("inf") else snr,
+        "top1": min(classes) if classes else None,
+        "nonfinite": sum(one.nonfinite for one in results.values()),
+        "accuracy": _accuracy(labels, next(iter(answers.values()))) if labels is not None else None,
+    }
 
 
 def _accuracy(labels, answer):

@@ -29,9 +29,16 @@ def run(command, cwd, env):
     ended.set()
     sampler.join()
     if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n" + "\n".join(output.splitlines()[-15:]))
-    return {"wall_s": wall, "cpu_s": usage.ru_utime + usage.ru_stime, "largest_mb": usage.ru_maxrss / 1024,
-            "tree_mb": peak[0] / 2**20, "output": output}
+        raise RuntimeError(
+            f"{' '.join(command)} ended with {process.returncode}:\n" + "\n".join(output.splitlines()[-15:])
+        )
+    return {
+        "wall_s": wall,
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "largest_mb": usage.ru_maxrss / 1024,
+        "tree_mb": peak[0] / 2**20,
+        "output": output,
+    }
 
 
 def _sample(root, peak, ended):

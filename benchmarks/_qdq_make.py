@@ -37,8 +37,13 @@ def case(name, work, trained):
     if name in SAMPLES:
         return _sample(name, pathlib.Path(work))
     labels = trained / f"{name}.labels.npy"
-    return Case(name, trained / name, trained / f"{name}.calibration.npz", trained / f"{name}.rows.npz",
-                labels if labels.exists() else None)
+    return Case(
+        name,
+        trained / name,
+        trained / f"{name}.calibration.npz",
+        trained / f"{name}.rows.npz",
+        labels if labels.exists() else None,
+    )
 
 
 def _sample(name, work):
@@ -83,16 +88,35 @@ def make(one, output, work, method):
     folder, partial = pathlib.Path(output) / one.name, pathlib.Path(work) / f"partial-{one.name}"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    said = {"fp32": [], "fp16": ["--precision_mode=FP16"],
-            "qdq": ["--precision_mode=INT8", f"--calibration_data={one.calibration}", f"--calibration_method={method}",
-                    f"--output_table={partial / 'ranges.json'}"]}
+    said = {
+        "fp32": [],
+        "fp16": ["--precision_mode=FP16"],
+        "qdq": [
+            "--precision_mode=INT8",
+            f"--calibration_data={one.calibration}",
+            f"--calibration_method={method}",
+            f"--output_table={partial / 'ranges.json'}",
+        ],
+    }
     signature = ["--signature_keys=serving_default"]
     for name, flags in said.items():
         # The FP32 file is judged as always.
         bounds = [f"--thresholds={_OPEN}"] if flags else []
         labels = [f"--labels={one.labels}"] if one.labels and flags else []
-        _models.command("-m", "tftrt_tools", "export", one.source, f"--output={partial / name}.onnx", f"--data={one.rows}",
-                        f"--json={partial / name}.json", *signature, *flags, *bounds, *labels, gpu=False)
+        _models.command(
+            "-m",
+            "tftrt_tools",
+            "export",
+            one.source,
+            f"--output={partial / name}.onnx",
+            f"--data={one.rows}",
+            f"--json={partial / name}.json",
+            *signature,
+            *flags,
+            *bounds,
+            *labels,
+            gpu=False,
+        )
     exported = {name: json.loads((partial / f"{name}.json").read_text())["files"][0] for name in said}
     models = {name: onnx.load(partial / f"{name}.onnx") for name in said}
     with np.load(one.rows) as file:
@@ -103,19 +127,32 @@ def make(one, output, work, method):
     session = onnxruntime.InferenceSession(str(folder / "fp32.onnx"), providers=["CPUExecutionProvider"])
     rows = {each.name: rows[each.name] for each in session.get_inputs()}
     count = min(map(len, rows.values()))
-    parts = [session.run(None, {key: array[at:at + 16] for key, array in rows.items()}) for at in range(0, count, 16)]
-    answers = {each.name: np.concatenate([part[index] for part in parts]) for index, each in enumerate(session.get_outputs())}
+    parts = [session.run(None, {key: array[at : at + 16] for key, array in rows.items()}) for at in range(0, count, 16)]
+    answers = {
+        each.name: np.concatenate([part[index] for part in parts]) for index, each in enumerate(session.get_outputs())
+    }
     del session
     for path in restored:
         path.unlink()
-    np.savez_compressed(folder / "rows.npz", **{key: in_8_bits(array)[0] if one.pictures else array for key, array in rows.items()})
+    np.savez_compressed(
+        folder / "rows.npz", **{key: in_8_bits(array)[0] if one.pictures else array for key, array in rows.items()}
+    )
     np.savez_compressed(folder / "answers.npz", **answers)
     if one.labels:
         shutil.copy(one.labels, folder / "labels.npy")
     table = json.loads((partial / "ranges.json").read_text())["engines"][0]["table"]["scales"]
     row = {"model": one.name, **_facts(exported)}
-    (folder / "case.json").write_text(json.dumps({"name": one.name, "scales": table, "cpu": row,
-                                                 "shapes": {key: list(array.shape) for key, array in rows.items()}}, indent=1))
+    (folder / "case.json").write_text(
+        json.dumps(
+            {
+                "name": one.name,
+                "scales": table,
+                "cpu": row,
+                "shapes": {key: list(array.shape) for key, array in rows.items()},
+            },
+            indent=1,
+        )
+    )
     shutil.rmtree(partial)
     return row
 
@@ -127,7 +164,9 @@ def _facts(exported):
         written = exported[name]["precision"]
         checked = written["verification"]
         for metric, key in (("snr_db", "db"), ("top1", "top1")):
-            facts[f"{name}_{key}"] = min((one[metric] for one in checked["comparisons"] if one.get(metric) is not None), default=None)
+            facts[f"{name}_{key}"] = min(
+                (one[metric] for one in checked["comparisons"] if one.get(metric) is not None), default=None
+            )
         if checked["accuracy"]:
             facts["fp32_score"] = checked["accuracy"]["original"]
             facts[f"{name}_score"] = checked["accuracy"]["converted"]
@@ -137,5 +176,7 @@ def _facts(exported):
     facts["method"] = written["method"]
     if written["comparison"] and written["comparison"]["worst_db"]:
         facts["simulated_db"] = written["comparison"]["worst_db"][written["method"]]
-    facts["kept"] = [f"{one['op']} {one['name']}: {one['reason']}" for one in written["nodes"] if one["precision"] == "FP32"]
+    facts["kept"] = [
+        f"{one['op']} {one['name']}: {one['reason']}" for one in written["nodes"] if one["precision"] == "FP32"
+    ]
     return facts

@@ -1,6 +1,6 @@
 """One engine on a GPU: built from an ONNX file in one of the ways of `benchmarks.qdq`, scored and timed. A process of its own.
 
-    python -m benchmarks._qdq_worker REQUEST.json     prints the result as JSON in the last line
+python -m benchmarks._qdq_worker REQUEST.json     prints the result as JSON in the last line
 """
 
 import json
@@ -18,9 +18,15 @@ from tftrt_tools.models.execution.job import cudart
 from tftrt_tools.studies.profiling.job import plan_context
 
 # {way: (ONNX file, builder flags, whether the ranges are set on its tensors)}.
-WAYS = {"qdq": ("qdq", ("INT8", "FP16"), False), "implicit": ("fp32", ("INT8", "FP16"), True), "fp16 flag": ("fp32", ("FP16",), False),
-        "fp16 graph": ("fp16", ("FP16",), False), "fp32": ("fp32", (), False), "qdq alone": ("qdq", ("INT8",), False),
-        "chosen": ("chosen", ("INT8", "FP16"), False)}
+WAYS = {
+    "qdq": ("qdq", ("INT8", "FP16"), False),
+    "implicit": ("fp32", ("INT8", "FP16"), True),
+    "fp16 flag": ("fp32", ("FP16",), False),
+    "fp16 graph": ("fp16", ("FP16",), False),
+    "fp32": ("fp32", (), False),
+    "qdq alone": ("qdq", ("INT8",), False),
+    "chosen": ("chosen", ("INT8", "FP16"), False),
+}
 _DTYPES = {trt.float32: np.float32, trt.float16: np.float16, trt.int32: np.int32, trt.int8: np.int8, trt.bool: np.bool_}
 _IN_A_ROW, _ROUNDS, _SINGLE = 20, 15, 100
 _LEVELS = 127
@@ -39,8 +45,11 @@ def main(path):
     cuda = cudart.Cuda()
     for profile, batch in enumerate(request["batches"]):
         context = _Context(cuda, engine, profile, {key: _tiled(array, batch) for key, array in rows.items()})
-        result |= {f"ms_{batch}": 1e3 * context.in_a_row(), f"call_ms_{batch}": 1e3 * context.alone(),
-                   f"graph_ms_{batch}": 1e3 * context.as_graph()}
+        result |= {
+            f"ms_{batch}": 1e3 * context.in_a_row(),
+            f"call_ms_{batch}": 1e3 * context.alone(),
+            f"graph_ms_{batch}": 1e3 * context.as_graph(),
+        }
         if batch == max(request["batches"]):
             result |= _scored(context, rows, batch, folder)
     print(json.dumps(result))
@@ -76,7 +85,9 @@ def _build(request, folder, logger):
         for index in range(network.num_inputs):
             one = network.get_input(index)
             shape = tuple(batch if size == -1 and axis == 0 else size for axis, size in enumerate(one.shape))
-            shape = tuple(known if size == -1 else size for size, known in zip(shape, request["shapes"][one.name], strict=True))
+            shape = tuple(
+                known if size == -1 else size for size, known in zip(shape, request["shapes"][one.name], strict=True)
+            )
             profile.set_shape(one.name, shape, shape, shape)
         config.add_optimization_profile(profile)
     ranged = _set_ranges(network, request["scales"]) if implicit else None
@@ -90,10 +101,17 @@ def _build(request, folder, logger):
     seconds = time.monotonic() - start
     cache.write_bytes(bytes(timings.serialize()))
     engine = plan_context.load(bytes(serialized))
-    layers = json.loads(engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON))["Layers"]
+    layers = json.loads(engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON))[
+        "Layers"
+    ]
     pathlib.Path(request["layers"]).write_text(json.dumps(layers, indent=1))
-    return engine, {"build_s": seconds, "mb": len(bytes(serialized)) / 1e6, "layers": len(layers), "int8_layers": _in_int8(layers),
-                    "tensors_with_range": ranged}
+    return engine, {
+        "build_s": seconds,
+        "mb": len(bytes(serialized)) / 1e6,
+        "layers": len(layers),
+        "int8_layers": _in_int8(layers),
+        "tensors_with_range": ranged,
+    }
 
 
 def _set_ranges(network, scales):
@@ -113,7 +131,10 @@ def _set_ranges(network, scales):
 
 def _in_int8(layers):
     """How many layers read 8 bits."""
-    return sum(isinstance(one, dict) and any("Int8" in each.get("Format/Datatype", "") for each in one.get("Inputs", ())) for one in layers)
+    return sum(
+        isinstance(one, dict) and any("Int8" in each.get("Format/Datatype", "") for each in one.get("Inputs", ()))
+        for one in layers
+    )
 
 
 def _tiled(array, batch):
@@ -198,7 +219,7 @@ def _scored(context, rows, batch, folder):
     count = min(map(len, rows.values()))
     parts = []
     for at in range(0, count, batch):
-        part = {key: array[at:at + batch] for key, array in rows.items()}
+        part = {key: array[at : at + batch] for key, array in rows.items()}
         size = min(batch, count - at)
         found = context.answer({key: _tiled(array, batch) for key, array in part.items()})
         parts.append({name: array[:size] for name, array in found.items()})
@@ -209,12 +230,16 @@ def _scored(context, rows, batch, folder):
     scores = {"db": min(levels.values()), "dbs": levels}
     classes = [name for name in answers if answers[name].ndim == 2 and answers[name].shape[1] > 1]
     if classes:
-        scores["top1_same"] = float(min((expected[name].argmax(1) == answers[name].argmax(1)).mean() for name in classes))
+        scores["top1_same"] = float(
+            min((expected[name].argmax(1) == answers[name].argmax(1)).mean() for name in classes)
+        )
     labels = folder / "labels.npy"
     if labels.exists() and classes and np.load(labels).ndim == 1:
         truth = np.load(labels)[:count]
-        scores |= {"accuracy": float((answers[classes[0]].argmax(1) == truth).mean()),
-                   "accuracy_fp32": float((expected[classes[0]].argmax(1) == truth).mean())}
+        scores |= {
+            "accuracy": float((answers[classes[0]].argmax(1) == truth).mean()),
+            "accuracy_fp32": float((expected[classes[0]].argmax(1) == truth).mean()),
+        }
     return scores
 
 
@@ -222,7 +247,7 @@ def _db(expected, answer):
     noise = float(((expected - answer) ** 2).sum())
     if not np.isfinite(noise):
         return -200.0
-    return min(200.0, 10 * float(np.log10((expected ** 2).sum() / noise))) if noise else 200.0
+    return min(200.0, 10 * float(np.log10((expected**2).sum() / noise))) if noise else 200.0
 
 
 if __name__ == "__main__":

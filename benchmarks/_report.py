@@ -49,9 +49,14 @@ class Results:
 
 def machine():
     """What the numbers depend on: processor, GPU, driver, versions, time."""
-    return {"time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "python": platform.python_version(),
-            "cpus": os.cpu_count(), "processor": _processor(), "gpu": gpu(),
-            **{name: _version(name) for name in ("tensorflow", "tensorrt", "tf2onnx", "onnx")}}
+    return {
+        "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "processor": _processor(),
+        "gpu": gpu(),
+        **{name: _version(name) for name in ("tensorflow", "tensorrt", "tf2onnx", "onnx")},
+    }
 
 
 def _processor():
@@ -70,7 +75,7 @@ def _version(name):
 
 
 def gpu():
-    """"name, driver, SM clock, largest SM clock" of the first GPU, or None."""
+    """ "name, driver, SM clock, largest SM clock" of the first GPU, or None."""
     if not shutil.which("nvidia-smi"):
         return _gpu_by_nvml()
     query = "--query-gpu=name,driver_version,clocks.sm,clocks.max.sm,power.limit"
@@ -84,7 +89,9 @@ def _gpu_by_nvml():
 
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        clocks = [f(handle, pynvml.NVML_CLOCK_SM) for f in (pynvml.nvmlDeviceGetClockInfo, pynvml.nvmlDeviceGetMaxClockInfo)]
+        clocks = [
+            f(handle, pynvml.NVML_CLOCK_SM) for f in (pynvml.nvmlDeviceGetClockInfo, pynvml.nvmlDeviceGetMaxClockInfo)
+        ]
         return f"{pynvml.nvmlDeviceGetName(handle)}, {pynvml.nvmlSystemGetDriverVersion()}, {clocks[0]} MHz, {clocks[1]} MHz"
     except Exception:  # a machine without a driver, or without the package
         return None
@@ -104,7 +111,12 @@ def table(columns, rows):
     cells = [[heading for _, heading in columns]] + [[cell(row.get(key)) for key, _ in columns] for row in rows]
     right = [all(isinstance(row.get(key), int | float | None) for row in rows) for key, _ in columns]
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
-    lines = ["  ".join(text.rjust(width) if side else text.ljust(width) for text, width, side in zip(line, widths, right, strict=True))
-             for line in cells]
+    lines = [
+        "  ".join(
+            text.rjust(width) if side else text.ljust(width)
+            for text, width, side in zip(line, widths, right, strict=True)
+        )
+        for line in cells
+    ]
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(line.rstrip() for line in lines)

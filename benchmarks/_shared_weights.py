@@ -39,7 +39,10 @@ def share(models, folder, rounded=False):
             places[file][data] = len(content[file])
             content[file] += data
         _refer(tensor, file, places[file][data], len(data))
-    pairs = [{"half": place, "full": places[_FULL][halves[data]], "count": len(data) // 2} for data, place in places[_HALF].items()]
+    pairs = [
+        {"half": place, "full": places[_FULL][halves[data]], "count": len(data) // 2}
+        for data, place in places[_HALF].items()
+    ]
     folder, stored, kept = pathlib.Path(folder), bytearray(content[_HALF] if rounded else content[_FULL]), []
     paired = {pair["full"] for pair in pairs}
     for data, place in places[_FULL].items() if rounded else ():
@@ -47,8 +50,17 @@ def share(models, folder, rounded=False):
             kept.append({"at": len(stored), "full": place, "bytes": len(data)})
             stored += data
     (folder / _STORED).write_bytes(stored)
-    (folder / _PLAN).write_text(json.dumps({"rounded": rounded, "half_bytes": len(content[_HALF]), "full_bytes": len(content[_FULL]),
-                                            "pairs": pairs, "kept": kept}))
+    (folder / _PLAN).write_text(
+        json.dumps(
+            {
+                "rounded": rounded,
+                "half_bytes": len(content[_HALF]),
+                "full_bytes": len(content[_FULL]),
+                "pairs": pairs,
+                "kept": kept,
+            }
+        )
+    )
     for name, model in models.items():
         (folder / f"{name}.onnx").write_bytes(model.SerializeToString())
 
@@ -63,10 +75,10 @@ def restore(folder):
     for pair in plan["pairs"]:
         source = (stored, np.float16, pair["half"]) if plan["rounded"] else (stored, np.float32, pair["full"])
         array = np.frombuffer(source[0], source[1], pair["count"], source[2])
-        full[pair["full"]:pair["full"] + 4 * array.size] = array.astype(np.float32).tobytes()
-        half[pair["half"]:pair["half"] + 2 * array.size] = array.astype(np.float16).tobytes()
+        full[pair["full"] : pair["full"] + 4 * array.size] = array.astype(np.float32).tobytes()
+        half[pair["half"] : pair["half"] + 2 * array.size] = array.astype(np.float16).tobytes()
     for part in plan["kept"]:
-        full[part["full"]:part["full"] + part["bytes"]] = stored[part["at"]:part["at"] + part["bytes"]]
+        full[part["full"] : part["full"] + part["bytes"]] = stored[part["at"] : part["at"] + part["bytes"]]
     (folder / _FULL).write_bytes(full)
     (folder / _HALF).write_bytes(half)
     return folder / _FULL, folder / _HALF

@@ -78,7 +78,10 @@ class Context:
         for profile in range(self._engine.num_optimization_profiles):
             least, _, most = (tuple(one) for one in self._engine.get_tensor_profile_shape(self._input, profile))
             if all(low <= want <= high for low, want, high in zip(least, self._shape, most, strict=True)):
-                _check(self._context.set_optimization_profile_async(profile, self._stream), "set_optimization_profile_async")
+                _check(
+                    self._context.set_optimization_profile_async(profile, self._stream),
+                    "set_optimization_profile_async",
+                )
                 self._cuda.wait(self._stream)
                 _check(self._context.set_input_shape(self._input, self._shape), "set_input_shape")
                 return
@@ -185,15 +188,27 @@ def _check(done, what):
 def timed(context, batch, repeats):
     """Rows of one context's own times: of each call on the device, and with the next call always waiting."""
     _loop.warm(context.on_gpu)
-    rows = [("device time (CUDA events)", context.device_seconds(repeats)),
-            ("calls in a row (CUDA events)", context.seconds_in_a_row(max(5, repeats // _IN_A_ROW)))]
-    return [{"way": way, "workers": 1, **_stats.summary(seconds), "images_s": batch / (_stats.summary(seconds)["p50_ms"] / 1e3)}
-            for way, seconds in rows]
+    rows = [
+        ("device time (CUDA events)", context.device_seconds(repeats)),
+        ("calls in a row (CUDA events)", context.seconds_in_a_row(max(5, repeats // _IN_A_ROW))),
+    ]
+    return [
+        {
+            "way": way,
+            "workers": 1,
+            **_stats.summary(seconds),
+            "images_s": batch / (_stats.summary(seconds)["p50_ms"] / 1e3),
+        }
+        for way, seconds in rows
+    ]
 
 
 def closed_loops(contexts, batch, seconds, ways):
     """Rows of the closed loop with all `contexts` at work, for each of `ways` (method names of Context)."""
-    return [{"way": label, **_loop.measure([getattr(one, method) for one in contexts], batch, seconds)} for method, label in ways.items()]
+    return [
+        {"way": label, **_loop.measure([getattr(one, method) for one in contexts], batch, seconds)}
+        for method, label in ways.items()
+    ]
 
 
 def cuda():

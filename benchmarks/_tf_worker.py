@@ -99,7 +99,9 @@ class Model:
 
             first = self.function(**{self._input: pair[0]})[self._output]
             shapes = tf.TensorShape([]), tf.TensorShape([None, None])
-            return tf.while_loop(lambda index, _: index < _LOOP_CALLS, body, (tf.constant(1), first), shapes, parallel_iterations=1)[1]
+            return tf.while_loop(
+                lambda index, _: index < _LOOP_CALLS, body, (tf.constant(1), first), shapes, parallel_iterations=1
+            )[1]
 
         function = looped.get_concrete_function(both)
         return lambda: function(both).numpy()
@@ -146,8 +148,17 @@ def _tftrt(request):
             _add(results, request, batch, way, measured)
         for workers in request["workers"]:
             if workers > 1:
-                for way, make in (("NumPy to NumPy", model.numpy_call), ("input on GPU, answer to host", model.device_call)):
-                    _add(results, request, batch, way, _loop.measure([make(array) for _ in range(workers)], batch, request["seconds"]))
+                for way, make in (
+                    ("NumPy to NumPy", model.numpy_call),
+                    ("input on GPU, answer to host", model.device_call),
+                ):
+                    _add(
+                        results,
+                        request,
+                        batch,
+                        way,
+                        _loop.measure([make(array) for _ in range(workers)], batch, request["seconds"]),
+                    )
     for batch in request["batches"]:
         # Last: an executor that hardly anyone uses may refuse the model, or hang.
         call = _single_threaded(model.device_call(images(batch, request["size"])))
@@ -160,7 +171,10 @@ def _ways(model, array, request):
 
     def closed(call, repeated=1):
         measured = _loop.measure([call], batch * repeated, seconds, least=5 if repeated > 1 else 50)
-        return {key: value / repeated if key.endswith("_ms") and value is not None else value for key, value in measured.items()}
+        return {
+            key: value / repeated if key.endswith("_ms") and value is not None else value
+            for key, value in measured.items()
+        }
 
     yield "NumPy to NumPy", closed(model.numpy_call(array))
     yield "input on GPU, answer to host", closed(model.device_call(array))
@@ -203,8 +217,17 @@ def _variant(request):
     for batch in request["batches"]:
         array = images(batch, request["size"])
         for workers in sorted({1, max(request["workers"])}):
-            for way, make in (("NumPy to NumPy", model.numpy_call), ("input on GPU, answer to host", model.device_call)):
-                _add(results, request, batch, way, _loop.measure([make(array) for _ in range(workers)], batch, request["seconds"]))
+            for way, make in (
+                ("NumPy to NumPy", model.numpy_call),
+                ("input on GPU, answer to host", model.device_call),
+            ):
+                _add(
+                    results,
+                    request,
+                    batch,
+                    way,
+                    _loop.measure([make(array) for _ in range(workers)], batch, request["seconds"]),
+                )
 
 
 def _session(request):
@@ -234,8 +257,15 @@ def _started(request, answer=True):
     model = Model(request["model"])
     loaded = time.perf_counter()
     first = model.numpy_call(images(request["batches"][0], request["size"]))()[:1]
-    results.note(f"{request['label']} / {request['section']}", {"device": model.device, "load_s": round(loaded - start, 2),
-                 "first_call_s": round(time.perf_counter() - loaded, 2), "nodes": len(model.function.graph.as_graph_def().node)})
+    results.note(
+        f"{request['label']} / {request['section']}",
+        {
+            "device": model.device,
+            "load_s": round(loaded - start, 2),
+            "first_call_s": round(time.perf_counter() - loaded, 2),
+            "nodes": len(model.function.graph.as_graph_def().node),
+        },
+    )
     if answer and request.get("answers"):
         np.save(pathlib.Path(request["answers"]) / f"answer-{request['section']}.npy", first)
     return results, model
@@ -267,7 +297,11 @@ def _traced(call):
             found |= _gpu_shares(events, len(times))
         elif plane.startswith("/host:CPU"):
             found["host_ms_per_call"] = _host_shares(events, len(times))
-    return {"calls": len(times), "traced_p50_ms": _stats.summary(times)["p50_ms"], **(found or {"error": "the trace holds no events"})}
+    return {
+        "calls": len(times),
+        "traced_p50_ms": _stats.summary(times)["p50_ms"],
+        **(found or {"error": "the trace holds no events"}),
+    }
 
 
 def _gpu_shares(events, calls):
@@ -280,9 +314,12 @@ def _gpu_shares(events, calls):
         inside = [event for event in events if before < event[2] <= end]
         windows.append(end - min(start for _, start, _ in inside))
     per_call = 1e3 / calls
-    return {"gpu_kernels_ms_per_call": per_call * _stats.union_seconds(kernels), "gpu_kernels_per_call": len(kernels) / calls,
-            "gpu_copies_ms_per_call": per_call * _stats.union_seconds(copies),
-            "gpu_first_to_last_ms": _stats.summary(windows)["p50_ms"] if windows else None}
+    return {
+        "gpu_kernels_ms_per_call": per_call * _stats.union_seconds(kernels),
+        "gpu_kernels_per_call": len(kernels) / calls,
+        "gpu_copies_ms_per_call": per_call * _stats.union_seconds(copies),
+        "gpu_first_to_last_ms": _stats.summary(windows)["p50_ms"] if windows else None,
+    }
 
 
 def _host_shares(events, calls, top=25):
@@ -327,12 +364,26 @@ def _side_by_side(results, models, batch, request):
     for label, seconds in times.items():
         wrong = float(np.abs(answers[label] - answers[base]).max()) if label != base else 0.0
         median = _stats.summary(seconds)["p50_ms"]
-        results.add(section="latency", model=label, batch=batch, **_stats.summary(seconds), images_s=batch / median * 1e3,
-                    speedup=_stats.summary(times[base])["p50_ms"] / median, largest_difference=wrong)
+        results.add(
+            section="latency",
+            model=label,
+            batch=batch,
+            **_stats.summary(seconds),
+            images_s=batch / median * 1e3,
+            speedup=_stats.summary(times[base])["p50_ms"] / median,
+            largest_difference=wrong,
+        )
 
 
-_SECTIONS = {"tftrt": _tftrt, "native": _native, "variant": _variant, "session": _session, "process": _process, "profile": _profile,
-             "latency": _latency}
+_SECTIONS = {
+    "tftrt": _tftrt,
+    "native": _native,
+    "variant": _variant,
+    "session": _session,
+    "process": _process,
+    "profile": _profile,
+    "latency": _latency,
+}
 
 if __name__ == "__main__":
     with contextlib.suppress(BrokenPipeError):

@@ -16,8 +16,14 @@ def convert(source, output, precision):
 
     said, start = [("start", 0.0)], time.perf_counter()
     with progress.listening(lambda text, *_: said.append((text, time.perf_counter() - start))):
-        code = cli.main(["convert", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={output}",
-                         f"--precision_mode={precision}"])
+        code = cli.main(
+            [
+                "convert",
+                f"--input_saved_model_dir={source}",
+                f"--output_saved_model_dir={output}",
+                f"--precision_mode={precision}",
+            ]
+        )
     if code:
         sys.exit(code)
     return [*said, ("end", time.perf_counter() - start)]
@@ -30,7 +36,11 @@ def start_up():
     from tftrt_tools.command_line.commands import _flags, _output, convert  # noqa: F401
     from tftrt_tools.tftrt.conversion import pass_log, pipeline  # noqa: F401
 
-    child.run("benchmarks._tftrt_convert:child_job", None, env={"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"})
+    child.run(
+        "benchmarks._tftrt_convert:child_job",
+        None,
+        env={"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"},
+    )
 
 
 def child_job(_):

@@ -12,4 +12,7 @@ def kernels(found, calls, top=40):
     for name, start, end in kernel_names.runs(found):
         seconds[name] += end - start
         runs[name] += 1
-    return [{"kernel": name, "ms": 1e3 * total / calls, "runs": runs[name] / calls} for name, total in seconds.most_common(top)]
+    return [
+        {"kernel": name, "ms": 1e3 * total / calls, "runs": runs[name] / calls}
+        for name, total in seconds.most_common(top)
+    ]

@@ -13,8 +13,12 @@ from benchmarks import _loop, _report, _tensorrt
 from tftrt_tools.studies.profiling.job import plan_context
 
 ALONE, TAKEN_OUT = "TensorRT alone", "engine of the TF-TRT model"
-_ONE_CALLER = {"on_gpu": "input and answer on GPU", "answer_to_host": "input on GPU, answer to host", "pageable": "NumPy to NumPy",
-               "pinned": "pinned host to pinned host"}
+_ONE_CALLER = {
+    "on_gpu": "input and answer on GPU",
+    "answer_to_host": "input on GPU, answer to host",
+    "pageable": "NumPy to NumPy",
+    "pinned": "pinned host to pinned host",
+}
 _MORE_CALLERS = {key: _ONE_CALLER[key] for key in ("on_gpu", "pageable", "pinned")}
 
 
@@ -54,7 +58,12 @@ def _alone(results, cuda, engine, shape, request):
     _add(results, ALONE, batch, rows)
     for workers in request["workers"]:
         if workers > 1:
-            _add(results, ALONE, batch, _tensorrt.closed_loops(contexts[:workers], batch, request["seconds"], _MORE_CALLERS))
+            _add(
+                results,
+                ALONE,
+                batch,
+                _tensorrt.closed_loops(contexts[:workers], batch, request["seconds"], _MORE_CALLERS),
+            )
     # Last, and with a context of its own: a failed capture can leave the context unusable.
     _add(results, ALONE, batch, [_graph_row(_tensorrt.Context(cuda, engine, shape), batch, request["seconds"])])
 
@@ -76,7 +85,9 @@ def _taken_out(results, cuda, serialized, shape, request):
     rows += _tensorrt.closed_loops(contexts[:1], batch, request["seconds"], _ONE_CALLER)
     for workers in request["workers"]:
         if workers > 1:
-            rows += _tensorrt.closed_loops(contexts[:workers], batch, request["seconds"], {"on_gpu": _ONE_CALLER["on_gpu"]})
+            rows += _tensorrt.closed_loops(
+                contexts[:workers], batch, request["seconds"], {"on_gpu": _ONE_CALLER["on_gpu"]}
+            )
     _add(results, TAKEN_OUT, batch, rows)
     again = _tensorrt.Context(cuda, plan_context.load(serialized), shape, like_tftrt=True)
     rows = _tensorrt.timed(again, batch, 300)

@@ -21,9 +21,18 @@ import time
 from benchmarks import _models, _report
 
 NEEDS_GPU = True
-COLUMNS = [("setting", "setting"), ("build_s", "build s"), ("command_s", "command s"), ("engine_mb", "engines MB"), ("peak_mb", "peak MB"),
-           ("log_mb", "log MB"), ("first_ms", "ms, first shape"), ("last_ms", "ms, last shape"), ("sparse", "layers with sparse weights"),
-           ("problem", "problem")]
+COLUMNS = [
+    ("setting", "setting"),
+    ("build_s", "build s"),
+    ("command_s", "command s"),
+    ("engine_mb", "engines MB"),
+    ("peak_mb", "peak MB"),
+    ("log_mb", "log MB"),
+    ("first_ms", "ms, first shape"),
+    ("last_ms", "ms, last shape"),
+    ("sparse", "layers with sparse weights"),
+    ("problem", "problem"),
+]
 _SPARSE = re.compile(r"\(Sparsity\) TRT inference plan picked sparse implementation for layers: ?(.*)")
 
 
@@ -76,23 +85,38 @@ def main(argv=None):
     for row in results.rows:
         setting = next(one for one in chosen if one.name == row["setting"])
         if "problem" not in row and (options.timed is None or setting.name in options.timed):
-            row |= _called(_folder(setting, options.workdir), name, shapes if setting.shapes is None else shapes[-setting.shapes:], end)
+            row |= _called(
+                _folder(setting, options.workdir),
+                name,
+                shapes if setting.shapes is None else shapes[-setting.shapes :],
+                end,
+            )
             results.note("last called", setting.name)  # writes the rows, too
     print(_report.table(COLUMNS, results.rows))
     return 0
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.build_settings", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=pathlib.Path, help="SavedModel with one input; by default a perceptron with 2:4 sparse "
-                        "weights")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.build_settings",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--model", type=pathlib.Path, help="SavedModel with one input; by default a perceptron with 2:4 sparse weights"
+    )
     parser.add_argument("--shapes", help="of its input: NAME:SHAPE,…; needed with --model")
     parser.add_argument("--precision", default="FP16")
     parser.add_argument("--jobs", type=int, default=1, help="builds at a time")
-    parser.add_argument("--settings", nargs="*", metavar="SETTING", help="to build with, by default all: "
-                        + "; ".join(one.name for one in SETTINGS))
-    parser.add_argument("--timed", nargs="*", metavar="SETTING", help="whose results are called, by default all: they take 12 s each")
+    parser.add_argument(
+        "--settings",
+        nargs="*",
+        metavar="SETTING",
+        help="to build with, by default all: " + "; ".join(one.name for one in SETTINGS),
+    )
+    parser.add_argument(
+        "--timed", nargs="*", metavar="SETTING", help="whose results are called, by default all: they take 12 s each"
+    )
     parser.add_argument("--budget", type=float, default=570, help="seconds")
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench/build_settings")
     parser.add_argument("--json", type=pathlib.Path, help="default: WORKDIR/build_settings.json")
@@ -114,7 +138,9 @@ def _model(options):
     target = options.workdir / "sparse"
     with _models.made(target) as partial:
         if partial:
-            _models.command("-c", f"from benchmarks import build_settings; build_settings.save_sparse({str(partial)!r})", gpu=False)
+            _models.command(
+                "-c", f"from benchmarks import build_settings; build_settings.save_sparse({str(partial)!r})", gpu=False
+            )
     return target, ["1x1024", "256x1024"], "features"
 
 
@@ -126,7 +152,9 @@ def save_sparse(path, width=1024, layers=4, seed=0):
 
     rng = np.random.default_rng(seed)
     module = tf.Module()
-    module.weights = [tf.Variable(_two_of_four(rng.normal(0, width ** -0.5, (width, width)).astype(np.float32))) for _ in range(layers)]
+    module.weights = [
+        tf.Variable(_two_of_four(rng.normal(0, width**-0.5, (width, width)).astype(np.float32))) for _ in range(layers)
+    ]
 
     @tf.function(input_signature=[tf.TensorSpec((None, width), name="features")])
     def serve(features):
@@ -155,15 +183,35 @@ def _built(setting, model, name, shapes, workdir, precision, end):
     folder = _folder(setting, workdir)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    wanted = shapes if setting.shapes is None else shapes[-setting.shapes:]
-    command = [sys.executable, "-m", "tftrt_tools", "convert", f"--input_saved_model_dir={model}",
-               f"--output_saved_model_dir={folder / 'out'}", f"--precision_mode={precision}", f"--shapes={name}:{','.join(wanted)}",
-               "--noengine_cache", f"--log_file={folder / 'log'}", f"--json={folder / 'json'}", *setting.flags]
+    wanted = shapes if setting.shapes is None else shapes[-setting.shapes :]
+    command = [
+        sys.executable,
+        "-m",
+        "tftrt_tools",
+        "convert",
+        f"--input_saved_model_dir={model}",
+        f"--output_saved_model_dir={folder / 'out'}",
+        f"--precision_mode={precision}",
+        f"--shapes={name}:{','.join(wanted)}",
+        "--noengine_cache",
+        f"--log_file={folder / 'log'}",
+        f"--json={folder / 'json'}",
+        *setting.flags,
+    ]
     env = _models.environment(True, **dict(setting.env))
     start = time.monotonic()
     try:
-        done = subprocess.run(command, cwd=_models.ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              errors="replace", timeout=max(1, end - start), check=False)
+        done = subprocess.run(
+            command,
+            cwd=_models.ROOT,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=max(1, end - start),
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         return {"problem": f"not ended after {error.timeout:.0f} s"}
     taken = time.monotonic() - start
@@ -174,9 +222,14 @@ def _built(setting, model, name, shapes, workdir, precision, end):
     log = folder / "log"
     sparse = _SPARSE.findall(log.read_text(errors="replace"))
     seconds = sum(one["build_seconds"] or 0 for one in said["signatures"])
-    return {"build_s": round(seconds, 1), "command_s": round(taken, 1), "engine_mb": round(sum(one["bytes"] for one in built) / 1e6, 2),
-            "peak_mb": round(max(one["peak_memory_bytes"] or 0 for one in built) / 1e6, 1), "log_mb": round(log.stat().st_size / 1e6, 2),
-            "sparse": sum(len(line.split(",")) for line in sparse if line.strip()) if "--layers" in setting.flags else None}
+    return {
+        "build_s": round(seconds, 1),
+        "command_s": round(taken, 1),
+        "engine_mb": round(sum(one["bytes"] for one in built) / 1e6, 2),
+        "peak_mb": round(max(one["peak_memory_bytes"] or 0 for one in built) / 1e6, 1),
+        "log_mb": round(log.stat().st_size / 1e6, 2),
+        "sparse": sum(len(line.split(",")) for line in sparse if line.strip()) if "--layers" in setting.flags else None,
+    }
 
 
 def _called(folder, name, shapes, end):
@@ -184,8 +237,13 @@ def _called(folder, name, shapes, end):
     arguments = str(folder / "out"), name, shapes, str(folder / "times")
     code = f"from benchmarks import build_settings; build_settings.time_calls{arguments!r}"
     try:
-        subprocess.run([sys.executable, "-c", code], cwd=_models.ROOT, check=True, timeout=max(1, end - time.monotonic()),
-                       env=_models.environment(True, TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION="0"))
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=_models.ROOT,
+            check=True,
+            timeout=max(1, end - time.monotonic()),
+            env=_models.environment(True, TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION="0"),
+        )
     except (subprocess.SubprocessError, OSError) as error:
         return {"problem": str(error)[:200]}
     times = json.loads((folder / "times").read_text())
@@ -201,14 +259,16 @@ def time_calls(model, name, shapes, path, calls=300):
     function = root.signatures["serving_default"]
     found = []
     for shape in shapes:
-        tensor = tf.identity(tf.constant(np.random.default_rng(0).random([int(one) for one in shape.split("x")], np.float32)))
+        tensor = tf.identity(
+            tf.constant(np.random.default_rng(0).random([int(one) for one in shape.split("x")], np.float32))
+        )
         times = []
         for _ in range(calls):
             start = time.perf_counter()
             for answer in function(**{name: tensor}).values():
                 answer.numpy()
             times.append(time.perf_counter() - start)
-        found.append(round(1e3 * float(np.median(times[calls // 6:])), 3))
+        found.append(round(1e3 * float(np.median(times[calls // 6 :])), 3))
     pathlib.Path(path).write_text(json.dumps(found))
 
 

@@ -44,15 +44,24 @@ def main(argv=None):
                 if left <= 0:
                     print("the time is over; --resume goes on")
                     return 1
-                results.add(model=str(model), case=case, side=side, shapes=shapes, precision=options.precision,
-                            **_measured(case, side, model, shapes, options, left))
+                results.add(
+                    model=str(model),
+                    case=case,
+                    side=side,
+                    shapes=shapes,
+                    precision=options.precision,
+                    **_measured(case, side, model, shapes, options, left),
+                )
     print(_summary(results.rows))
     return 0
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.build_time", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.build_time",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("models", nargs="*", metavar="MODEL=SHAPES", type=_model)
     parser.add_argument("--cases", type=_cases, default=CASES, help="comma list of " + ", ".join(CASES))
     parser.add_argument("--precision", default="FP16")
@@ -100,7 +109,11 @@ def _measured(case, side, model, shapes, options, seconds):
         return _alone(case, side, model, shapes, options, seconds)
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         late = isinstance(error, subprocess.TimeoutExpired)
-        return {"problem": f"not done after {error.timeout:.0f} s" if late else (str(error).strip().splitlines() or ["?"])[-1][:300]}
+        return {
+            "problem": f"not done after {error.timeout:.0f} s"
+            if late
+            else (str(error).strip().splitlines() or ["?"])[-1][:300]
+        }
 
 
 def _folder(name, side, model, options):
@@ -130,16 +143,31 @@ def _convert(side, model, shapes, folder, options, seconds):
     """Run tftrt convert. Returns: {"seconds": of the whole command, "build_s": of the engines, "engines", "cached"}."""
     root = options.baseline.absolute() if side == "baseline" else _models.ROOT
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "tftrt_tools", "convert", f"--input_saved_model_dir={model}",
-               f"--output_saved_model_dir={folder / 'out'}", "--overwrite", f"--precision_mode={options.precision}", f"--shapes={shapes}",
-               f"--engine_cache_dir={folder / 'cache'}", f"--log_file={folder / 'log'}", *options.flags.split()]
+    command = [
+        sys.executable,
+        "-m",
+        "tftrt_tools",
+        "convert",
+        f"--input_saved_model_dir={model}",
+        f"--output_saved_model_dir={folder / 'out'}",
+        "--overwrite",
+        f"--precision_mode={options.precision}",
+        f"--shapes={shapes}",
+        f"--engine_cache_dir={folder / 'cache'}",
+        f"--log_file={folder / 'log'}",
+        *options.flags.split(),
+    ]
     start = time.monotonic()
     _run(command, root, seconds)
     taken = time.monotonic() - start
     said = json.loads((folder / "out/assets.extra/tftrt/manifest.json").read_text())
     built = [engine for signature in said["signatures"] for engine in signature["built"]]
-    return {"seconds": round(taken, 1), "build_s": round(sum(one["build_seconds"] or 0 for one in said["signatures"]), 1),
-            "engines": len(built), "cached": sum(one["cached"] for one in built)}
+    return {
+        "seconds": round(taken, 1),
+        "build_s": round(sum(one["build_seconds"] or 0 for one in said["signatures"]), 1),
+        "engines": len(built),
+        "cached": sum(one["cached"] for one in built),
+    }
 
 
 def _tensorrt(model, shapes, options, seconds):
@@ -151,8 +179,16 @@ def _tensorrt(model, shapes, options, seconds):
 def _run(command, root, seconds):
     """Its output. Raises: RuntimeError, subprocess.TimeoutExpired; its processes are ended then."""
     env = {**_models.environment(gpu=True), "PYTHONPATH": str(root)}
-    process = subprocess.Popen(command, cwd=root, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                               start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        cwd=root,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
     try:
         output, _ = process.communicate(timeout=max(seconds, 1))
     except BaseException:

@@ -30,8 +30,11 @@ def main(argv=None):
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.calibration",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--batches", type=int, nargs="+", default=[10], help="images in a batch; each size is measured")
     parser.add_argument("--size", type=int, default=224)
@@ -46,7 +49,11 @@ def _options(argv):
 def _run(mode, model, batch, batches):
     command = [sys.executable, "-m", "benchmarks._calibration_worker", str(model), str(batch), str(batches), mode]
     whole = _process.run(command, _models.ROOT, _models.environment(gpu=False))
-    said = dict(line.split() for line in whole["output"].splitlines() if line.split(" ")[0] in ("SECONDS", "TENSORS", "VALUES", "SCALES"))
+    said = dict(
+        line.split()
+        for line in whole["output"].splitlines()
+        if line.split(" ")[0] in ("SECONDS", "TENSORS", "VALUES", "SCALES")
+    )
     row = {f"{mode}_s": float(said["SECONDS"]), f"{mode}_cpu_s": whole["cpu_s"], f"{mode}_mb": whole["largest_mb"]}
     if mode == "collect":
         row |= {"tensors": int(said["TENSORS"]), "values": int(said["VALUES"]), "scales_s": float(said["SCALES"])}
@@ -55,11 +62,26 @@ def _run(mode, model, batch, batches):
 
 def summary(rows):
     """A table: a line for each batch size."""
-    lines = [row | {"histograms_s": row["collect_s"] - row["forward_s"] - row["scales_s"],
-                    "million": row["values"] / row["images"] / 1e6} for row in rows]
-    columns = [("batch", "batch"), ("images", "images"), ("tensors", "tensors"), ("million", "million values an image"),
-               ("collect_s", "all, s"), ("forward_s", "forward pass, s"), ("histograms_s", "histograms, s"),
-               ("scales_s", "scales (entropy), s"), ("collect_mb", "memory, MiB"), ("forward_mb", "without histograms, MiB")]
+    lines = [
+        row
+        | {
+            "histograms_s": row["collect_s"] - row["forward_s"] - row["scales_s"],
+            "million": row["values"] / row["images"] / 1e6,
+        }
+        for row in rows
+    ]
+    columns = [
+        ("batch", "batch"),
+        ("images", "images"),
+        ("tensors", "tensors"),
+        ("million", "million values an image"),
+        ("collect_s", "all, s"),
+        ("forward_s", "forward pass, s"),
+        ("histograms_s", "histograms, s"),
+        ("scales_s", "scales (entropy), s"),
+        ("collect_mb", "memory, MiB"),
+        ("forward_mb", "without histograms, MiB"),
+    ]
     return _report.table(columns, lines)
 
 

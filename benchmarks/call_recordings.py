@@ -31,8 +31,11 @@ def main(argv=None):
     options.output.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     try:
-        with progress.on_terminal(), opening.opened(*filter(None, [options.model, options.original])) as models, \
-                scratch.folder("recording") as folder:
+        with (
+            progress.on_terminal(),
+            opening.opened(*filter(None, [options.model, options.original])) as models,
+            scratch.folder("recording") as folder,
+        ):
             found = _record(options, models, folder)
     except errors.TftrtError as error:
         print(f"error: {error}")
@@ -51,16 +54,32 @@ def _record(options, models, folder):
     takes = inputs.Takes.of(models[0].inputs, models[0].contents.same, keys=keys, manifest=manifest)
     chosen = inputs.choose(takes, inputs.Asked(shapes=options.shapes, ranges=options.ranges), folder, sizes=(1,))
     named = run.named(run.save_calls(chosen.all, f"{folder}/in"))
-    sides = [{"name": name, "path": str(model.path), "calls": [one if one["signature"] in model.inputs else None for one in named]}
-             for name, model in zip(("model", "original"), models, strict=False)]
-    request = {"models": sides, "folder": str(options.output), "traced": options.calls, "callers": options.callers,
-               "seconds": options.seconds, "raw": True}
+    sides = [
+        {
+            "name": name,
+            "path": str(model.path),
+            "calls": [one if one["signature"] in model.inputs else None for one in named],
+        }
+        for name, model in zip(("model", "original"), models, strict=False)
+    ]
+    request = {
+        "models": sides,
+        "folder": str(options.output),
+        "traced": options.calls,
+        "callers": options.callers,
+        "seconds": options.seconds,
+        "raw": True,
+    }
     try:
-        return child.run("tftrt_tools.studies.profiling.job.record:record", request, log_file=options.output / "log.txt").result
+        return child.run(
+            "tftrt_tools.studies.profiling.job.record:record", request, log_file=options.output / "log.txt"
+        ).result
     except (errors.TftrtError, child.ChildBug) as error:
         print(f"the recorder ended: {error}")
         facts = options.output / "facts.json"
-        return json.loads(facts.read_text()) if facts.exists() else {"calls": [], "failed": {"all": {"cause": str(error)}}}
+        return (
+            json.loads(facts.read_text()) if facts.exists() else {"calls": [], "failed": {"all": {"cause": str(error)}}}
+        )
     finally:
         _packed(options.output / "log.txt")
 
@@ -78,10 +97,12 @@ def summary(found, output):
         whole = sorted(sum(parts) for turn in call["untraced"] for parts in turn)
         traced = sorted(sum(parts) for parts in call.get("traced", []))
         each = [f"{one['callers']}: {len(one['seconds']) / one['wall']:.1f}/s" for one in call["callers"]]
-        lines.append(f"{call['model']} {call['shapes']}: p50 {_middle(whole)} ms of {len(whole)}, "
-                     f"traced {_middle(traced)} ms of {len(traced)}, "
-                     f"first {call.get('first_seconds', float('nan')):.2f} s; callers {', '.join(each)}; engines {call.get('second', {})}; "
-                     f"{call.get('complaints')}")
+        lines.append(
+            f"{call['model']} {call['shapes']}: p50 {_middle(whole)} ms of {len(whole)}, "
+            f"traced {_middle(traced)} ms of {len(traced)}, "
+            f"first {call.get('first_seconds', float('nan')):.2f} s; callers {', '.join(each)}; engines {call.get('second', {})}; "
+            f"{call.get('complaints')}"
+        )
     size = sum(path.stat().st_size for path in output.iterdir() if path.is_file())
     failed = [f"FAILED {step}: {why['cause']}" for step, why in found["failed"].items()]
     return "\n".join([*lines, *failed, f"{size / 1e6:.2f} MB in {output}"])
@@ -92,11 +113,16 @@ def _middle(seconds):
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.call_recordings", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.call_recordings",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("model", nargs="?", help="default: ResNet-50, which is built")
     parser.add_argument("--original", default="")
-    parser.add_argument("--shapes", default="", help="as for tftrt convert; default: those that the engines were built for")
+    parser.add_argument(
+        "--shapes", default="", help="as for tftrt convert; default: those that the engines were built for"
+    )
     parser.add_argument("--ranges", default="")
     parser.add_argument("--signature", default="")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/call_recordings"))

@@ -20,17 +20,33 @@ from benchmarks import _models, _report, _stats
 
 NEEDS_GPU = False
 SIZES = {"1 KB": 1 << 10, "16 KB": 1 << 14, "256 KB": 1 << 18, "4 MB": 1 << 22, "16 MB": 1 << 24, "64 MB": 1 << 26}
-_WRITE = [("size", "written"), ("client_ms", "client ms"), ("client_typed_ms", "client, float_val ms"),
-          ("usual_ms", "make_tensor_proto ms"), ("list_ms", "float_val list ms"), ("usual_ratio", "make_tensor_proto / client"),
-          ("list_ratio", "list / client")]
-_READ = [("size", "read"), ("form", "answer in"), ("client_ms", "client ms"), ("client_copy_ms", "client, copied ms"),
-         ("usual_ms", "make_ndarray ms"), ("list_ms", "float_val list ms"), ("usual_ratio", "make_ndarray / client"),
-         ("usual_copy_ratio", "make_ndarray / copied"), ("list_ratio", "list / client")]
+_WRITE = [
+    ("size", "written"),
+    ("client_ms", "client ms"),
+    ("client_typed_ms", "client, float_val ms"),
+    ("usual_ms", "make_tensor_proto ms"),
+    ("list_ms", "float_val list ms"),
+    ("usual_ratio", "make_tensor_proto / client"),
+    ("list_ratio", "list / client"),
+]
+_READ = [
+    ("size", "read"),
+    ("form", "answer in"),
+    ("client_ms", "client ms"),
+    ("client_copy_ms", "client, copied ms"),
+    ("usual_ms", "make_ndarray ms"),
+    ("list_ms", "float_val list ms"),
+    ("usual_ratio", "make_ndarray / client"),
+    ("usual_copy_ratio", "make_ndarray / copied"),
+    ("list_ratio", "list / client"),
+]
 
 
 def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m benchmarks.client_encoding", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=300, help="for the small sizes; the large ones get fewer, at least 9")
+    parser.add_argument(
+        "--rounds", type=int, default=300, help="for the small sizes; the large ones get fewer, at least 9"
+    )
     parser.add_argument("--largest", type=int, default=1 << 26, help="bytes")
     parser.add_argument("--json", type=pathlib.Path, default=_models.ROOT / "build/bench/client_encoding.json")
     options = parser.parse_args(argv)
@@ -41,7 +57,9 @@ def main(argv=None):
             array = np.random.default_rng(0).standard_normal((1, count // 4)).astype(np.float32)
             results.add(**_row("write", size, _times(_writers(array), rounds, _same_request(array))))
             for content in (False, True):
-                times = _times(_readers(_answer(array, content), content), rounds, functools.partial(np.array_equal, array))
+                times = _times(
+                    _readers(_answer(array, content), content), rounds, functools.partial(np.array_equal, array)
+                )
                 results.add(**_row("read", size, times, form="tensor_content" if content else "float_val"))
     for kind, columns in (("write", _WRITE), ("read", _READ)):
         print("\n" + _report.table(columns, [row for row in results.rows if row["kind"] == kind]))
@@ -74,8 +92,12 @@ def _writers(array):
         proto.float_val.extend(array.ravel().tolist())
         return message.SerializeToString()
 
-    return {"client": lambda: client.request_bytes("model", {"x": array}),
-            "client_typed": lambda: client.request_bytes("model", {"x": array}, content=False), "usual": usual, "list": by_list}
+    return {
+        "client": lambda: client.request_bytes("model", {"x": array}),
+        "client_typed": lambda: client.request_bytes("model", {"x": array}, content=False),
+        "usual": usual,
+        "list": by_list,
+    }
 
 
 def _same_request(array):
@@ -107,10 +129,15 @@ def _readers(raw, content):
 
     def by_list():
         proto = predict_pb2.PredictResponse.FromString(raw).outputs["y"]
-        return np.array([value for value in proto.float_val], np.float32).reshape([dim.size for dim in proto.tensor_shape.dim])
+        return np.array([value for value in proto.float_val], np.float32).reshape(
+            [dim.size for dim in proto.tensor_shape.dim]
+        )
 
-    found = {"client": lambda: client.response_arrays(raw)[1]["y"], "client_copy": lambda: client.response_arrays(raw)[1]["y"].copy(),
-             "usual": lambda: tf.make_ndarray(predict_pb2.PredictResponse.FromString(raw).outputs["y"])}
+    found = {
+        "client": lambda: client.response_arrays(raw)[1]["y"],
+        "client_copy": lambda: client.response_arrays(raw)[1]["y"].copy(),
+        "usual": lambda: tf.make_ndarray(predict_pb2.PredictResponse.FromString(raw).outputs["y"]),
+    }
     return found if content else {**found, "list": by_list}
 
 
@@ -133,9 +160,16 @@ def _times(ways, rounds, right):
 def _row(kind, size, times, **more):
     row = {"kind": kind, "size": size, **more, "rounds": len(times["client"])}
     row |= {f"{name}_ms": 1e3 * _stats.quantile(seconds, 0.5) for name, seconds in times.items()}
-    pairs = {"usual_ratio": ("usual", "client"), "usual_copy_ratio": ("usual", "client_copy"), "list_ratio": ("list", "client")}
-    return row | {key: _stats.ratios(times[one], times[other])["median"] for key, (one, other) in pairs.items()
-                  if one in times and other in times}
+    pairs = {
+        "usual_ratio": ("usual", "client"),
+        "usual_copy_ratio": ("usual", "client_copy"),
+        "list_ratio": ("list", "client"),
+    }
+    return row | {
+        key: _stats.ratios(times[one], times[other])["median"]
+        for key, (one, other) in pairs.items()
+        if one in times and other in times
+    }
 
 
 if __name__ == "__main__":

@@ -40,8 +40,11 @@ def main(argv=None):
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.convert_overhead", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.convert_overhead",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--precision", default="FP16", choices=("FP16", "FP32"))
     parser.add_argument("--size", type=int, default=224)
@@ -73,7 +76,15 @@ def _run(side, model, options, *flags):
     # Both write to the disk that holds the work folder, into a folder of their own.
     folder = tempfile.mkdtemp(dir=options.workdir, prefix="overhead-")
     try:
-        command = [sys.executable, "-m", f"benchmarks._{side}_convert", str(model), f"{folder}/out", options.precision, *flags]
+        command = [
+            sys.executable,
+            "-m",
+            f"benchmarks._{side}_convert",
+            str(model),
+            f"{folder}/out",
+            options.precision,
+            *flags,
+        ]
         env = {**_models.environment(gpu=False), "TF_CPP_MIN_LOG_LEVEL": "0"}
         return _process.run(command, _models.ROOT, env)
     finally:
@@ -90,22 +101,44 @@ def _steps(said):
 
 def summarize(rows):
     """{measure: ratios of tftrt to bare, round by round}."""
-    measures = {"time": "wall_s", "processor time": "cpu_s", "largest process": "largest_mb", "all processes": "tree_mb"}
-    return {name: _stats.ratios([row[f"tftrt_{key}"] for row in rows], [row[f"bare_{key}"] for row in rows])
-            | {side: statistics.median(row[f"{side}_{key}"] for row in rows) for side in SIDES} for name, key in measures.items()}
+    measures = {
+        "time": "wall_s",
+        "processor time": "cpu_s",
+        "largest process": "largest_mb",
+        "all processes": "tree_mb",
+    }
+    return {
+        name: _stats.ratios([row[f"tftrt_{key}"] for row in rows], [row[f"bare_{key}"] for row in rows])
+        | {side: statistics.median(row[f"{side}_{key}"] for row in rows) for side in SIDES}
+        for name, key in measures.items()
+    }
 
 
 def summary(ratios, rows):
     """A table of the ratios, and the steps of `tftrt convert`."""
     lines = [{"measure": name, **found, "target": TARGETS.get(name)} for name, found in ratios.items()]
-    columns = [("measure", "measure"), ("tftrt", "tftrt"), ("bare", "bare"), ("median", "ratio, median"), ("min", "min"), ("max", "max"),
-               ("of_medians", "of medians"), ("target", "target"), ("n", "rounds")]
+    columns = [
+        ("measure", "measure"),
+        ("tftrt", "tftrt"),
+        ("bare", "bare"),
+        ("median", "ratio, median"),
+        ("min", "min"),
+        ("max", "max"),
+        ("of_medians", "of medians"),
+        ("target", "target"),
+        ("n", "rounds"),
+    ]
     steps = [row["tftrt_steps"] for row in rows if "tftrt_steps" in row]
     medians = {name: statistics.median(one.get(name, 0.0) for one in steps) for name in (steps[0] if steps else ())}
     inside = statistics.median(row["bare_inside_s"] for row in rows)
-    return "\n".join([_report.table(columns, lines), "time in s, memory in MB (MiB)",
-                      "tftrt's steps, s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in medians.items()),
-                      f"the bare script's own clock, from after its imports to before its exit: {inside:.2f} s"])
+    return "\n".join(
+        [
+            _report.table(columns, lines),
+            "time in s, memory in MB (MiB)",
+            "tftrt's steps, s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in medians.items()),
+            f"the bare script's own clock, from after its imports to before its exit: {inside:.2f} s",
+        ]
+    )
 
 
 if __name__ == "__main__":

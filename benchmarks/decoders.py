@@ -1,6 +1,6 @@
 """How far TensorFlow's decoder of JPEG is from Pillow's, and how long a signature of `tftrt wrap` decodes.
 
-    python -m benchmarks.decoders PHOTOS     a folder of JPEG files; without one, smooth pictures drawn from a seed
+python -m benchmarks.decoders PHOTOS     a folder of JPEG files; without one, smooth pictures drawn from a seed
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ def differences(files):
 
     from tftrt_tools.tftrt.wrapping import client_side
 
-    found = [np.abs(tf.io.decode_image(data, channels=3).numpy().astype(int) - client_side.decoded(data, 3).pixels) for data in files]
+    found = [
+        np.abs(tf.io.decode_image(data, channels=3).numpy().astype(int) - client_side.decoded(data, 3).pixels)
+        for data in files
+    ]
     return np.mean([one.mean() for one in found]), max(one.max() for one in found)
 
 
@@ -52,9 +55,20 @@ def timed(files):
     from tftrt_tools.tftrt.wrapping.added import Pictures
     from tftrt_tools.tftrt.wrapping.job import encoded
 
-    pictures = Pictures(input="image", dtype="float32", shape=(None, 224, 224, 3), size=(224, 224), channels=3, first=False,
-                        options=DataOptions(), max_pixels=10**8, broken="fail")
-    function = tf.function(lambda data: encoded.pixels(data, pictures)[0], input_signature=[tf.TensorSpec([None], tf.string)])
+    pictures = Pictures(
+        input="image",
+        dtype="float32",
+        shape=(None, 224, 224, 3),
+        size=(224, 224),
+        channels=3,
+        first=False,
+        options=DataOptions(),
+        max_pixels=10**8,
+        broken="fail",
+    )
+    function = tf.function(
+        lambda data: encoded.pixels(data, pictures)[0], input_signature=[tf.TensorSpec([None], tf.string)]
+    )
     found = {}
     for rows in BATCHES:
         request = tf.constant([files[number % len(files)] for number in range(rows)])
@@ -74,7 +88,9 @@ def main(argv):
     for title, files in sets.items():
         mean, largest = differences(files)
         times = ", ".join(f"{rows}: {milliseconds:.1f} ms" for rows, milliseconds in timed(files).items())
-        print(f"{title}: pixels differ by {mean:.2f} on average, {largest} at most; decoded by rows of a request: {times}")
+        print(
+            f"{title}: pixels differ by {mean:.2f} on average, {largest} at most; decoded by rows of a request: {times}"
+        )
 
 
 if __name__ == "__main__":

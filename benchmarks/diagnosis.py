@@ -23,9 +23,21 @@ import time
 from benchmarks import _models, _report
 
 NEEDS_GPU = True
-COLUMNS = [("case", "case"), ("wanted", "provoked"), ("first", "first finding"), ("place", "place"), ("call_ms", "call ms"),
-           ("worth_ms", "worth ms"), ("basis", "basis"), ("before_ms", "timed ms"), ("gave_ms", "mend gave ms"), ("interval", "95 %"),
-           ("ratio", "worth / gave"), ("shares", "of shares"), ("problem", "problem")]
+COLUMNS = [
+    ("case", "case"),
+    ("wanted", "provoked"),
+    ("first", "first finding"),
+    ("place", "place"),
+    ("call_ms", "call ms"),
+    ("worth_ms", "worth ms"),
+    ("basis", "basis"),
+    ("before_ms", "timed ms"),
+    ("gave_ms", "mend gave ms"),
+    ("interval", "95 %"),
+    ("ratio", "worth / gave"),
+    ("shares", "of shares"),
+    ("problem", "problem"),
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,17 +55,52 @@ class Case:
 
 
 CASES = (
-    Case("fallback", "fallback", "products", ("--precision_mode=FP16", "--shapes=features:1024x64,8192x64"),
-         "features:1024x64,4096x64,8192x64", "4096x64"),
-    Case("many engines", "many-engines", "long_chain", ("--precision_mode=FP16", "--shapes=features:256x256", "--keep_native_ops=Relu",
-                                                   "--minimum_segment_size=1"), "features:256x256"),
-    Case("range", "range", "many_products", ("--precision_mode=FP16", "--shapes=features:min=1x64,max=8192x64"), "features:1x64"),
-    Case("batch 1", "small-batch", "chain", ("--precision_mode=FP16", "--shapes=features:1x256,256x256"), "features:1x256,256x256",
-         "(features 1x256)"),
-    Case("float input", "inputs", "pictures", ("--precision_mode=FP16", "--shapes=image:1x224x224x3,32x224x224x3"),
-         "image:1x224x224x3,32x224x224x3", "32x224x224x3"),
-    Case("precision", "precision", "products", ("--precision_mode=INT8", "--shapes=features:8192x64", "--high_precision_nodes=.*"),
-         "features:8192x64", calibrate=True),
+    Case(
+        "fallback",
+        "fallback",
+        "products",
+        ("--precision_mode=FP16", "--shapes=features:1024x64,8192x64"),
+        "features:1024x64,4096x64,8192x64",
+        "4096x64",
+    ),
+    Case(
+        "many engines",
+        "many-engines",
+        "long_chain",
+        ("--precision_mode=FP16", "--shapes=features:256x256", "--keep_native_ops=Relu", "--minimum_segment_size=1"),
+        "features:256x256",
+    ),
+    Case(
+        "range",
+        "range",
+        "many_products",
+        ("--precision_mode=FP16", "--shapes=features:min=1x64,max=8192x64"),
+        "features:1x64",
+    ),
+    Case(
+        "batch 1",
+        "small-batch",
+        "chain",
+        ("--precision_mode=FP16", "--shapes=features:1x256,256x256"),
+        "features:1x256,256x256",
+        "(features 1x256)",
+    ),
+    Case(
+        "float input",
+        "inputs",
+        "pictures",
+        ("--precision_mode=FP16", "--shapes=image:1x224x224x3,32x224x224x3"),
+        "image:1x224x224x3,32x224x224x3",
+        "32x224x224x3",
+    ),
+    Case(
+        "precision",
+        "precision",
+        "products",
+        ("--precision_mode=INT8", "--shapes=features:8192x64", "--high_precision_nodes=.*"),
+        "features:8192x64",
+        calibrate=True,
+    ),
     Case("healthy", "", "products", ("--precision_mode=FP16", "--shapes=features:8192x64"), "features:8192x64"),
 )
 
@@ -65,7 +112,9 @@ def main(argv=None):
     chosen = [case for case in CASES if not options.cases or case.name in options.cases]
     if options.make:
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            for case, problem in zip(chosen, pool.map(lambda case: _guarded(_make, case, options, end), chosen), strict=True):
+            for case, problem in zip(
+                chosen, pool.map(lambda case: _guarded(_make, case, options, end), chosen), strict=True
+            ):
                 print(f"{case.name}: {problem or 'made'}", flush=True)
         return 0
     results = _report.Results(options.json, "diagnosis")
@@ -77,8 +126,9 @@ def main(argv=None):
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.diagnosis", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.diagnosis", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cases", nargs="*", help="by default all: " + ", ".join(case.name for case in CASES))
     parser.add_argument("--make", action="store_true", help="make the models and the engines of their mends, and leave")
     parser.add_argument("--jobs", type=int, default=1, help="of --make, at once")
@@ -124,25 +174,35 @@ def save(maker, path):
 
 def _chain(tf, weights, width=256, layers=8):
     own = [weights(width, width) for _ in range(layers)]
-    return tf.TensorSpec((None, width), name="features"), [lambda value, one=one: tf.nn.relu(tf.matmul(value, one)) for one in own]
+    return tf.TensorSpec((None, width), name="features"), [
+        lambda value, one=one: tf.nn.relu(tf.matmul(value, one)) for one in own
+    ]
 
 
 def _products(tf, weights, width=2048, layers=24):
     """Little comes in and goes out, and much is computed: all layers have the same weights, so that the file stays small."""
     first, middle, last = weights(64, width), weights(width, width), weights(width, 10)
-    return tf.TensorSpec((None, 64), name="features"), [lambda value: tf.nn.relu(tf.matmul(value, first)),
-                                                        *[lambda value: tf.nn.relu(tf.matmul(value, middle))] * layers,
-                                                        lambda value: tf.matmul(value, last)]
+    return tf.TensorSpec((None, 64), name="features"), [
+        lambda value: tf.nn.relu(tf.matmul(value, first)),
+        *[lambda value: tf.nn.relu(tf.matmul(value, middle))] * layers,
+        lambda value: tf.matmul(value, last),
+    ]
 
 
 def _pictures(tf, weights):
     own = weights(14 * 14 * 3, 100)
     return tf.TensorSpec((None, 224, 224, 3), name="image"), [
-        lambda value: tf.matmul(tf.reshape(tf.nn.avg_pool2d(value, 16, 16, "VALID"), (-1, 14 * 14 * 3)), own)]
+        lambda value: tf.matmul(tf.reshape(tf.nn.avg_pool2d(value, 16, 16, "VALID"), (-1, 14 * 14 * 3)), own)
+    ]
 
 
-MAKERS = {"chain": _chain, "long_chain": functools.partial(_chain, layers=24), "products": _products,
-          "many_products": functools.partial(_products, layers=72), "pictures": _pictures}
+MAKERS = {
+    "chain": _chain,
+    "long_chain": functools.partial(_chain, layers=24),
+    "products": _products,
+    "many_products": functools.partial(_products, layers=72),
+    "pictures": _pictures,
+}
 
 
 # Making and diagnosing ------------------------------------------------------------------------------------------------------------------
@@ -153,7 +213,7 @@ def _folder(case, options):
 
 
 def _guarded(function, *arguments):
-    """"" or why it failed."""
+    """ "" or why it failed."""
     try:
         function(*arguments)
     except (RuntimeError, subprocess.TimeoutExpired) as error:
@@ -166,21 +226,39 @@ def _make(case, options, end):
     folder = _folder(case, options)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    _models.command("-c", f"from benchmarks import diagnosis; diagnosis.save({case.maker!r}, {str(folder / 'original')!r})", gpu=False)
+    _models.command(
+        "-c",
+        f"from benchmarks import diagnosis; diagnosis.save({case.maker!r}, {str(folder / 'original')!r})",
+        gpu=False,
+    )
     if case.calibrate:
-        code = (f"import numpy; numpy.savez({str(folder / 'rows.npz')!r}, features=numpy.random.default_rng(0).normal(size=(8192, 64))"
-                ".astype('float32'))")
+        code = (
+            f"import numpy; numpy.savez({str(folder / 'rows.npz')!r}, features=numpy.random.default_rng(0).normal(size=(8192, 64))"
+            ".astype('float32'))"
+        )
         _models.command("-c", code, gpu=False)
     calibration = [f"--calibration_data={folder / 'rows.npz'}", "--calibration_method=max"] if case.calibrate else []
-    _tftrt(end, "convert", f"--input_saved_model_dir={folder / 'original'}", f"--output_saved_model_dir={folder / 'converted'}",
-           *case.flags, *calibration)
+    _tftrt(
+        end,
+        "convert",
+        f"--input_saved_model_dir={folder / 'original'}",
+        f"--output_saved_model_dir={folder / 'converted'}",
+        *case.flags,
+        *calibration,
+    )
     again = f"--flagfile={folder / 'converted/assets.extra/tftrt/convert.flags'}"
     # As the diagnosis proposes it: the shapes that have engines, then the one that has none.
-    mended = {"fallback": ("build", str(folder / "converted"), "--shapes=features:1024x64,8192x64,4096x64"),
-              "range": ("build", str(folder / "converted"), "--shapes=features:1x64,8192x64", "--dynamic_shape_profile_strategy=Optimal"),
-              "many-engines": ("convert", again, "--keep_native_ops="),
-              "precision": ("convert", again, "--high_precision_nodes="),
-              }.get(case.wanted)
+    mended = {
+        "fallback": ("build", str(folder / "converted"), "--shapes=features:1024x64,8192x64,4096x64"),
+        "range": (
+            "build",
+            str(folder / "converted"),
+            "--shapes=features:1x64,8192x64",
+            "--dynamic_shape_profile_strategy=Optimal",
+        ),
+        "many-engines": ("convert", again, "--keep_native_ops="),
+        "precision": ("convert", again, "--high_precision_nodes="),
+    }.get(case.wanted)
     if mended:
         _tftrt(end, *mended, f"--output_saved_model_dir={folder / 'mended'}")
 
@@ -200,8 +278,15 @@ def _row(case, options, end):
     folder, end = _folder(case, options), min(end, time.monotonic() + options.case_budget)
     tried = ["--try", f"--try_causes={case.wanted}"] if case.wanted in trial.CAUSES else []
     try:
-        said = _tftrt(end, "diagnose", str(folder / "original"), str(folder / "converted"), f"--shapes={case.shapes}",
-                      f"--json={folder / 'diagnosis.json'}", *tried)
+        said = _tftrt(
+            end,
+            "diagnose",
+            str(folder / "original"),
+            str(folder / "converted"),
+            f"--shapes={case.shapes}",
+            f"--json={folder / 'diagnosis.json'}",
+            *tried,
+        )
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         return {"problem": str(error)[-800:].replace("\n", " ")}
     (folder / "said.txt").write_text(said)
@@ -216,7 +301,9 @@ def _batched(model, shapes):
 
     name, both = shapes.split(":")
     few, many = both.split(",")
-    pair = in_turns.timed(*(in_turns.Asked(model, "serving_default", calls.Asked(shapes=f"{name}:{one}")) for one in (few, many)))
+    pair = in_turns.timed(
+        *(in_turns.Asked(model, "serving_default", calls.Asked(shapes=f"{name}:{one}")) for one in (few, many))
+    )
     rows = [int(one.split("x")[0]) for one in (few, many)]
     return {"before": pair.before, "saved": pair.before - pair.after * rows[0] / rows[1]}
 
@@ -230,7 +317,9 @@ def figures(diagnosis, wanted, about, trial=None):
     findings = diagnosis["findings"]
     calls = {one["call"]: one for one in diagnosis["calls"]}
     found = {"first": findings[0]["cause"] if findings else "nothing"}
-    number = next((place for place, one in enumerate(findings, 1) if one["cause"] == wanted and about in one["call"]), None)
+    number = next(
+        (place for place, one in enumerate(findings, 1) if one["cause"] == wanted and about in one["call"]), None
+    )
     if number is None:
         return found
     one = findings[number - 1]
@@ -238,13 +327,21 @@ def figures(diagnosis, wanted, about, trial=None):
     seconds = calls[one["call"]]["seconds"] if one["call"] in calls else None
     trial = trial or one.get("trial") or {}
     gained, before = trial.get("saved"), trial.get("before")
-    found |= {"call_ms": _ms(seconds), "before_ms": _ms(before), "gave_ms": _ms(gained), "problem": trial.get("problem", "")}
+    found |= {
+        "call_ms": _ms(seconds),
+        "before_ms": _ms(before),
+        "gave_ms": _ms(gained),
+        "problem": trial.get("problem", ""),
+    }
     if trial.get("low") is not None:
         found["interval"] = f"{_ms(trial['low'])} to {_ms(trial['high'])}"
     if not gained or one["worth"] is None:
         return found
     ratio = one["worth"] / gained
-    return found | {"ratio": round(ratio, 2), "shares": round(ratio * before / seconds, 2) if seconds and before else None}
+    return found | {
+        "ratio": round(ratio, 2),
+        "shares": round(ratio * before / seconds, 2) if seconds and before else None,
+    }
 
 
 def _ms(seconds):

@@ -26,17 +26,27 @@ def main(argv=None):
     for name in ("first", "second"):
         seconds, said = _convert(native, folder, name, options)
         engines = [engine for signature in said["signatures"] for engine in signature["built"]]
-        results.add(conversion=name, seconds=round(seconds, 1), engines=len(engines), cached=sum(one["cached"] for one in engines),
-                    megabytes=round(sum(one["bytes"] for one in engines) / 1e6, 1))
+        results.add(
+            conversion=name,
+            seconds=round(seconds, 1),
+            engines=len(engines),
+            cached=sum(one["cached"] for one in engines),
+            megabytes=round(sum(one["bytes"] for one in engines) / 1e6, 1),
+        )
     same = _assets(folder / "first") == _assets(folder / "second")
     ratio = results.rows[1]["seconds"] / results.rows[0]["seconds"]
-    print(f"second over first: {ratio:.3f} (target {TARGET:.2f}); the engines are {'the same' if same else 'NOT the same'}")
+    print(
+        f"second over first: {ratio:.3f} (target {TARGET:.2f}); the engines are {'the same' if same else 'NOT the same'}"
+    )
     return 0 if same and ratio <= TARGET else 1
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine_cache", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.engine_cache",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--precision", default="FP16")
     parser.add_argument("--batches", type=lambda text: [int(one) for one in text.split(",")], default=[1, 8, 32, 128])
     parser.add_argument("--size", type=int, default=224)
@@ -51,9 +61,17 @@ def _options(argv):
 def _convert(native, folder, name, options):
     """Returns: (seconds of the whole command, the manifest)."""
     shapes = f"{_models.INPUT}:" + ",".join(f"{batch}x{options.size}x{options.size}x3" for batch in options.batches)
-    seconds = _models.command("-m", "tftrt_tools", "convert", f"--input_saved_model_dir={native}",
-                              f"--output_saved_model_dir={folder / name}", f"--precision_mode={options.precision}", f"--shapes={shapes}",
-                              f"--engine_cache_dir={folder / 'cache'}", gpu=True)
+    seconds = _models.command(
+        "-m",
+        "tftrt_tools",
+        "convert",
+        f"--input_saved_model_dir={native}",
+        f"--output_saved_model_dir={folder / name}",
+        f"--precision_mode={options.precision}",
+        f"--shapes={shapes}",
+        f"--engine_cache_dir={folder / 'cache'}",
+        gpu=True,
+    )
     return seconds, json.loads((folder / name / "assets.extra/tftrt/manifest.json").read_text())
 
 

@@ -38,8 +38,16 @@ VARIANTS = {
 }
 PROCESSES = {"processes_2": 2, "processes_4": 4}
 _HOST_EVENTS = 14
-_COLUMNS = [("batch", "batch"), ("model", "model"), ("way", "way"), ("workers", "callers"), ("n", "n"), ("p50_ms", "p50 ms"),
-            ("p99_ms", "p99 ms"), ("images_s", "images/s")]
+_COLUMNS = [
+    ("batch", "batch"),
+    ("model", "model"),
+    ("way", "way"),
+    ("workers", "callers"),
+    ("n", "n"),
+    ("p50_ms", "p50 ms"),
+    ("p99_ms", "p99 ms"),
+    ("images_s", "images/s"),
+]
 
 
 def main(argv=None):
@@ -47,9 +55,17 @@ def main(argv=None):
     start = time.monotonic()
     results = _report.Results(options.json, "engine_efficiency", resume=options.resume)
     results.note("options", {key: str(value) for key, value in vars(options).items()})
-    request = {"json": str(options.json), "benchmark": "engine_efficiency", "batches": options.batches, "seconds": options.seconds,
-               "workers": options.callers, "size": options.size, "workdir": str(options.workdir), "answers": str(options.workdir),
-               "precision": options.precision}
+    request = {
+        "json": str(options.json),
+        "benchmark": "engine_efficiency",
+        "batches": options.batches,
+        "seconds": options.seconds,
+        "workers": options.callers,
+        "size": options.size,
+        "workdir": str(options.workdir),
+        "answers": str(options.workdir),
+        "precision": options.precision,
+    }
     failed = []
     with _said("preparing", start):
         model, onnx, converted = _prepare(options, results)
@@ -65,12 +81,21 @@ def main(argv=None):
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine_efficiency", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.engine_efficiency",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     numbers = lambda text: [int(one) for one in text.split(",")]  # noqa: E731
-    parser.add_argument("--sections", type=lambda text: text.split(","), default=list(SECTIONS), help="of " + ",".join(SECTIONS))
-    parser.add_argument("--variants", type=lambda text: text.split(","), default=[*VARIANTS, *PROCESSES],
-                        help="of " + ",".join([*VARIANTS, *PROCESSES]))
+    parser.add_argument(
+        "--sections", type=lambda text: text.split(","), default=list(SECTIONS), help="of " + ",".join(SECTIONS)
+    )
+    parser.add_argument(
+        "--variants",
+        type=lambda text: text.split(","),
+        default=[*VARIANTS, *PROCESSES],
+        help="of " + ",".join([*VARIANTS, *PROCESSES]),
+    )
     parser.add_argument("--batches", type=numbers, default=[1, 128])
     parser.add_argument("--callers", type=numbers, default=[1, 2, 4])
     parser.add_argument("--precision", default="FP16", choices=("FP16", "FP32"))
@@ -78,11 +103,17 @@ def _options(argv):
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--quick", action="store_true", help="0.3 s each, 1 and 4 callers, two variants")
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench")
-    parser.add_argument("--converted_dir", type=pathlib.Path, help="TF-TRT ResNet-50 with profiles for the batches; made when not given")
+    parser.add_argument(
+        "--converted_dir", type=pathlib.Path, help="TF-TRT ResNet-50 with profiles for the batches; made when not given"
+    )
     parser.add_argument("--json", type=pathlib.Path, help="default: WORKDIR/engine_efficiency.json")
     parser.add_argument("--resume", action="store_true", help="add to the rows that --json holds")
-    parser.add_argument("--rehearse", action="store_true", help="no GPU: the TensorFlow sections on the native model, to try the script")
-    parser.add_argument("--budget", type=float, default=540, help="seconds after which no section starts and a running one is ended")
+    parser.add_argument(
+        "--rehearse", action="store_true", help="no GPU: the TensorFlow sections on the native model, to try the script"
+    )
+    parser.add_argument(
+        "--budget", type=float, default=540, help="seconds after which no section starts and a running one is ended"
+    )
     options = parser.parse_args(argv)
     for name, known in (("sections", SECTIONS), ("variants", [*VARIANTS, *PROCESSES])):
         if unknown := set(getattr(options, name)) - set(known):
@@ -113,7 +144,9 @@ def _prepare(options, results):
             exporting.value()  # engines choose their kernels by timing them: nothing else runs meanwhile
         print("  converting (builds engines)", flush=True)
         converted, seconds = _models.converted(options.workdir, model, options.precision, options.batches, options.size)
-    results.note("prepared", {"model": str(model), "converted": str(converted), "convert_s": seconds and round(seconds, 1)})
+    results.note(
+        "prepared", {"model": str(model), "converted": str(converted), "convert_s": seconds and round(seconds, 1)}
+    )
     return model, (exporting.value if exporting else lambda: None), converted
 
 
@@ -147,8 +180,13 @@ def _section(section, request, model, onnx, converted, options):
         request = {**request, "onnx": str(onnx), "converted": str(converted)}
         return _worker("benchmarks._trt_worker", request, "trt", options, {})
     if section == "native":
-        return _worker("benchmarks._tf_worker", {**request, "section": "native", "model": str(model), "label": "TensorFlow"}, section,
-                       options, {})
+        return _worker(
+            "benchmarks._tf_worker",
+            {**request, "section": "native", "model": str(model), "label": "TensorFlow"},
+            section,
+            options,
+            {},
+        )
     if section != "variants":
         return _worker("benchmarks._tf_worker", engine, section, options, {})
     failed = []
@@ -175,12 +213,20 @@ def _worker(module, request, name, options, env):
     log = options.workdir / f"{name}.log"
     with open(log, "wb") as stderr:
         try:
-            code = subprocess.run([sys.executable, "-m", module, json.dumps(request)], cwd=_models.ROOT, env=_environment(env),
-                                  stderr=stderr, timeout=left, check=False).returncode
+            code = subprocess.run(
+                [sys.executable, "-m", module, json.dumps(request)],
+                cwd=_models.ROOT,
+                env=_environment(env),
+                stderr=stderr,
+                timeout=left,
+                check=False,
+            ).returncode
         except subprocess.TimeoutExpired:
             code = "the time is up"
     if code:
-        print(f"  FAILED {name} ({code}):\n" + "\n".join(log.read_text(errors="replace").splitlines()[-12:]), flush=True)
+        print(
+            f"  FAILED {name} ({code}):\n" + "\n".join(log.read_text(errors="replace").splitlines()[-12:]), flush=True
+        )
         return [name]
     return []
 
@@ -194,9 +240,20 @@ def _processes(request, count, options):
         one = json.dumps({**request, "section": "process", "batches": [batch]})
         log = open(options.workdir / f"processes_{count}.log", "wb")
         with log, contextlib.ExitStack() as stack:
-            started = [stack.enter_context(subprocess.Popen(
-                [sys.executable, "-m", "benchmarks._tf_worker", one], cwd=_models.ROOT, env=_environment({}), stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=log, text=True)) for _ in range(count)]
+            started = [
+                stack.enter_context(
+                    subprocess.Popen(
+                        [sys.executable, "-m", "benchmarks._tf_worker", one],
+                        cwd=_models.ROOT,
+                        env=_environment({}),
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=log,
+                        text=True,
+                    )
+                )
+                for _ in range(count)
+            ]
             watch = threading.Timer(options.deadline - time.monotonic(), _kill, [started])
             watch.daemon = True
             watch.start()
@@ -210,10 +267,17 @@ def _processes(request, count, options):
         if not all(ready) or not all(answers):
             return [f"processes_{count}"]
         each = [json.loads(answer) for answer in answers]
-        results.add(section="processes", model=f"{request['label']}, {count} processes", batch=batch, way="input on GPU, answer to host",
-                    workers=count, n=sum(row["n"] for row in each), p50_ms=max(row["p50_ms"] for row in each),
-                    p99_ms=max((row["p99_ms"] for row in each if row["p99_ms"]), default=None),
-                    images_s=sum(row["images_s"] for row in each))
+        results.add(
+            section="processes",
+            model=f"{request['label']}, {count} processes",
+            batch=batch,
+            way="input on GPU, answer to host",
+            workers=count,
+            n=sum(row["n"] for row in each),
+            p50_ms=max(row["p50_ms"] for row in each),
+            p99_ms=max((row["p99_ms"] for row in each if row["p99_ms"]), default=None),
+            images_s=sum(row["images_s"] for row in each),
+        )
     return []
 
 
@@ -226,34 +290,68 @@ def summary(results, options):
     """The tables: every row by batch, then the efficiency, then what the profiler saw."""
     order = {batch: index for index, batch in enumerate(options.batches)}
     rows = sorted(results.rows, key=lambda row: order.get(row["batch"], len(order)))
-    text = [_report.table(_COLUMNS, rows), "", *(f"error: {row['model']}, {row['way']}: {row['error']}" for row in rows if "error" in row)]
+    text = [
+        _report.table(_COLUMNS, rows),
+        "",
+        *(f"error: {row['model']}, {row['way']}: {row['error']}" for row in rows if "error" in row),
+    ]
     shares = efficiency(rows)
     if shares:
-        text += ["TF-TRT as a share of TensorRT alone (its p50 / TF-TRT's, and TF-TRT's images/s / its):",
-                 _report.table([("batch", "batch"), ("way", "way"), ("workers", "callers"), ("latency", "latency"),
-                                ("throughput", "throughput")], shares)]
+        text += [
+            "TF-TRT as a share of TensorRT alone (its p50 / TF-TRT's, and TF-TRT's images/s / its):",
+            _report.table(
+                [
+                    ("batch", "batch"),
+                    ("way", "way"),
+                    ("workers", "callers"),
+                    ("latency", "latency"),
+                    ("throughput", "throughput"),
+                ],
+                shares,
+            ),
+        ]
     for key, value in results.data.items():
         if key.startswith("profile"):
             plain = {name: one for name, one in value.items() if name != "host_ms_per_call"}
             host = list(value.get("host_ms_per_call", {}).items())[:_HOST_EVENTS]
-            text += [f"{key}: " + ", ".join(f"{name} {_report.cell(one)}" for name, one in plain.items()),
-                     "  host, ms a call (nested): " + "; ".join(f"{name[-40:]} {one}" for name, one in host)]
+            text += [
+                f"{key}: " + ", ".join(f"{name} {_report.cell(one)}" for name, one in plain.items()),
+                "  host, ms a call (nested): " + "; ".join(f"{name[-40:]} {one}" for name, one in host),
+            ]
     text += differences(options.workdir)
     return "\n".join(text)
 
 
 def efficiency(rows):
     """Shares of TensorRT alone, for each batch, way and number of callers that both sides were measured in."""
-    alone = {(row["batch"], row["way"], row["workers"]): row for row in rows if row["model"] == "TensorRT alone" and "p50_ms" in row}
+    alone = {
+        (row["batch"], row["way"], row["workers"]): row
+        for row in rows
+        if row["model"] == "TensorRT alone" and "p50_ms" in row
+    }
     found = []
     for row in rows:
         key = (row["batch"], row["way"], row.get("workers"))
         if row["section"] == "tftrt" and key in alone and "images_s" in row:
-            found.append({"batch": key[0], "way": key[1], "workers": key[2], "latency": alone[key]["p50_ms"] / row["p50_ms"],
-                          "throughput": row["images_s"] / alone[key]["images_s"]})
+            found.append(
+                {
+                    "batch": key[0],
+                    "way": key[1],
+                    "workers": key[2],
+                    "latency": alone[key]["p50_ms"] / row["p50_ms"],
+                    "throughput": row["images_s"] / alone[key]["images_s"],
+                }
+            )
         if row["model"].startswith("engine of the TF-TRT model") and "(CUDA events)" in row["way"] and key in alone:
-            found.append({"batch": key[0], "way": f"{row['model']}, {row['way']}", "workers": key[2],
-                          "latency": alone[key]["p50_ms"] / row["p50_ms"], "throughput": None})
+            found.append(
+                {
+                    "batch": key[0],
+                    "way": f"{row['model']}, {row['way']}",
+                    "workers": key[2],
+                    "latency": alone[key]["p50_ms"] / row["p50_ms"],
+                    "throughput": None,
+                }
+            )
     return found
 
 
@@ -261,13 +359,21 @@ def differences(workdir):
     """How far the answers of the sections lie apart, for the same image: are these the same network?"""
     import numpy as np
 
-    answers = {path.stem.removeprefix("answer-"): np.load(path) for path in sorted(pathlib.Path(workdir).glob("answer-*.npy"))}
+    answers = {
+        path.stem.removeprefix("answer-"): np.load(path) for path in sorted(pathlib.Path(workdir).glob("answer-*.npy"))
+    }
     if len(answers) < 2:
         return []
     base = "native" if "native" in answers else next(iter(answers))
     spread = float(answers[base].std())
-    return [f"answers against {base} (standard deviation {spread:.3g}), largest difference: " + ", ".join(
-        f"{name} {float(np.abs(value - answers[base]).max()):.3g}" for name, value in answers.items() if name != base)]
+    return [
+        f"answers against {base} (standard deviation {spread:.3g}), largest difference: "
+        + ", ".join(
+            f"{name} {float(np.abs(value - answers[base]).max()):.3g}"
+            for name, value in answers.items()
+            if name != base
+        )
+    ]
 
 
 if __name__ == "__main__":

@@ -62,21 +62,27 @@ def main(argv=None):
     results.note("swaps_s", [round(length, 3) for length in lengths])
     results.note("late_sends_p99_ms", 1e3 * _stats.quantile(late, 0.99))
     print("\n" + summary(results.rows))
-    print(f"\n{len(swaps)} swaps of {lengths[0]:.2f} to {lengths[-1]:.2f} s; {len(offsets)} requests in {seconds:.0f} s; "
-          f"the sender was late by {1e3 * _stats.quantile(late, 0.99):.2f} ms (p99)")
+    print(
+        f"\n{len(swaps)} swaps of {lengths[0]:.2f} to {lengths[-1]:.2f} s; {len(offsets)} requests in {seconds:.0f} s; "
+        f"the sender was late by {1e3 * _stats.quantile(late, 0.99):.2f} ms (p99)"
+    )
     return 1 if any(row["failed"] or row["wrong"] for row in results.rows) else 0
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.hot_swap", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.hot_swap", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rate", type=float, default=100, help="requests a second")
     parser.add_argument("--before", type=float, default=10, help="seconds before the first swap")
     parser.add_argument("--swaps", type=int, default=10)
     parser.add_argument("--gap", type=float, default=4, help="seconds from the start of one swap to that of the next")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--server", default=f"{shlex.quote(sys.executable)} -m tftrt_tools.servers.serving.local",
-                        help="the command, such as tensorflow_model_server; the flags are added")
+    parser.add_argument(
+        "--server",
+        default=f"{shlex.quote(sys.executable)} -m tftrt_tools.servers.serving.local",
+        help="the command, such as tensorflow_model_server; the flags are added",
+    )
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench")
     parser.add_argument("--json", type=pathlib.Path, help="default: WORKDIR/hot_swap.json")
     options = parser.parse_args(argv)
@@ -94,7 +100,7 @@ def schedule(rate, seconds, seed):
 
 
 def phase(offset, windows):
-    """"before", "during" or "after". Args: offset: seconds from the start; windows: [(start, end)] of the swaps, ascending."""
+    """ "before", "during" or "after". Args: offset: seconds from the start; windows: [(start, end)] of the swaps, ascending."""
     if offset < windows[0][0]:
         return "before"
     return "during" if any(begin <= offset <= end for begin, end in windows) else "after"
@@ -109,16 +115,38 @@ def rows(answers, windows):
         found = _stats.summary(good) if good else {"p50_ms": None, "p99_ms": None}
         errors = sorted({answer["error"] for answer in mine if answer["error"]})
         versions = {answer["version"] for answer in mine if answer["version"]}
-        made.append({"phase": name, "requests": len(mine), "failed": len(mine) - len(good),
-                     "wrong": sum(answer["wrong"] for answer in mine), "p50_ms": found["p50_ms"], "p99_ms": found["p99_ms"],
-                     "max_ms": 1e3 * max(good) if good else None, "versions": len(versions), "errors": ", ".join(errors)})
+        made.append(
+            {
+                "phase": name,
+                "requests": len(mine),
+                "failed": len(mine) - len(good),
+                "wrong": sum(answer["wrong"] for answer in mine),
+                "p50_ms": found["p50_ms"],
+                "p99_ms": found["p99_ms"],
+                "max_ms": 1e3 * max(good) if good else None,
+                "versions": len(versions),
+                "errors": ", ".join(errors),
+            }
+        )
     return made
 
 
 def summary(lines):
     """A table: a line for each phase."""
-    return _report.table([("phase", "phase"), ("requests", "requests"), ("failed", "failed"), ("wrong", "wrong"), ("p50_ms", "p50, ms"),
-                          ("p99_ms", "p99, ms"), ("max_ms", "max, ms"), ("versions", "versions"), ("errors", "errors")], lines)
+    return _report.table(
+        [
+            ("phase", "phase"),
+            ("requests", "requests"),
+            ("failed", "failed"),
+            ("wrong", "wrong"),
+            ("p50_ms", "p50, ms"),
+            ("p99_ms", "p99, ms"),
+            ("max_ms", "max, ms"),
+            ("versions", "versions"),
+            ("errors", "errors"),
+        ],
+        lines,
+    )
 
 
 def _model(workdir):
@@ -166,10 +194,18 @@ class _Server:
             port = probe.getsockname()[1]
         self.address = f"127.0.0.1:{port}"
         watch = readiness.Watch(readiness.Probe(host="127.0.0.1", port=port, rest_port=0, models=(MODEL,)))
-        argv = (*command, f"--port={port}", f"--model_name={MODEL}", f"--model_base_path={base}", "--file_system_poll_wait_seconds=1",
-                f"--grpc_max_threads={generation.GRPC_THREADS}", "--max_num_load_retries=0")
-        self._child = watched_process.Child(backend.Command(argv=argv, env=_models.environment(gpu=False), ready_probe=None),
-                                            lambda line: None, log)
+        argv = (
+            *command,
+            f"--port={port}",
+            f"--model_name={MODEL}",
+            f"--model_base_path={base}",
+            "--file_system_poll_wait_seconds=1",
+            f"--grpc_max_threads={generation.GRPC_THREADS}",
+            "--max_num_load_retries=0",
+        )
+        self._child = watched_process.Child(
+            backend.Command(argv=argv, env=_models.environment(gpu=False), ready_probe=None), lambda line: None, log
+        )
         try:
             if watched_process.until(watch.ask, self._child) is None:
                 raise RuntimeError("the server ended before it was ready:\n" + "\n".join(self._child.tail))
@@ -204,7 +240,9 @@ class _Client:
         status = get_model_status_pb2.GetModelStatusRequest()
         status.model_spec.name = MODEL
         stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
-        self.states = lambda: {each.version: each.state for each in stub.GetModelStatus(status, timeout=_TIMEOUT).model_version_status}
+        self.states = lambda: {
+            each.version: each.state for each in stub.GetModelStatus(status, timeout=_TIMEOUT).model_version_status
+        }
 
     def warm_up(self, count):
         for _ in range(count):
@@ -228,8 +266,14 @@ class _Client:
             time.sleep(0.001)  # the callback runs after the waiter wakes
         answer = None if error else self._decode(future.result())
         wrong = answer is not None and list(answer.outputs[OUTPUT].float_val) != self._expected
-        return {"offset_s": record["offset_s"], "late_s": record["late_s"], "latency_s": record["end"] - start - record["offset_s"],
-                "version": answer.model_spec.version.value if answer else None, "error": error.code().name if error else "", "wrong": wrong}
+        return {
+            "offset_s": record["offset_s"],
+            "late_s": record["late_s"],
+            "latency_s": record["end"] - start - record["offset_s"],
+            "version": answer.model_spec.version.value if answer else None,
+            "error": error.code().name if error else "",
+            "wrong": wrong,
+        }
 
 
 if __name__ == "__main__":

@@ -25,16 +25,30 @@ def main(argv=None):
     results.note("options", {key: str(value) for key, value in vars(options).items()})
     models = _prepared(options, results, start)
     print(f"[{time.monotonic() - start:4.0f} s] measuring", flush=True)
-    request = {"section": "latency", "models": models, "json": str(options.json), "benchmark": "latency", "batches": options.batches,
-               "rounds": options.rounds, "calls": options.calls, "size": options.size}
+    request = {
+        "section": "latency",
+        "models": models,
+        "json": str(options.json),
+        "benchmark": "latency",
+        "batches": options.batches,
+        "rounds": options.rounds,
+        "calls": options.calls,
+        "size": options.size,
+    }
     log = options.workdir / "latency.log"
     left = max(30.0, options.budget - (time.monotonic() - start))
     with open(log, "wb") as stderr:
         # Without its engine a TF-TRT model would run in TensorFlow, and the wrong thing would be timed; so it fails instead.
         env = _models.environment(True, TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION="0", PYTHONUNBUFFERED="1")
         try:
-            code = subprocess.run([sys.executable, "-m", "benchmarks._tf_worker", json.dumps(request)], cwd=_models.ROOT, env=env,
-                                  stderr=stderr, timeout=left, check=False).returncode
+            code = subprocess.run(
+                [sys.executable, "-m", "benchmarks._tf_worker", json.dumps(request)],
+                cwd=_models.ROOT,
+                env=env,
+                stderr=stderr,
+                timeout=left,
+                check=False,
+            ).returncode
         except subprocess.TimeoutExpired:
             code = "the time is up"
     if code:
@@ -45,20 +59,31 @@ def main(argv=None):
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--precisions", type=lambda text: text.split(","), default=["FP32", "FP16"], help="of the TF-TRT models")
-    parser.add_argument("--models", type=lambda text: text.split(","), default=["native", "tftrt"], help="native, tftrt or both")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.latency", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--precisions", type=lambda text: text.split(","), default=["FP32", "FP16"], help="of the TF-TRT models"
+    )
+    parser.add_argument(
+        "--models", type=lambda text: text.split(","), default=["native", "tftrt"], help="native, tftrt or both"
+    )
     parser.add_argument("--batches", type=lambda text: [int(one) for one in text.split(",")], default=[1, 8, 32, 128])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=20, help="of each model in each round")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench")
-    parser.add_argument("--converted_dir", type=lambda text: dict(one.split("=", 1) for one in text.split(",")), default={},
-                        help="models that are there: FP16=DIR,FP32=DIR")
+    parser.add_argument(
+        "--converted_dir",
+        type=lambda text: dict(one.split("=", 1) for one in text.split(",")),
+        default={},
+        help="models that are there: FP16=DIR,FP32=DIR",
+    )
     parser.add_argument("--json", type=pathlib.Path, help="default: WORKDIR/latency.json")
     parser.add_argument("--budget", type=float, default=540, help="seconds after which the measurement is ended")
-    parser.add_argument("--rehearse", action="store_true", help="no GPU: the native model in place of TF-TRT's, to try the script")
+    parser.add_argument(
+        "--rehearse", action="store_true", help="no GPU: the native model in place of TF-TRT's, to try the script"
+    )
     options = parser.parse_args(argv)
     if unknown := set(options.models) - {"native", "tftrt"}:
         parser.error(f"--models: {', '.join(sorted(unknown))}")
@@ -93,8 +118,13 @@ def summary(rows):
         line[row["model"]] = row["p50_ms"]
         line["x " + row["model"]] = row["speedup"]
         line["d " + row["model"]] = row["largest_difference"]
-    columns = [("batch", "batch"), *((label, f"{label} ms") for label in labels), *(("x " + label, f"{label} x") for label in labels[1:]),
-               *(("d " + label, f"{label} diff") for label in labels[1:]), ("n", "calls each")]
+    columns = [
+        ("batch", "batch"),
+        *((label, f"{label} ms") for label in labels),
+        *(("x " + label, f"{label} x") for label in labels[1:]),
+        *(("d " + label, f"{label} diff") for label in labels[1:]),
+        ("n", "calls each"),
+    ]
     return _report.table(columns, list(lines.values()))
 
 

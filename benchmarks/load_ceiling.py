@@ -24,8 +24,15 @@ from tftrt_tools.servers.load import generator, load_plan, payload
 NEEDS_GPU = False
 # Floats of a request: 1 KB and 600 KB (an image of 224 x 224 x 3).
 SIZES = (256, 150_528)
-COLUMNS = [("client", "client"), ("kb", "KB"), ("concurrency", "under way"), ("rate", "requests/s"), ("p50_ms", "p50 ms"),
-           ("p99_ms", "p99 ms"), ("cpu_us", "client CPU us/request")]
+COLUMNS = [
+    ("client", "client"),
+    ("kb", "KB"),
+    ("concurrency", "under way"),
+    ("rate", "requests/s"),
+    ("p50_ms", "p50 ms"),
+    ("p99_ms", "p99 ms"),
+    ("cpu_us", "client CPU us/request"),
+]
 
 
 def main(argv=None):
@@ -33,9 +40,17 @@ def main(argv=None):
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--concurrency", type=int, nargs="*", default=[1, 8])
-    parser.add_argument("--channels", type=int, default=load_plan.Target.channels, help="connections of the generator at most")
-    parser.add_argument("--first", action="store_true", help="both clients and the server go before what else the machine does; needs root")
-    parser.add_argument("--perf_analyzer", type=pathlib.Path, default=_models.ROOT / "build/perf_analyzer", help="fetched there once")
+    parser.add_argument(
+        "--channels", type=int, default=load_plan.Target.channels, help="connections of the generator at most"
+    )
+    parser.add_argument(
+        "--first",
+        action="store_true",
+        help="both clients and the server go before what else the machine does; needs root",
+    )
+    parser.add_argument(
+        "--perf_analyzer", type=pathlib.Path, default=_models.ROOT / "build/perf_analyzer", help="fetched there once"
+    )
     parser.add_argument("--json", type=pathlib.Path, default=_models.ROOT / "build/bench/load_ceiling.json")
     options = parser.parse_args(argv)
     cores = sorted(os.sched_getaffinity(0))
@@ -55,10 +70,16 @@ def main(argv=None):
         os.sched_setaffinity(0, {cores[0]})
         for floats in SIZES:
             for concurrency in options.concurrency:
-                rounds = [_round(number, server, other, floats, concurrency, options) for number in range(options.rounds)]
+                rounds = [
+                    _round(number, server, other, floats, concurrency, options) for number in range(options.rounds)
+                ]
                 for name in rounds[0]:
-                    results.add(client=name, kb=round(floats * 4 / 1000), concurrency=concurrency,
-                                **{key: _median(one[name][key] for one in rounds) for key, _ in COLUMNS[3:]})
+                    results.add(
+                        client=name,
+                        kb=round(floats * 4 / 1000),
+                        concurrency=concurrency,
+                        **{key: _median(one[name][key] for one in rounds) for key, _ in COLUMNS[3:]},
+                    )
                 if other:
                     _compare(results, rounds, floats, concurrency)
     print(_report.table(COLUMNS, [row for row in results.rows if "client" in row]))
@@ -83,19 +104,40 @@ def _ours(server, floats, concurrency, options):
     found = generator.run(load_plan.Target(address=server.address, channels=options.channels), load, plan)
     used = _children_cpu() - before + sum(os.times()[:2]) - sum(own[:2])
     assert found.ok.all(), found.errors
-    return {"rate": found.rate(), "p50_ms": found.percentile(0.5).value / 1e6, "p99_ms": float(np.percentile(found.latency_ns, 99)) / 1e6,
-            "cpu_us": 1e6 * used / (found.sent_ns.size + found.warm_up.requests)}
+    return {
+        "rate": found.rate(),
+        "p50_ms": found.percentile(0.5).value / 1e6,
+        "p99_ms": float(np.percentile(found.latency_ns, 99)) / 1e6,
+        "cpu_us": 1e6 * used / (found.sent_ns.size + found.warm_up.requests),
+    }
 
 
 def _theirs(other, server, floats, concurrency, options):
     before = _children_cpu()
-    row, = other.run(server.address, mock_server.MODEL, "--shape", f"{mock_server.INPUT}:{floats}", f"--concurrency-range={concurrency}",
-                     # Three windows, its fewest; any spread of theirs is accepted.
-                     "-p", str(int(1000 * options.seconds / 3)), "-r", "3", "-s", "999", "--max-threads", "16")
+    (row,) = other.run(
+        server.address,
+        mock_server.MODEL,
+        "--shape",
+        f"{mock_server.INPUT}:{floats}",
+        f"--concurrency-range={concurrency}",
+        # Three windows, its fewest; any spread of theirs is accepted.
+        "-p",
+        str(int(1000 * options.seconds / 3)),
+        "-r",
+        "3",
+        "-s",
+        "999",
+        "--max-threads",
+        "16",
+    )
     used = _children_cpu() - before
     rate = float(row["Inferences/Second"])
-    return {"rate": rate, "p50_ms": float(row["p50 latency"]) / 1e3, "p99_ms": float(row["p99 latency"]) / 1e3,
-            "cpu_us": 1e6 * used / (rate * options.seconds)}
+    return {
+        "rate": rate,
+        "p50_ms": float(row["p50 latency"]) / 1e3,
+        "p99_ms": float(row["p99 latency"]) / 1e3,
+        "cpu_us": 1e6 * used / (rate * options.seconds),
+    }
 
 
 def _request(floats):
@@ -105,7 +147,11 @@ def _request(floats):
 
 
 def _compare(results, rounds, floats, concurrency):
-    row = {"compared": "load / perf_analyzer, median of the rounds' ratios", "kb": round(floats * 4 / 1000), "concurrency": concurrency}
+    row = {
+        "compared": "load / perf_analyzer, median of the rounds' ratios",
+        "kb": round(floats * 4 / 1000),
+        "concurrency": concurrency,
+    }
     for key in ("rate", "p50_ms", "p99_ms", "cpu_us"):
         row[key] = _median(one["load"][key] / one["perf_analyzer"][key] for one in rounds)
     results.add(**row)

@@ -22,15 +22,34 @@ from benchmarks.real_models import packages
 from benchmarks.real_models.cases import Package
 
 NEEDS_GPU = False
-COLUMNS = [("file", "file"), ("nodes", "nodes"), ("target", "target"), ("precision", "precision"), ("left", "nodes left"), ("db", "SNR dB"),
-           ("build_s", "build s"), ("code", "exit"), ("said", "said")]
+COLUMNS = [
+    ("file", "file"),
+    ("nodes", "nodes"),
+    ("target", "target"),
+    ("precision", "precision"),
+    ("left", "nodes left"),
+    ("db", "SNR dB"),
+    ("build_s", "build s"),
+    ("code", "exit"),
+    ("said", "said"),
+]
 _CALIBRATION, _COMPARED = 16, 8
-_PACKAGES = {one.name: one for one in (
-    Package("nudenet", "3.4.2", "5937dbd84e5d8e5de038f08ffea5a1bb50a08475776bf2b4795914ce0eaf0331", "MIT", "AGPL-3.0"),
-    Package("magika", "1.0.3", "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529", "Apache-2.0"),
-    Package("rapidocr-onnxruntime", "1.4.4", "971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf", "Apache-2.0"),
-    Package("silero-vad", "6.2.3", "7b7f5436cfcb02fae583a05b512ea96467fd449fe54cb49a5e4f06c51a1e43b8", "MIT"),
-)}
+_PACKAGES = {
+    one.name: one
+    for one in (
+        Package(
+            "nudenet", "3.4.2", "5937dbd84e5d8e5de038f08ffea5a1bb50a08475776bf2b4795914ce0eaf0331", "MIT", "AGPL-3.0"
+        ),
+        Package("magika", "1.0.3", "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529", "Apache-2.0"),
+        Package(
+            "rapidocr-onnxruntime",
+            "1.4.4",
+            "971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf",
+            "Apache-2.0",
+        ),
+        Package("silero-vad", "6.2.3", "7b7f5436cfcb02fae583a05b512ea96467fd449fe54cb49a5e4f06c51a1e43b8", "MIT"),
+    )
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +69,7 @@ class File:
     def rows(self, count, seed):
         """{input: `count` rows}."""
         if self.text:
-            (name, shape), = self.shapes.items()
+            ((name, shape),) = self.shapes.items()
             return {name: np.stack([_written(shape, seed * 1000 + number) for number in range(count)])}
         rng = np.random.default_rng(seed)
         if self.bytes:
@@ -64,7 +83,10 @@ class File:
 
     def shape_flag(self, batch):
         """The text of --shapes."""
-        return ";".join(f"{name}:" + "x".join(map(str, (batch, *shape) if self.batched else shape)) for name, shape in self.shapes.items())
+        return ";".join(
+            f"{name}:" + "x".join(map(str, (batch, *shape) if self.batched else shape))
+            for name, shape in self.shapes.items()
+        )
 
 
 _OCR, _VAD = "rapidocr_onnxruntime/models/", "silero_vad/data/"
@@ -76,7 +98,13 @@ FILES = (
     File("magika_v3_3", "magika", "magika/models/standard_v3_3/model.onnx", {"bytes": (2048,)}, bytes=True),
     File("ppocr_v4_det", "rapidocr-onnxruntime", f"{_OCR}ch_PP-OCRv4_det_infer.onnx", {"x": (3, 320, 320)}, text=True),
     File("ppocr_v4_rec", "rapidocr-onnxruntime", f"{_OCR}ch_PP-OCRv4_rec_infer.onnx", {"x": (3, 48, 320)}, text=True),
-    File("ppocr_v2_cls", "rapidocr-onnxruntime", f"{_OCR}ch_ppocr_mobile_v2.0_cls_infer.onnx", {"x": (3, 48, 192)}, text=True),
+    File(
+        "ppocr_v2_cls",
+        "rapidocr-onnxruntime",
+        f"{_OCR}ch_ppocr_mobile_v2.0_cls_infer.onnx",
+        {"x": (3, 48, 192)},
+        text=True,
+    ),
     File("silero_vad", "silero-vad", f"{_VAD}silero_vad.onnx", _STATE, **_FROZEN),
     File("silero_vad_op15", "silero-vad", f"{_VAD}silero_vad_16k_op15.onnx", _STATE, **_FROZEN),
     File("silero_vad_op18", "silero-vad", f"{_VAD}silero_vad_op18_ifless.onnx", _STATE, **_FROZEN),
@@ -101,11 +129,16 @@ def _written(shape, seed):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.onnx_files", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.onnx_files",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("files", nargs="*", help="by default all: " + ", ".join(one.name for one in FILES))
     parser.add_argument("--gpu", action="store_true", help="build plans, and verify them")
-    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which nothing is begun, and a build is ended")
+    parser.add_argument(
+        "--budget", type=float, default=float("inf"), help="seconds after which nothing is begun, and a build is ended"
+    )
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench/onnx_files")
     parser.add_argument("--json", type=pathlib.Path, help="default: WORKDIR/onnx_files.json, or plans.json")
     options = parser.parse_args(argv)
@@ -113,16 +146,24 @@ def main(argv=None):
         parser.error(f"no file {unknown[0]!r}; there are: {', '.join(one.name for one in FILES)}")
     options.workdir = options.workdir.absolute()
     options.workdir.mkdir(parents=True, exist_ok=True)
-    end, results = time.monotonic() + options.budget, _report.Results(
-        options.json or options.workdir / ("plans.json" if options.gpu else "onnx_files.json"), "onnx_files")
+    end, results = (
+        time.monotonic() + options.budget,
+        _report.Results(
+            options.json or options.workdir / ("plans.json" if options.gpu else "onnx_files.json"), "onnx_files"
+        ),
+    )
     for one in FILES:
         if options.files and one.name not in options.files:
             continue
         source = packages.unpacked(one.package, options.workdir, _PACKAGES[one.package]) / one.path
         for ask in _PLANS if options.gpu else _EXPORTS:
             if time.monotonic() < end and (one.int8 or ask[1] != "INT8"):
-                results.add(file=one.name, target=ask[0], precision=ask[1],
-                            **(_plan if options.gpu else _exported)(one, source, *ask, options.workdir, end))
+                results.add(
+                    file=one.name,
+                    target=ask[0],
+                    precision=ask[1],
+                    **(_plan if options.gpu else _exported)(one, source, *ask, options.workdir, end),
+                )
     print(_report.table(COLUMNS, results.rows))
     return 0
 
@@ -149,14 +190,21 @@ def _exported(one, source, target, precision, workdir, _end=None):
 
     place = _place(one, target, precision, workdir)
     place.unlink(missing_ok=True)
-    words = ["export", source, f"--output={place}", f"--target={target}", f"--precision_mode={precision}",
-             f"--json={workdir / f'{one.name}.said.json'}", *one.flags]
+    words = [
+        "export",
+        source,
+        f"--output={place}",
+        f"--target={target}",
+        f"--precision_mode={precision}",
+        f"--json={workdir / f'{one.name}.said.json'}",
+        *one.flags,
+    ]
     words += _compared(one, workdir) or [f"--shapes={one.shape_flag(1)}"]
     words += [f"--calibration_data={_saved(one, _CALIBRATION, 1, workdir)}"] if precision == "INT8" else []
     code, said = _tftrt(words)
     found = {"nodes": sum(onnx_file.overview(str(source)).ops.values()), "code": code, "said": said if code else ""}
     if code in (0, 3):
-        made, = json.loads((workdir / f"{one.name}.said.json").read_text())["files"]
+        (made,) = json.loads((workdir / f"{one.name}.said.json").read_text())["files"]
         checked = (made["precision"] or {}).get("verification") or made["verification"]
         found["db"] = _worst(checked)
     if place.exists():
@@ -171,14 +219,26 @@ def _plan(one, source, target, precision, workdir, end):
         return made
     exported, place = _place(one, target, "FP32", workdir), workdir / f"{one.name}-plan"
     shapes = [f"--shapes={one.shape_flag(_COMPARED)}"] if one.batched else []
-    code, said = _tftrt(["convert", "--backend=tensorrt", f"--input_saved_model_dir={exported}", f"--output_saved_model_dir={place}",
-                         f"--precision_mode={precision}", *shapes, "--overwrite"], end)
+    code, said = _tftrt(
+        [
+            "convert",
+            "--backend=tensorrt",
+            f"--input_saved_model_dir={exported}",
+            f"--output_saved_model_dir={place}",
+            f"--precision_mode={precision}",
+            *shapes,
+            "--overwrite",
+        ],
+        end,
+    )
     found = {"left": made.get("left"), "code": code, "said": said if code else ""}
     if code:
         return found
     manifest = json.loads((place / "assets.extra/tftrt/manifest.json").read_text())
     found["build_s"] = manifest["build_seconds"]
-    code, said = _tftrt(["verify", exported, place, *_compared(one, workdir), f"--json={workdir / f'{one.name}.said.json'}"], end)
+    code, said = _tftrt(
+        ["verify", exported, place, *_compared(one, workdir), f"--json={workdir / f'{one.name}.said.json'}"], end
+    )
     checked = json.loads((workdir / f"{one.name}.said.json").read_text()) if code in (0, 3) else {"comparisons": []}
     return found | {"code": code, "said": said if code else "", "db": _worst(checked)}
 
@@ -196,7 +256,9 @@ def _worst(checked):
 def _tftrt(words, end=float("inf")):
     """(exit code, the error's line or the last one)."""
     code, said = _models.tftrt(words, end)
-    told = next((line for line in said.splitlines() if line.startswith("tftrt: error: ")), (said.splitlines() or [""])[-1])
+    told = next(
+        (line for line in said.splitlines() if line.startswith("tftrt: error: ")), (said.splitlines() or [""])[-1]
+    )
     return code, told.removeprefix("tftrt: error: ")[:160]
 
 

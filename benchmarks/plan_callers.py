@@ -25,13 +25,23 @@ from benchmarks import _loop, _models, _report
 NEEDS_GPU = True
 WAYS = ("now", "held", "asleep")
 _BLOCKING_SYNC = 4
-COLUMNS = [("way", "way"), ("graphs", "graphs"), ("workers", "callers"), ("p50_ms", "p50 ms"), ("p99_ms", "p99 ms"), ("images_s", "rows/s"),
-           ("problem", "problem")]
+COLUMNS = [
+    ("way", "way"),
+    ("graphs", "graphs"),
+    ("workers", "callers"),
+    ("p50_ms", "p50 ms"),
+    ("p99_ms", "p99 ms"),
+    ("images_s", "rows/s"),
+    ("problem", "problem"),
+]
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.plan_callers", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.plan_callers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("plan", type=pathlib.Path, nargs="?", default=_models.ROOT / "build/bench/plans/fer-plan-fp16")
     parser.add_argument("--rows", type=pathlib.Path, help="an .npz file of inputs")
     parser.add_argument("--batch", type=int, default=128)
@@ -43,10 +53,24 @@ def main(argv=None):
     results = _report.Results(options.json, "plan_callers")
     for graphs in (False, True):
         for way in WAYS:
-            request = {"plan": str(options.plan.absolute()), "rows": str(rows.absolute()), "batch": options.batch, "way": way,
-                       "callers": options.callers, "seconds": options.seconds, "graphs": graphs}
-            done = subprocess.run([sys.executable, "-m", "benchmarks.plan_callers", json.dumps(request)], cwd=_models.ROOT, text=True,
-                                  env=_models.environment(True), capture_output=True, errors="replace", check=False)
+            request = {
+                "plan": str(options.plan.absolute()),
+                "rows": str(rows.absolute()),
+                "batch": options.batch,
+                "way": way,
+                "callers": options.callers,
+                "seconds": options.seconds,
+                "graphs": graphs,
+            }
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.plan_callers", json.dumps(request)],
+                cwd=_models.ROOT,
+                text=True,
+                env=_models.environment(True),
+                capture_output=True,
+                errors="replace",
+                check=False,
+            )
             last = ((done.stderr if done.returncode else done.stdout).strip().splitlines() or [""])[-1]
             for row in [{"problem": last[:300]}] if done.returncode else json.loads(last):
                 results.add(way=way, graphs="yes" if graphs else "no", **row)
@@ -56,6 +80,7 @@ def main(argv=None):
 
 def held(cuda):
     """The class whose calls keep the interpreter lock, but for waits. Args: cuda: cudart.Cuda."""
+
     class Held(cuda):
         def __init__(self):
             super().__init__()

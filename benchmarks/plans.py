@@ -32,11 +32,32 @@ NEEDS_GPU = True
 BATCHES = (1, 32, 128)
 STREAMS = (1, 2, 4)
 TFTRT, NATIVE = "TF-TRT FP16", "TensorFlow"
-COLUMNS = [("case", "model"), ("variant", "variant"), ("way", "way"), ("batch", "batch"), ("workers", "streams"), ("p50_ms", "p50 ms"),
-           ("p99_ms", "p99 ms"), ("images_s", "rows/s"), ("ratio", "of bare"), ("ratio_low", "from"), ("ratio_high", "to"),
-           ("snr_db", "SNR dB"), ("top1_same", "top-1 same"), ("problem", "problem")]
-BUILDS = [("case", "model"), ("variant", "variant"), ("first_s", "first s"), ("second_s", "second s"), ("share", "second/first"),
-          ("mb", "MB"), ("jobs", "at once"), ("problem", "problem")]
+COLUMNS = [
+    ("case", "model"),
+    ("variant", "variant"),
+    ("way", "way"),
+    ("batch", "batch"),
+    ("workers", "streams"),
+    ("p50_ms", "p50 ms"),
+    ("p99_ms", "p99 ms"),
+    ("images_s", "rows/s"),
+    ("ratio", "of bare"),
+    ("ratio_low", "from"),
+    ("ratio_high", "to"),
+    ("snr_db", "SNR dB"),
+    ("top1_same", "top-1 same"),
+    ("problem", "problem"),
+]
+BUILDS = [
+    ("case", "model"),
+    ("variant", "variant"),
+    ("first_s", "first s"),
+    ("second_s", "second s"),
+    ("share", "second/first"),
+    ("mb", "MB"),
+    ("jobs", "at once"),
+    ("problem", "problem"),
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +97,11 @@ def main(argv=None):
     if options.export:
         problems = _at_once(options, [(case.name, _export, case, options, end) for case in cases])
     elif options.make:
-        work = [(f"{case.name} {variant}", _make, case, variant, options, end) for case in cases for variant in _variants(case, options)]
+        work = [
+            (f"{case.name} {variant}", _make, case, variant, options, end)
+            for case in cases
+            for variant in _variants(case, options)
+        ]
         problems = _at_once(options, work)
         print(_report.table(BUILDS, _builds(cases, options)))
     else:
@@ -85,8 +110,9 @@ def main(argv=None):
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.plans", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.plans", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cases", nargs="*", help="by default all: " + ", ".join(case.name for case in CASES))
     parser.add_argument("--export", action="store_true", help="only make what needs no GPU")
     parser.add_argument("--make", action="store_true", help="only build")
@@ -95,9 +121,15 @@ def _options(argv):
     parser.add_argument("--budget", type=float, default=390, help="seconds")
     parser.add_argument("--seconds", type=float, default=0.8, help="of each measurement")
     parser.add_argument("--precisions", type=lambda text: text.split(","), default=["FP32", "FP16"], help="of plans")
-    parser.add_argument("--int8", action="append", default=[], metavar="CASE=FILE.onnx", help="with QuantizeLinear nodes")
-    parser.add_argument("--int8_table", action="append", default=[], metavar="CASE=TABLE", help="ranges of the ONNX file's tensors")
-    parser.add_argument("--without", type=lambda text: text.split(","), default=[], help=f"variants to leave out, such as {NATIVE!r}")
+    parser.add_argument(
+        "--int8", action="append", default=[], metavar="CASE=FILE.onnx", help="with QuantizeLinear nodes"
+    )
+    parser.add_argument(
+        "--int8_table", action="append", default=[], metavar="CASE=TABLE", help="ranges of the ONNX file's tensors"
+    )
+    parser.add_argument(
+        "--without", type=lambda text: text.split(","), default=[], help=f"variants to leave out, such as {NATIVE!r}"
+    )
     parser.add_argument("--models_dir", type=pathlib.Path, help="of benchmarks.real_models")
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench/plans")
     parser.add_argument("--resume", action="store_true", help="go on with the rows of a run that was cut")
@@ -110,7 +142,9 @@ def _options(argv):
     options.workdir = options.workdir.absolute()
     options.models_dir = options.models_dir and options.models_dir.absolute()
     options.json = (options.json or options.workdir / "plans.json").absolute()
-    options.int8, options.int8_table = (dict(one.split("=", 1) for one in given) for given in (options.int8, options.int8_table))
+    options.int8, options.int8_table = (
+        dict(one.split("=", 1) for one in given) for given in (options.int8, options.int8_table)
+    )
     return options
 
 
@@ -122,6 +156,7 @@ def _variants(case, options):
 
 def _at_once(options, work):
     """Problems of the work, each printed as it comes. Args: work: [(name, function, its arguments)]."""
+
     def guarded(item):
         name, function, *arguments = item
         start = time.monotonic()
@@ -142,7 +177,9 @@ def _tftrt(end, *words, gpu=True):
         raise RuntimeError("no time is left: run it again")
     code, said = _models.tftrt(words, end, gpu)
     if code:
-        raise RuntimeError(f"tftrt {' '.join(map(str, words))} ended with {code}:\n" + "\n".join(said.splitlines()[-8:]))
+        raise RuntimeError(
+            f"tftrt {' '.join(map(str, words))} ended with {code}:\n" + "\n".join(said.splitlines()[-8:])
+        )
 
 
 # What is made ---------------------------------------------------------------------------------------------------------------------------
@@ -172,16 +209,46 @@ def _export(case, options, end):
         _models.command("-m", "saved_models", case.name, f"--output={options.workdir / 'zoo'}", gpu=False)
     if not _rows_file(case, options).exists():
         given = options.models_dir / f"{case.name}.rows.npz" if case.trained else ""
-        _models.command("-m", "benchmarks._plan_worker", json.dumps({"do": "rows", "case": case.name, "given": str(given),
-                                                                     "shapes": case.shape(128), "output": str(_rows_file(case, options))}),
-                        gpu=False)
+        _models.command(
+            "-m",
+            "benchmarks._plan_worker",
+            json.dumps(
+                {
+                    "do": "rows",
+                    "case": case.name,
+                    "given": str(given),
+                    "shapes": case.shape(128),
+                    "output": str(_rows_file(case, options)),
+                }
+            ),
+            gpu=False,
+        )
     if not _onnx(case, options).exists():
-        _tftrt(end, "export", _saved(case, options), f"--output={_onnx(case, options)}", f"--data={_rows_file(case, options)}",
-               "--data_rows=2", "--allow_constant_outputs", gpu=False)
+        _tftrt(
+            end,
+            "export",
+            _saved(case, options),
+            f"--output={_onnx(case, options)}",
+            f"--data={_rows_file(case, options)}",
+            "--data_rows=2",
+            "--allow_constant_outputs",
+            gpu=False,
+        )
     answers = options.workdir / f"{case.name}.answers.npz"
     if not answers.exists():
-        _models.command("-m", "benchmarks._plan_worker", json.dumps({"do": "reference", "onnx": str(_onnx(case, options)), "rows":
-                                                                     str(_rows_file(case, options)), "output": str(answers)}), gpu=False)
+        _models.command(
+            "-m",
+            "benchmarks._plan_worker",
+            json.dumps(
+                {
+                    "do": "reference",
+                    "onnx": str(_onnx(case, options)),
+                    "rows": str(_rows_file(case, options)),
+                    "output": str(answers),
+                }
+            ),
+            gpu=False,
+        )
 
 
 def _make(case, variant, options, end):
@@ -194,17 +261,35 @@ def _make(case, variant, options, end):
     shapes = f"--shapes={case.shape(*BATCHES)}"
     if variant == TFTRT:
         if not target.exists():
-            _tftrt(end, "convert", f"--input_saved_model_dir={_saved(case, options)}", f"--output_saved_model_dir={target}",
-                   "--precision_mode=FP16", shapes, f"--engine_cache_dir={target}.cache")
+            _tftrt(
+                end,
+                "convert",
+                f"--input_saved_model_dir={_saved(case, options)}",
+                f"--output_saved_model_dir={target}",
+                "--precision_mode=FP16",
+                shapes,
+                f"--engine_cache_dir={target}.cache",
+            )
         return
-    more = {"plan INT8 Q/DQ": [], "plan INT8 ranges": [f"--calibration_table={options.int8_table.get(case.name)}"]}.get(variant, [])
+    more = {"plan INT8 Q/DQ": [], "plan INT8 ranges": [f"--calibration_table={options.int8_table.get(case.name)}"]}.get(
+        variant, []
+    )
     source = options.int8[case.name] if variant == "plan INT8 Q/DQ" else source
-    for place in (target, target.with_name(f"{target.name}-second"))[:1 if options.once else 2]:
+    for place in (target, target.with_name(f"{target.name}-second"))[: 1 if options.once else 2]:
         if not place.exists():
             # The plans go, TensorRT's times stay: the second build is a real one.
             _tftrt(end, "cache", "clear", f"--engine_cache_dir={target}.cache", "--engine_cache_max_bytes=0", gpu=False)
-            _tftrt(end, "convert", "--backend=tensorrt", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={place}",
-                   f"--precision_mode={variant.split()[1]}", shapes, f"--engine_cache_dir={target}.cache", *more)
+            _tftrt(
+                end,
+                "convert",
+                "--backend=tensorrt",
+                f"--input_saved_model_dir={source}",
+                f"--output_saved_model_dir={place}",
+                f"--precision_mode={variant.split()[1]}",
+                shapes,
+                f"--engine_cache_dir={target}.cache",
+                *more,
+            )
             (place / "assets.extra/jobs").write_text(str(options.jobs))
 
 
@@ -224,9 +309,18 @@ def _builds(cases, options):
             size = sum(built["bytes"] for each in both[0]["signatures"] for built in each.get("built", ()))
             jobs = place / "assets.extra/jobs"
             problem = "the second plan came from the engine cache" if (both[1] or {}).get("cached") else None
-            rows.append({"case": case.name, "variant": variant, "problem": problem, "first_s": first, "second_s": second,
-                         "share": second / first if first and second else None, "mb": size / 1e6,
-                         "jobs": int(jobs.read_text()) if jobs.is_file() else None})
+            rows.append(
+                {
+                    "case": case.name,
+                    "variant": variant,
+                    "problem": problem,
+                    "first_s": first,
+                    "second_s": second,
+                    "share": second / first if first and second else None,
+                    "mb": size / 1e6,
+                    "jobs": int(jobs.read_text()) if jobs.is_file() else None,
+                }
+            )
     return rows
 
 
@@ -269,17 +363,32 @@ def _one(case, variant, graph, options, left):
     name = f"{place.name}{'-graph' if graph else ''}"
     output = options.workdir / f"{name}.rows.json"  # models may be measured at once, each on a GPU of its own
     output.unlink(missing_ok=True)
-    request = {"do": "measure", "model": str(place), "plan": variant.startswith("plan"), "graph": graph, "seconds": options.seconds,
-               "rows": str(_rows_file(case, options)), "answers": str(options.workdir / f"{case.name}.answers.npz"),
-               "batches": BATCHES, "streams": STREAMS, "output": str(output)}
+    request = {
+        "do": "measure",
+        "model": str(place),
+        "plan": variant.startswith("plan"),
+        "graph": graph,
+        "seconds": options.seconds,
+        "rows": str(_rows_file(case, options)),
+        "answers": str(options.workdir / f"{case.name}.answers.npz"),
+        "batches": BATCHES,
+        "streams": STREAMS,
+        "output": str(output),
+    }
     log = options.workdir / "logs" / f"{name}.log"
     log.parent.mkdir(exist_ok=True)
     problem = ""
     try:
         with open(log, "w") as said:
-            subprocess.run([sys.executable, "-m", "benchmarks._plan_worker", json.dumps(request)], cwd=_models.ROOT, check=True,
-                           env=_models.environment(True, TF_FORCE_GPU_ALLOW_GROWTH="true", CUDA_MODULE_LOADING="LAZY"),
-                           stdout=said, stderr=subprocess.STDOUT, timeout=left)
+            subprocess.run(
+                [sys.executable, "-m", "benchmarks._plan_worker", json.dumps(request)],
+                cwd=_models.ROOT,
+                check=True,
+                env=_models.environment(True, TF_FORCE_GPU_ALLOW_GROWTH="true", CUDA_MODULE_LOADING="LAZY"),
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                timeout=left,
+            )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         problem = "; ".join(log.read_text(errors="replace").splitlines()[-2:])[-300:] or "it was not done in time"
     rows = json.loads(output.read_text()) if output.exists() else []

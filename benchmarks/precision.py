@@ -37,11 +37,16 @@ def main(argv=None):
         return 0
     deadline = time.monotonic() + options.budget
     journal = _precision_run.Journal(options.output / _precision_run.FILE)
-    journal.add(kind="run", machine=_report.machine(), options={key: str(value) for key, value in vars(options).items()})
+    journal.add(
+        kind="run", machine=_report.machine(), options={key: str(value) for key, value in vars(options).items()}
+    )
     work = _work(options, journal)
     pool = concurrent.futures.ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // _CORES_EACH))
     waiting = _precision_run.Waiting(work, _precision_run.prepare(pool, work, options))
-    threads = [threading.Thread(target=_serve, args=(device, waiting, options, journal, deadline)) for device in devices(options)]
+    threads = [
+        threading.Thread(target=_serve, args=(device, waiting, options, journal, deadline))
+        for device in devices(options)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -57,34 +62,67 @@ def main(argv=None):
 
 def parse(argv):
     """The options; wrong ones end the process with the reason."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__, fromfile_prefix_chars="@",
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.precision",
+        description=__doc__,
+        fromfile_prefix_chars="@",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     folder, build = pathlib.Path, _models.ROOT / "build"
     parser.add_argument("--table", type=folder, metavar="DIR", help="print the tables of DIR and leave")
     parser.add_argument("--output", type=folder, default=build / "precision", metavar="DIR", help="results and logs")
-    parser.add_argument("--models_dir", type=folder, default=build / "precision_models", metavar="DIR", help="models and data; large")
+    parser.add_argument(
+        "--models_dir", type=folder, default=build / "precision_models", metavar="DIR", help="models and data; large"
+    )
     parser.add_argument("--models", type=_listed, default=list(cases.NAMES), help="by default " + ",".join(cases.NAMES))
-    parser.add_argument("--precisions", type=_listed, default=["FP32", "FP16", "INT8"],
-                        help="FP32, FP16, INT8, or single columns such as INT8-tensorrt, INT8-entropy, tuned")
-    parser.add_argument("--methods", type=_listed, default=["entropy"], help="of the toolkit: entropy,percentile,mse,max,auto or all; "
-                        "those but entropy are scored and not timed")
-    parser.add_argument("--tuned", action="append", default=[], metavar="MODEL:FLAGS", help="a further column: flags of `tftrt convert`, "
-                        "INT8 where they say no precision; MODEL: alone takes the column away")
-    parser.add_argument("--model_options", action="append", default=[], metavar="MODEL:KEY=VALUE,...", help="of the model's builder")
+    parser.add_argument(
+        "--precisions",
+        type=_listed,
+        default=["FP32", "FP16", "INT8"],
+        help="FP32, FP16, INT8, or single columns such as INT8-tensorrt, INT8-entropy, tuned",
+    )
+    parser.add_argument(
+        "--methods",
+        type=_listed,
+        default=["entropy"],
+        help="of the toolkit: entropy,percentile,mse,max,auto or all; those but entropy are scored and not timed",
+    )
+    parser.add_argument(
+        "--tuned",
+        action="append",
+        default=[],
+        metavar="MODEL:FLAGS",
+        help="a further column: flags of `tftrt convert`, "
+        "INT8 where they say no precision; MODEL: alone takes the column away",
+    )
+    parser.add_argument(
+        "--model_options", action="append", default=[], metavar="MODEL:KEY=VALUE,...", help="of the model's builder"
+    )
     parser.add_argument("--image_size", type=int, default=224, help="of resnet50 and mobilenet_v2")
     parser.add_argument("--length", type=int, default=128, help="tokens of a row of bert_encoder")
-    parser.add_argument("--batches", type=lambda text: [int(one) for one in text.split(",")], default=[1, 32, 128],
-                        help="the last one for throughput and scores, the others for latency; a single one for all")
+    parser.add_argument(
+        "--batches",
+        type=lambda text: [int(one) for one in text.split(",")],
+        default=[1, 32, 128],
+        help="the last one for throughput and scores, the others for latency; a single one for all",
+    )
     parser.add_argument("--calibration", type=int, default=500, help="rows")
     parser.add_argument("--calibration_batch", type=int, default=10, help="rows of a calibration batch")
     parser.add_argument("--scoring", type=int, default=256, help="rows, of models without held-back images")
     parser.add_argument("--repeats", type=int, default=150, help="timed calls of each model at each batch size")
     parser.add_argument("--gpus", type=int, default=1)
-    parser.add_argument("--split", type=_listed, default=[], help="models whose INT8 columns get a GPU and a process of their own: sooner "
-                        "done, and their first build finds no FP16 kernels timed")
+    parser.add_argument(
+        "--split",
+        type=_listed,
+        default=[],
+        help="models whose INT8 columns get a GPU and a process of their own: sooner "
+        "done, and their first build finds no FP16 kernels timed",
+    )
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no column is begun")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds after which a step is given up")
-    parser.add_argument("--dry_cpu", action="store_true", help="no GPU: native segments in place of engines, to try the script")
+    parser.add_argument(
+        "--dry_cpu", action="store_true", help="no GPU: native segments in place of engines, to try the script"
+    )
     options = parser.parse_args(argv)
     options.methods = list(cases.METHODS) if "all" in options.methods else options.methods
     options.output, options.models_dir = options.output.absolute(), options.models_dir.absolute()
@@ -101,8 +139,11 @@ def _listed(text):
 
 
 def _check(options):
-    for name, given, known in (("models", options.models, cases.NAMES), ("methods", options.methods, cases.METHODS),
-                               ("split", options.split, cases.NAMES)):
+    for name, given, known in (
+        ("models", options.models, cases.NAMES),
+        ("methods", options.methods, cases.METHODS),
+        ("split", options.split, cases.NAMES),
+    ):
         if unknown := sorted(set(given) - set(known)):
             raise ValueError(f"--{name}: no {unknown[0]!r}; there are: {', '.join(known)}")
     if min(options.batches) < 1 or options.gpus < 1:
@@ -116,9 +157,13 @@ def _chosen(options):
     for text in options.model_options:
         name, pairs = _named(text, "--model_options", options.models)
         given[name] = {key: int(value) for key, _, value in (pair.partition("=") for pair in pairs.split(","))}
-    return [(cases.case(name, options.image_size, options.length, given.get(name, {})),
-             tuple(cases.columns(options.precisions, options.methods, tuned.get(name, ""))))
-            for name in cases.longest_first(options.models)]
+    return [
+        (
+            cases.case(name, options.image_size, options.length, given.get(name, {})),
+            tuple(cases.columns(options.precisions, options.methods, tuned.get(name, ""))),
+        )
+        for name in cases.longest_first(options.models)
+    ]
 
 
 def _named(text, flag, known):
@@ -146,7 +191,7 @@ def devices(options):
     if options.dry_cpu:
         return ["-1"] * options.gpus
     visible = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
-    return visible[:options.gpus] if visible else [str(number) for number in range(options.gpus)]
+    return visible[: options.gpus] if visible else [str(number) for number in range(options.gpus)]
 
 
 def _serve(device, waiting, options, journal, deadline):
@@ -155,8 +200,15 @@ def _serve(device, waiting, options, journal, deadline):
         try:
             _precision_run.Runner(work, waiting.prepared, device, options, journal, deadline).run()
         except Exception as error:  # a bug with one model must not cost the others
-            journal.add(kind="error", model=work.case.name, key=work.key, column="", flags="", step="run",
-                        error=f"{type(error).__name__}: {error}")
+            journal.add(
+                kind="error",
+                model=work.case.name,
+                key=work.key,
+                column="",
+                flags="",
+                step="run",
+                error=f"{type(error).__name__}: {error}",
+            )
 
 
 if __name__ == "__main__":

@@ -28,8 +28,14 @@ def main(argv=None):
     with gzip.open(options.output / f"{options.name or options.model.name}.json.gz", "wt") as file:
         json.dump(found.to_dict(), file, separators=(",", ":"))
     for profile in engines.profiles(found)[0]:
-        print(profile.engine, profile.shapes, f"{1e3 * profile.layer_seconds:.4f} ms in {len(profile.layers)} layers",
-              f"IProfiler over kernels: {profile.agreement}", *profile.notes, sep="\n    ")
+        print(
+            profile.engine,
+            profile.shapes,
+            f"{1e3 * profile.layer_seconds:.4f} ms in {len(profile.layers)} layers",
+            f"IProfiler over kernels: {profile.agreement}",
+            *profile.notes,
+            sep="\n    ",
+        )
 
 
 def _options(argv):
@@ -38,7 +44,9 @@ def _options(argv):
     parser.add_argument("--output", type=pathlib.Path, required=True, help="folder of the recordings")
     parser.add_argument("--name", help="of the file; the model's by default")
     parser.add_argument("--parts", type=lambda text: text.split(","), default=list(plan.PARTS), help="all by default")
-    parser.add_argument("--shapes", type=json.loads, help='JSON, {engine: [[shape of each input]]}; else those that it was tuned for')
+    parser.add_argument(
+        "--shapes", type=json.loads, help="JSON, {engine: [[shape of each input]]}; else those that it was tuned for"
+    )
     return parser.parse_args(argv)
 
 

@@ -22,10 +22,22 @@ import time
 from benchmarks import _models, _report
 
 NEEDS_GPU = True
-_COLUMNS = [("model", "model"), ("way", "way"), ("ms", "ms a call"), ("graph_ms", "ms, as a graph"),
-            ("call_ms", "ms, awaited"), ("db", "SNR dB"),
-            ("top1_same", "top-1 same"), ("accuracy", "accuracy"), ("accuracy_fp32", "of float32"), ("layers", "layers"),
-            ("int8_layers", "that read INT8"), ("mb", "MB"), ("build_s", "build s"), ("error", "error")]
+_COLUMNS = [
+    ("model", "model"),
+    ("way", "way"),
+    ("ms", "ms a call"),
+    ("graph_ms", "ms, as a graph"),
+    ("call_ms", "ms, awaited"),
+    ("db", "SNR dB"),
+    ("top1_same", "top-1 same"),
+    ("accuracy", "accuracy"),
+    ("accuracy_fp32", "of float32"),
+    ("layers", "layers"),
+    ("int8_layers", "that read INT8"),
+    ("mb", "MB"),
+    ("build_s", "build s"),
+    ("error", "error"),
+]
 _FIRST = ["resnet50", "fer"]
 
 
@@ -39,22 +51,38 @@ def main(argv=None):
 
 
 def _parse(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.qdq", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.qdq", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     folder, build = pathlib.Path, _models.ROOT / "build"
     parser.add_argument("--make", type=folder, metavar="DIR", help="make the inputs of --gpu in DIR")
-    parser.add_argument("--trained", type=folder, default=build / "real_models" / "models", help="models with trained weights, their rows "
-                        "and labels (benchmarks/real_models makes them)")
+    parser.add_argument(
+        "--trained",
+        type=folder,
+        default=build / "real_models" / "models",
+        help="models with trained weights, their rows and labels (benchmarks/real_models makes them)",
+    )
     parser.add_argument("--work", type=folder, default=build / "qdq_work", help="sample models; large")
     parser.add_argument("--method", default="auto", help="of calibration")
     parser.add_argument("--gpu", action="store_true", help="measure")
     parser.add_argument("--input", type=folder, default=build / "qdq", metavar="DIR", help="what --make made")
-    parser.add_argument("--output", type=folder, default=build / "qdq_results", metavar="DIR",
-                        help="results, and the layers of each engine")
+    parser.add_argument(
+        "--output",
+        type=folder,
+        default=build / "qdq_results",
+        metavar="DIR",
+        help="results, and the layers of each engine",
+    )
     parser.add_argument("--models", type=lambda text: text.split(","), default=[], help="by default all")
-    parser.add_argument("--ways", type=lambda text: text.split(","), default=["qdq", "implicit", "fp16 graph", "fp16 flag"])
-    parser.add_argument("--batches", type=lambda text: [int(one) for one in text.split(",")], default=[1, 32],
-                        help="a profile each; scores are of the largest")
+    parser.add_argument(
+        "--ways", type=lambda text: text.split(","), default=["qdq", "implicit", "fp16 graph", "fp16 flag"]
+    )
+    parser.add_argument(
+        "--batches",
+        type=lambda text: [int(one) for one in text.split(",")],
+        default=[1, 32],
+        help="a profile each; scores are of the largest",
+    )
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no engine is begun")
     parser.add_argument("--timeout", type=float, default=400, help="seconds after which an engine is given up")
     parser.add_argument("--table", type=folder, metavar="DIR", help="print the results of DIR")
@@ -68,11 +96,16 @@ def make(options):
     """The CPU's part."""
     from benchmarks import _qdq_make
 
-    names = options.models or [*_qdq_make.SAMPLES, *(name for name in _qdq_make.TRAINED if (options.trained / name).is_dir())]
+    names = options.models or [
+        *_qdq_make.SAMPLES,
+        *(name for name in _qdq_make.TRAINED if (options.trained / name).is_dir()),
+    ]
     results, failed = _report.Results(options.make / "cpu.json", "qdq", resume=True), []
     for name in names:
         try:
-            row = _qdq_make.make(_qdq_make.case(name, options.work, options.trained), options.make, options.work, options.method)
+            row = _qdq_make.make(
+                _qdq_make.case(name, options.work, options.trained), options.make, options.work, options.method
+            )
         except Exception as error:  # another model may do
             failed.append(name)
             print(f"{name}: {error}", flush=True)
@@ -123,17 +156,39 @@ def _measured(folder, way, options, seconds):
         from tftrt_tools.base import errors
 
         try:
-            print(f"  {_qdq_chosen.write(folder, options.output / f'{folder.name}.implicit.layers.json', case['scales'])} nodes in INT8")
+            print(
+                f"  {_qdq_chosen.write(folder, options.output / f'{folder.name}.implicit.layers.json', case['scales'])} nodes in INT8"
+            )
         except (OSError, errors.UsageError) as error:
-            return [{"model": folder.name, "way": way, "batch": batch, "error": str(error)} for batch in options.batches]
+            return [
+                {"model": folder.name, "way": way, "batch": batch, "error": str(error)} for batch in options.batches
+            ]
     request = options.output / f"{label}.request.json"
-    request.write_text(json.dumps({"folder": str(folder), "way": way, "batches": options.batches, "scales": case["scales"],
-                                   "shapes": case["shapes"], "cache": str(options.output / f"{folder.name}.timing"),
-                                   "layers": str(options.output / f"{label}.layers.json")}))
+    request.write_text(
+        json.dumps(
+            {
+                "folder": str(folder),
+                "way": way,
+                "batches": options.batches,
+                "scales": case["scales"],
+                "shapes": case["shapes"],
+                "cache": str(options.output / f"{folder.name}.timing"),
+                "layers": str(options.output / f"{label}.layers.json"),
+            }
+        )
+    )
     facts = {"model": folder.name, "way": way}
     try:
-        done = subprocess.run([sys.executable, "-m", "benchmarks._qdq_worker", str(request)], cwd=_models.ROOT, capture_output=True,
-                              text=True, env=_models.environment(True), errors="replace", timeout=seconds, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks._qdq_worker", str(request)],
+            cwd=_models.ROOT,
+            capture_output=True,
+            text=True,
+            env=_models.environment(True),
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return [{**facts, "batch": batch, "error": f"given up after {seconds:.0f} s"} for batch in options.batches]
     finally:
@@ -145,9 +200,15 @@ def _measured(folder, way, options, seconds):
     found = json.loads(done.stdout.strip().splitlines()[-1])
     (options.output / f"{label}.json").write_text(json.dumps(found, indent=1))
     times = ("ms", "call_ms", "graph_ms")
-    kept = {key: value for key, value in found.items()
-            if key not in ("warnings", "dbs") and not key.startswith(tuple(f"{name}_" for name in times))}
-    return [{**facts, "batch": batch, **{name: found[f"{name}_{batch}"] for name in times}, **kept} for batch in options.batches]
+    kept = {
+        key: value
+        for key, value in found.items()
+        if key not in ("warnings", "dbs") and not key.startswith(tuple(f"{name}_" for name in times))
+    }
+    return [
+        {**facts, "batch": batch, **{name: found[f"{name}_{batch}"] for name in times}, **kept}
+        for batch in options.batches
+    ]
 
 
 def markdown(data):

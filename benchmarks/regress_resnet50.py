@@ -63,8 +63,10 @@ def main(argv=None):
 def _data(options):
     """{"calibration", "timed"}: paths of .npz files with pictures."""
     case, found = cases.case("resnet50", options.size, 0, {}), {}
-    for name, make, count in (("calibration", cases.calibration, _CALIBRATION_ROWS),
-                              ("timed", lambda one, rows: cases.scoring(one, rows)[0], _TIMED_ROWS)):
+    for name, make, count in (
+        ("calibration", cases.calibration, _CALIBRATION_ROWS),
+        ("timed", lambda one, rows: cases.scoring(one, rows)[0], _TIMED_ROWS),
+    ):
         found[name] = options.workdir / f"{case.label}-{name}-{count}.npz"
         with _models.made(found[name]) as partial:
             if partial:
@@ -83,8 +85,15 @@ def _candidate(options, native, precision, calibration):
         flags += [f"--calibration_data={calibration}", "--calibrator=toolkit"]
     if not options.dry_cpu:
         flags.append(f"--shapes={shapes}")
-    seconds = _models.command("-m", "tftrt_tools", "convert", f"--input_saved_model_dir={native}", f"--output_saved_model_dir={target}",
-                              *flags, gpu=not options.dry_cpu)
+    seconds = _models.command(
+        "-m",
+        "tftrt_tools",
+        "convert",
+        f"--input_saved_model_dir={native}",
+        f"--output_saved_model_dir={target}",
+        *flags,
+        gpu=not options.dry_cpu,
+    )
     print(f"{target.name}: converted in {seconds:.0f} s", flush=True)
     return target
 
@@ -96,10 +105,25 @@ def _row(options, native, candidate, precision, through, batch, data):
         flags = [] if options.dry_cpu else ["--no_engine_fallback"]
         flags += ["--in_process"] if through != "server" else []
         done = subprocess.run(
-            [sys.executable, "-m", "tftrt_tools", "regress", f"--native={native}", f"--candidate={candidate}", f"--data={data}",
-             f"--batch_size={batch}", "--distinct=8", f"--thresholds={_BOUNDS[precision]}", *flags, f"--json={path}",
-             f"--html={path.with_suffix('.html')}"],
-            cwd=_models.ROOT, env=_models.environment(gpu=not options.dry_cpu), check=False)
+            [
+                sys.executable,
+                "-m",
+                "tftrt_tools",
+                "regress",
+                f"--native={native}",
+                f"--candidate={candidate}",
+                f"--data={data}",
+                f"--batch_size={batch}",
+                "--distinct=8",
+                f"--thresholds={_BOUNDS[precision]}",
+                *flags,
+                f"--json={path}",
+                f"--html={path.with_suffix('.html')}",
+            ],
+            cwd=_models.ROOT,
+            env=_models.environment(gpu=not options.dry_cpu),
+            check=False,
+        )
         if not path.exists():
             return {"precision": precision, "through": through, "batch": batch, "code": done.returncode}
     return {"precision": precision, "through": through, "batch": batch, **read(json.loads(path.read_text()))}
@@ -111,10 +135,18 @@ def read(document):
     p50, p99, rate = (found.get(name, {}) for name in ("p50", "p99", "throughput"))
     wanted = lambda one, key, scale=1.0: None if one.get(key) is None else scale * one[key]  # noqa: E731
     speed_up = [1 / p50[key] for key in ("ratio", "high", "low")] if p50.get("ratio") else None
-    return {"code": document["exit_code"], "outcome": document["outcome"], "native_ms": wanted(p50, "native", 1e3),
-            "candidate_ms": wanted(p50, "candidate", 1e3), "speed_up": speed_up and "{:.2f} ({:.2f} to {:.2f})".format(*speed_up),
-            "p99": p99.get("verdict"), "rate": wanted(rate, "candidate"), "engines": _engines(document),
-            "rounds": len(document["rounds"]["native_p50"]), "snr_db": _snr(document)}
+    return {
+        "code": document["exit_code"],
+        "outcome": document["outcome"],
+        "native_ms": wanted(p50, "native", 1e3),
+        "candidate_ms": wanted(p50, "candidate", 1e3),
+        "speed_up": speed_up and "{:.2f} ({:.2f} to {:.2f})".format(*speed_up),
+        "p99": p99.get("verdict"),
+        "rate": wanted(rate, "candidate"),
+        "engines": _engines(document),
+        "rounds": len(document["rounds"]["native_p50"]),
+        "snr_db": _snr(document),
+    }
 
 
 def _engines(document):
@@ -123,15 +155,31 @@ def _engines(document):
 
 
 def _snr(document):
-    values = [float(one["snr_db"]) for one in (document["answers"] or {}).get("comparisons", ()) if one["snr_db"] is not None]
+    values = [
+        float(one["snr_db"]) for one in (document["answers"] or {}).get("comparisons", ()) if one["snr_db"] is not None
+    ]
     return min(values) if values else None
 
 
 def table(rows):
     """Aligned text."""
-    return _report.table([("precision", "precision"), ("through", "through"), ("batch", "batch"), ("native_ms", "native p50, ms"),
-                          ("candidate_ms", "TF-TRT p50, ms"), ("speed_up", "times as fast"), ("p99", "p99"), ("rate", "requests/s"),
-                          ("snr_db", "SNR, dB"), ("engines", "engines ran"), ("rounds", "rounds"), ("outcome", "outcome")], rows)
+    return _report.table(
+        [
+            ("precision", "precision"),
+            ("through", "through"),
+            ("batch", "batch"),
+            ("native_ms", "native p50, ms"),
+            ("candidate_ms", "TF-TRT p50, ms"),
+            ("speed_up", "times as fast"),
+            ("p99", "p99"),
+            ("rate", "requests/s"),
+            ("snr_db", "SNR, dB"),
+            ("engines", "engines ran"),
+            ("rounds", "rounds"),
+            ("outcome", "outcome"),
+        ],
+        rows,
+    )
 
 
 if __name__ == "__main__":

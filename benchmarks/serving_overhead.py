@@ -22,11 +22,27 @@ from tests.conformance.launch import LocalServer
 NEEDS_GPU = False
 MODEL, ECHO, FIRST = "echo", "serving_default", "first"
 # Floats of a request, whether they are tensor_content, the signature that answers.
-CASES = ((64, True, ECHO), (64, False, ECHO), (150_528, True, ECHO), (150_528, False, ECHO), (16_000_000, True, FIRST),
-         (16_000_000, False, FIRST), (16_000_000, True, ECHO), (16_000_000, False, ECHO))
-COLUMNS = [("floats", "floats"), ("sent_as", "sent as"), ("signature", "signature"), ("server", "server"),
-           ("in_process_p50_ms", "in process, p50 ms"), ("served_p50_ms", "served, p50 ms"), ("served_p99_ms", "p99 ms"),
-           ("added_p50_ms", "added, p50 ms"), ("client_cpu_ms", "client CPU ms")]
+CASES = (
+    (64, True, ECHO),
+    (64, False, ECHO),
+    (150_528, True, ECHO),
+    (150_528, False, ECHO),
+    (16_000_000, True, FIRST),
+    (16_000_000, False, FIRST),
+    (16_000_000, True, ECHO),
+    (16_000_000, False, ECHO),
+)
+COLUMNS = [
+    ("floats", "floats"),
+    ("sent_as", "sent as"),
+    ("signature", "signature"),
+    ("server", "server"),
+    ("in_process_p50_ms", "in process, p50 ms"),
+    ("served_p50_ms", "served, p50 ms"),
+    ("served_p99_ms", "p99 ms"),
+    ("added_p50_ms", "added, p50 ms"),
+    ("client_cpu_ms", "client CPU ms"),
+]
 
 
 def main(argv=None):
@@ -92,7 +108,9 @@ def _measure(addresses, path, size, content, signature, calls):
     limits = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     with contextlib.ExitStack() as stack:
         for name, address in addresses.items():
-            call = stack.enter_context(grpc.insecure_channel(address, limits)).unary_unary("/tensorflow.serving.PredictionService/Predict")
+            call = stack.enter_context(grpc.insecure_channel(address, limits)).unary_unary(
+                "/tensorflow.serving.PredictionService/Predict"
+            )
             answer = predict_pb2.PredictResponse.FromString(call(raw)).outputs["y"]
             assert np.array_equal(tensor.decode(answer), array if signature == ECHO else array[:, :1])
             ways[name] = functools.partial(call, raw)
@@ -110,9 +128,18 @@ def _measure(addresses, path, size, content, signature, calls):
     inside = float(np.percentile(times[0], 50)) * 1e3
     for name, own, spent in list(zip(ways, times, used, strict=True))[1:]:
         p50, p99 = np.percentile(own, [50, 99]) * 1e3
-        yield {"server": name, "floats": size, "sent_as": "tensor_content" if content else "float_val", "signature": signature,
-               "calls": calls, "in_process_p50_ms": round(inside, 3), "served_p50_ms": round(p50, 3), "served_p99_ms": round(p99, 3),
-               "added_p50_ms": round(p50 - inside, 3), "client_cpu_ms": round(1e3 * spent / calls, 3)}
+        yield {
+            "server": name,
+            "floats": size,
+            "sent_as": "tensor_content" if content else "float_val",
+            "signature": signature,
+            "calls": calls,
+            "in_process_p50_ms": round(inside, 3),
+            "served_p50_ms": round(p50, 3),
+            "served_p99_ms": round(p99, 3),
+            "added_p50_ms": round(p50 - inside, 3),
+            "client_cpu_ms": round(1e3 * spent / calls, 3),
+        }
 
 
 if __name__ == "__main__":

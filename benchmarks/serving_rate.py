@@ -22,8 +22,14 @@ from tftrt_tools.servers.load import generator, load_plan, payload
 
 NEEDS_GPU = False
 _FLOATS = 64
-COLUMNS = [("server", "server"), ("concurrency", "under way"), ("client", "client"), ("rate", "requests/s"), ("p50_ms", "p50 ms"),
-           ("p99_ms", "p99 ms")]
+COLUMNS = [
+    ("server", "server"),
+    ("concurrency", "under way"),
+    ("client", "client"),
+    ("rate", "requests/s"),
+    ("p50_ms", "p50 ms"),
+    ("p99_ms", "p99 ms"),
+]
 
 
 def main(argv=None):
@@ -33,8 +39,12 @@ def main(argv=None):
     parser.add_argument("--concurrency", type=int, nargs="*", default=[1, 4])
     parser.add_argument("--before", type=pathlib.Path, help="a checkout of the project, whose server is asked too")
     parser.add_argument("--server", help="HOST:PORT of a server that serves the model `echo` of --model")
-    parser.add_argument("--model", type=pathlib.Path, help="where the model goes, for --server; by default a temporary folder")
-    parser.add_argument("--perf_analyzer", type=pathlib.Path, default=_models.ROOT / "build/perf_analyzer", help="fetched there once")
+    parser.add_argument(
+        "--model", type=pathlib.Path, help="where the model goes, for --server; by default a temporary folder"
+    )
+    parser.add_argument(
+        "--perf_analyzer", type=pathlib.Path, default=_models.ROOT / "build/perf_analyzer", help="fetched there once"
+    )
     parser.add_argument("--json", type=pathlib.Path, default=_models.ROOT / "build/bench/serving_rate.json")
     options = parser.parse_args(argv)
     try:
@@ -56,7 +66,9 @@ def main(argv=None):
         if options.server:
             addresses["other"] = options.server
         for concurrency in options.concurrency:
-            rounds = [_round(number, addresses, other, concurrency, options.seconds) for number in range(options.rounds)]
+            rounds = [
+                _round(number, addresses, other, concurrency, options.seconds) for number in range(options.rounds)
+            ]
             for server, client_name in rounds[0]:
                 row = {key: _median(one[server, client_name][key] for one in rounds) for key, _ in COLUMNS[3:]}
                 results.add(server=server, concurrency=concurrency, client=client_name, **row)
@@ -81,26 +93,55 @@ def _round(number, addresses, other, concurrency, seconds):
 def _ours(address, concurrency, seconds):
     array = np.random.default_rng(0).standard_normal((1, _FLOATS)).astype(np.float32)
     load = payload.Payload(client.PREDICT, (client.request_bytes(MODEL, {"x": array}),))
-    plan = load_plan.Plan(kind="closed", concurrency=concurrency, seconds=seconds, warm_up=load_plan.WarmUpRule(at_most_s=2.0))
+    plan = load_plan.Plan(
+        kind="closed", concurrency=concurrency, seconds=seconds, warm_up=load_plan.WarmUpRule(at_most_s=2.0)
+    )
     found = generator.run(load_plan.Target(address=address), load, plan)
     assert found.ok.all(), found.errors
-    return {"rate": found.rate(), "p50_ms": found.percentile(0.5).value / 1e6, "p99_ms": float(np.percentile(found.latency_ns, 99)) / 1e6}
+    return {
+        "rate": found.rate(),
+        "p50_ms": found.percentile(0.5).value / 1e6,
+        "p99_ms": float(np.percentile(found.latency_ns, 99)) / 1e6,
+    }
 
 
 def _theirs(other, address, concurrency, seconds):
-    row, = other.run(address, MODEL, "--shape", f"x:1,{_FLOATS}", f"--concurrency-range={concurrency}",
-                     "-p", str(int(1000 * seconds / 3)), "-r", "3", "-s", "999", "--max-threads", "16")
-    return {"rate": float(row["Inferences/Second"]), "p50_ms": float(row["p50 latency"]) / 1e3, "p99_ms": float(row["p99 latency"]) / 1e3}
+    (row,) = other.run(
+        address,
+        MODEL,
+        "--shape",
+        f"x:1,{_FLOATS}",
+        f"--concurrency-range={concurrency}",
+        "-p",
+        str(int(1000 * seconds / 3)),
+        "-r",
+        "3",
+        "-s",
+        "999",
+        "--max-threads",
+        "16",
+    )
+    return {
+        "rate": float(row["Inferences/Second"]),
+        "p50_ms": float(row["p50 latency"]) / 1e3,
+        "p99_ms": float(row["p99 latency"]) / 1e3,
+    }
 
 
 def _compare(results, rounds, concurrency):
     for server in dict.fromkeys(server for server, _ in rounds[0]):
-        results.add(compared=f"{server}: load / perf_analyzer", concurrency=concurrency,
-                    rate=_median(one[server, "load"]["rate"] / one[server, "perf_analyzer"]["rate"] for one in rounds))
+        results.add(
+            compared=f"{server}: load / perf_analyzer",
+            concurrency=concurrency,
+            rate=_median(one[server, "load"]["rate"] / one[server, "perf_analyzer"]["rate"] for one in rounds),
+        )
         if server != "now":
             for client_name in ("load", "perf_analyzer"):
-                results.add(compared=f"now / {server}, by {client_name}", concurrency=concurrency,
-                            rate=_median(one["now", client_name]["rate"] / one[server, client_name]["rate"] for one in rounds))
+                results.add(
+                    compared=f"now / {server}, by {client_name}",
+                    concurrency=concurrency,
+                    rate=_median(one["now", client_name]["rate"] / one[server, client_name]["rate"] for one in rounds),
+                )
 
 
 def _median(values):

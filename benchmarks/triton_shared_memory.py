@@ -17,18 +17,28 @@ from tests.triton_server import TritonServer
 from tftrt_tools.servers.client import SharedMemory, TritonClient
 
 NEEDS_GPU = False
-CASES = {"64 floats": (64,), "a picture": (224, 224, 3), "8 pictures": (8, 224, 224, 3), "32 pictures": (32, 224, 224, 3)}
+CASES = {
+    "64 floats": (64,),
+    "a picture": (224, 224, 3),
+    "8 pictures": (8, 224, 224, 3),
+    "32 pictures": (32, 224, 224, 3),
+}
 WAYS = ("sent", "copied", "there")
-COLUMNS = [("case", "input"), ("mb", "MB"), *((f"{way}_ms", f"{way}, ms") for way in WAYS), ("copied_ratio", "copied / sent"),
-           ("there_ratio", "there / sent")]
-_MODEL = '''
+COLUMNS = [
+    ("case", "input"),
+    ("mb", "MB"),
+    *((f"{way}_ms", f"{way}, ms") for way in WAYS),
+    ("copied_ratio", "copied / sent"),
+    ("there_ratio", "there / sent"),
+]
+_MODEL = """
 import numpy as np
 import triton_python_backend_utils as triton
 
 class TritonPythonModel:
     def execute(self, requests):
         return [triton.InferenceResponse([triton.Tensor("y", one.inputs()[0].as_numpy().reshape(-1)[:1000].copy())]) for one in requests]
-'''
+"""
 
 
 def main(argv=None):
@@ -43,11 +53,16 @@ def main(argv=None):
         (repository / "m/1").mkdir(parents=True)
         (repository / "m/1/model.py").write_text(_MODEL)
         # Any rank: a shape of one open size, so the inputs are sent flat.
-        (repository / "m/config.pbtxt").write_text('name: "m" backend: "python" input { name: "x" data_type: TYPE_FP32 dims: [-1] } '
-                                                   'output { name: "y" data_type: TYPE_FP32 dims: [-1] }')
+        (repository / "m/config.pbtxt").write_text(
+            'name: "m" backend: "python" input { name: "x" data_type: TYPE_FP32 dims: [-1] } '
+            'output { name: "y" data_type: TYPE_FP32 dims: [-1] }'
+        )
         with TritonServer(repository, name) as server, TritonClient(server.address) as client:
             for case, shape in CASES.items():
-                results.add(case=case, **_measured(client, np.random.default_rng(0).random(int(np.prod(shape)), np.float32), options))
+                results.add(
+                    case=case,
+                    **_measured(client, np.random.default_rng(0).random(int(np.prod(shape)), np.float32), options),
+                )
     print(_report.table(COLUMNS, results.rows))
     return 0
 
@@ -63,7 +78,11 @@ def _measured(client, rows, options):
             held[...] = rows
             return client.predict("m", {"x": held})
 
-        calls = {"sent": lambda: client.predict("m", {"x": rows}), "copied": copied, "there": lambda: client.predict("m", {"x": held})}
+        calls = {
+            "sent": lambda: client.predict("m", {"x": rows}),
+            "copied": copied,
+            "there": lambda: client.predict("m", {"x": held}),
+        }
         times = {way: [] for way in WAYS}
         for number in range(-2, options.rounds):
             for way in WAYS if number % 2 else WAYS[::-1]:
@@ -74,8 +93,10 @@ def _measured(client, rows, options):
                     times[way].append((time.perf_counter() - start) / options.calls)
                 assert np.array_equal(answer["y"], rows[:1000])
         client.unregister(memory)
-    ratios = {f"{way}_ratio": statistics.median(one / other for one, other in zip(times[way], times["sent"], strict=True))
-              for way in WAYS[1:]}
+    ratios = {
+        f"{way}_ratio": statistics.median(one / other for one, other in zip(times[way], times["sent"], strict=True))
+        for way in WAYS[1:]
+    }
     return {"mb": rows.nbytes / 1e6, **{f"{way}_ms": 1e3 * statistics.median(times[way]) for way in WAYS}, **ratios}
 
 

@@ -24,8 +24,13 @@ from tftrt_tools.tftrt.conversion.settings import Settings
 
 NEEDS_GPU = True
 # Models with random weights have thin margins: what they have to keep is the original's own classes, or its numbers.
-GOALS = {"resnet50": "top1:threshold=0.9", "mobilenet_v2": "top1:threshold=0.9", "bert_encoder": "snr_db:threshold=20",
-         "digits_cnn": "top1:max-degradation=0.01", "spread_cnn": "top1:max-degradation=0.01"}
+GOALS = {
+    "resnet50": "top1:threshold=0.9",
+    "mobilenet_v2": "top1:threshold=0.9",
+    "bert_encoder": "snr_db:threshold=20",
+    "digits_cnn": "top1:max-degradation=0.01",
+    "spread_cnn": "top1:max-degradation=0.01",
+}
 _TABLE = "entropy"
 # What `precision` says itself.
 _NOT_TUNED = ("--input_saved_model_dir=", "--calibration_table=", "--shapes=")
@@ -35,19 +40,40 @@ def main(argv=None):
     """Returns: 0 where every search has a winner."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tuning", description=__doc__.splitlines()[0])
     build = _models.ROOT / "build"
-    parser.add_argument("--output", type=pathlib.Path, default=build / "tuning", metavar="DIR", help="trials, pages and flags")
-    parser.add_argument("--models_dir", type=pathlib.Path, default=build / "precision_models", metavar="DIR", help="models and data; large")
-    parser.add_argument("--models", type=lambda text: text.split(","), default=list(GOALS), help="by default " + ",".join(GOALS))
-    parser.add_argument("--batches", type=lambda text: [int(one) for one in text.split(",")], default=[32], help="the last one is sped up")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=build / "tuning", metavar="DIR", help="trials, pages and flags"
+    )
+    parser.add_argument(
+        "--models_dir",
+        type=pathlib.Path,
+        default=build / "precision_models",
+        metavar="DIR",
+        help="models and data; large",
+    )
+    parser.add_argument(
+        "--models", type=lambda text: text.split(","), default=list(GOALS), help="by default " + ",".join(GOALS)
+    )
+    parser.add_argument(
+        "--batches",
+        type=lambda text: [int(one) for one in text.split(",")],
+        default=[32],
+        help="the last one is sped up",
+    )
     parser.add_argument("--image_size", type=int, default=224, help="of resnet50 and mobilenet_v2")
     parser.add_argument("--length", type=int, default=128, help="tokens of a row of bert_encoder")
     parser.add_argument("--calibration", type=int, default=500, help="rows")
     parser.add_argument("--calibration_batch", type=int, default=10, help="rows of a calibration batch")
     parser.add_argument("--scoring", type=int, default=256, help="rows, of models without held-back images")
     parser.add_argument("--max_trials", type=int, default=8)
-    parser.add_argument("--max_minutes", type=float, default=8, help="no trial of a model begins after so many minutes of trials")
-    parser.add_argument("--max_trial_minutes", type=float, default=4, help="a trial that takes longer counts as failed; 0 for no limit")
-    parser.add_argument("--timeout", type=float, default=1800, help="seconds after which the preparing of a model is given up")
+    parser.add_argument(
+        "--max_minutes", type=float, default=8, help="no trial of a model begins after so many minutes of trials"
+    )
+    parser.add_argument(
+        "--max_trial_minutes", type=float, default=4, help="a trial that takes longer counts as failed; 0 for no limit"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=1800, help="seconds after which the preparing of a model is given up"
+    )
     options = parser.parse_args(argv)
     if unknown := sorted(set(options.models) - set(GOALS)):
         parser.error(f"--models: no {unknown[0]!r}; there are: {', '.join(GOALS)}")
@@ -72,12 +98,29 @@ def _tuned(options, case):
         shapes = cases.shapes({name: arrays[name] for name in arrays.files}, options.batches)
     start = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "tftrt_tools", "tune", files["model"], f"--data={files['scoring']}", f"--accuracy={GOALS[case.name]}",
-         *([f"--labels={files['labels']}"] if files["labels"] else []), f"--shapes={shapes}", f"--max_trials={options.max_trials}",
-         f"--max_minutes={options.max_minutes}", f"--max_trial_minutes={options.max_trial_minutes}",
-         f"--calibration_table={files['tables'][_TABLE]}", f"--work_dir={folder}",
-         f"--output_flagfile={flagfile}", f"--html={folder / 'tuning.html'}", f"--log_file={folder / 'log'}"],
-        cwd=_models.ROOT, env=_models.environment(gpu=True), check=False)
+        [
+            sys.executable,
+            "-m",
+            "tftrt_tools",
+            "tune",
+            files["model"],
+            f"--data={files['scoring']}",
+            f"--accuracy={GOALS[case.name]}",
+            *([f"--labels={files['labels']}"] if files["labels"] else []),
+            f"--shapes={shapes}",
+            f"--max_trials={options.max_trials}",
+            f"--max_minutes={options.max_minutes}",
+            f"--max_trial_minutes={options.max_trial_minutes}",
+            f"--calibration_table={files['tables'][_TABLE]}",
+            f"--work_dir={folder}",
+            f"--output_flagfile={flagfile}",
+            f"--html={folder / 'tuning.html'}",
+            f"--log_file={folder / 'log'}",
+        ],
+        cwd=_models.ROOT,
+        env=_models.environment(gpu=True),
+        check=False,
+    )
     print(f"{case.text}: tuned in {time.monotonic() - start:.0f} s, exit code {done.returncode}", flush=True)
     if done.returncode not in (0, 3):
         return None, ""
@@ -88,7 +131,9 @@ def _tuned(options, case):
 def flags_of(text):
     """The winner's flags for `precision --tuned`, quoted for a shell. Args: text: of the flagfile."""
     kept = [line for line in text.splitlines() if not line.startswith(_NOT_TUNED)]
-    return shlex.join(kept if any(line.startswith("--precision_mode") for line in kept) else ["--precision_mode=FP32", *kept])
+    return shlex.join(
+        kept if any(line.startswith("--precision_mode") for line in kept) else ["--precision_mode=FP32", *kept]
+    )
 
 
 def trials(name, found):
@@ -97,17 +142,36 @@ def trials(name, found):
     rows = [{"model": name, "what": "native TensorFlow", "ms": native, "accuracy": found["original"]}]
     for one in found["trials"]:
         ms = one["latencies"].get(found["objective"], {}).get("ms")
-        rows.append({"model": name, "what": space.text(Settings.from_dict(one["settings"]), one["high_precision"]), "ms": ms,
-                     "times": ms and native / ms, "accuracy": one["accuracy"],
-                     "kept": "yes" if one["kept"] else "no", "build": one["build_seconds"],
-                     "winner": one["failure"] or ("winner" if one["number"] == found["winner"] else "")})
+        rows.append(
+            {
+                "model": name,
+                "what": space.text(Settings.from_dict(one["settings"]), one["high_precision"]),
+                "ms": ms,
+                "times": ms and native / ms,
+                "accuracy": one["accuracy"],
+                "kept": "yes" if one["kept"] else "no",
+                "build": one["build_seconds"],
+                "winner": one["failure"] or ("winner" if one["number"] == found["winner"] else ""),
+            }
+        )
     return rows
 
 
 def table(rows):
     """Aligned text."""
-    return _report.table([("model", "model"), ("what", "trial"), ("ms", "latency, ms"), ("times", "times as fast as native"),
-                          ("accuracy", "goal's metric"), ("kept", "kept"), ("build", "build, s"), ("winner", "")], rows)
+    return _report.table(
+        [
+            ("model", "model"),
+            ("what", "trial"),
+            ("ms", "latency, ms"),
+            ("times", "times as fast as native"),
+            ("accuracy", "goal's metric"),
+            ("kept", "kept"),
+            ("build", "build, s"),
+            ("winner", ""),
+        ],
+        rows,
+    )
 
 
 if __name__ == "__main__":

@@ -38,8 +38,12 @@ _MODEL = "digits_cnn"
 _REQUESTS = 96
 # Seconds are kept as thousandths of the natural logarithm of microseconds: to 0.1 %.
 _SCALE = 1e-3
-NOISES = {"drifting level": {}, "neighbouring rounds hang together (0.3)": {"correlation": 0.3},
-          "neighbouring rounds hang together (0.6)": {"correlation": 0.6}, "a tenth of the rounds off by 40 %": {"off": 0.4}}
+NOISES = {
+    "drifting level": {},
+    "neighbouring rounds hang together (0.3)": {"correlation": 0.3},
+    "neighbouring rounds hang together (0.6)": {"correlation": 0.6},
+    "a tenth of the rounds off by 40 %": {"off": 0.4},
+}
 
 
 def packed(seconds):
@@ -63,11 +67,13 @@ def recorded_run(latencies, rates, rng, slower):
     piece = LOOKS[0]
     # No round twice: the same noise in two stretches would look like a difference that lasts.
     first = int(rng.integers(piece))
-    starts = first + piece * rng.permutation((len(latencies) - first) // piece)[:-(-LOOKS[-1] // piece)]
-    places = np.concatenate([np.arange(start, start + piece) for start in starts])[:LOOKS[-1]]
+    starts = first + piece * rng.permutation((len(latencies) - first) // piece)[: -(-LOOKS[-1] // piece)]
+    places = np.concatenate([np.arange(start, start + piece) for start in starts])[: LOOKS[-1]]
     native = int(rng.integers(2))
-    return ((latencies[places, native], latencies[places, 1 - native] * (1 + slower)),
-            (rates[places, native], rates[places, 1 - native] / (1 + slower)))
+    return (
+        (latencies[places, native], latencies[places, 1 - native] * (1 + slower)),
+        (rates[places, native], rates[places, 1 - native] / (1 + slower)),
+    )
 
 
 def drawn_run(rng, slower, correlation=0.0, off=0.0, rounds=LOOKS[-1], requests=_REQUESTS):
@@ -87,7 +93,10 @@ def drawn_run(rng, slower, correlation=0.0, off=0.0, rounds=LOOKS[-1], requests=
 def short_recorded_run(latencies, rng, slower):
     """SHORT_ROUNDS neighbouring rounds of a recording. Returns: (native latencies, candidate's)."""
     first, native = int(rng.integers(len(latencies) - SHORT_ROUNDS + 1)), int(rng.integers(2))
-    places, kept = slice(first, first + SHORT_ROUNDS), slice(int(rng.integers(latencies.shape[2] - SHORT_REQUESTS + 1)), None)
+    places, kept = (
+        slice(first, first + SHORT_ROUNDS),
+        slice(int(rng.integers(latencies.shape[2] - SHORT_REQUESTS + 1)), None),
+    )
     found = latencies[places, :, kept][:, :, :SHORT_REQUESTS]
     return found[:, native], found[:, 1 - native] * (1 + slower)
 
@@ -100,14 +109,14 @@ def short_drawn_run(rng, slower, correlation=0.0, off=0.0, drift=0.0, burst=0.0)
     if slower:
         gaps = rng.choice((-1, 1)) * np.linspace(-drift / 2, drift / 2, SHORT_ROUNDS)
         first = int(rng.integers(SHORT_ROUNDS - SHORT_ROUNDS // 3 + 1))
-        gaps[first:first + SHORT_ROUNDS // 3] += rng.choice((-1, 1)) * burst
+        gaps[first : first + SHORT_ROUNDS // 3] += rng.choice((-1, 1)) * burst
         candidate = candidate * np.exp(gaps)[:, None]
     return native, candidate
 
 
 def short_judged(run):
     """As `judged`, of a short run."""
-    found, = verdicts.judge(list(run[0]), list(run[1])).judgements
+    (found,) = verdicts.judge(list(run[0]), list(run[1])).judgements
     return {"outcome": found.verdict, "rounds": SHORT_ROUNDS}
 
 
@@ -125,8 +134,14 @@ def judged(run):
     """{"outcome": "worse", "better", "same" or "cannot tell", "rounds"} as the command comes to it: the first look that decides."""
     (native, candidate), (native_rates, candidate_rates) = run
     for look in LOOKS:
-        found = verdicts.judge(list(native[:look]), list(candidate[:look]), verdicts.DEFAULT_METRICS, looks=len(LOOKS),
-                               native_rates=native_rates[:look], candidate_rates=candidate_rates[:look])
+        found = verdicts.judge(
+            list(native[:look]),
+            list(candidate[:look]),
+            verdicts.DEFAULT_METRICS,
+            looks=len(LOOKS),
+            native_rates=native_rates[:look],
+            candidate_rates=candidate_rates[:look],
+        )
         each = [one.verdict for one in found.judgements]
         if verdicts.WORSE in each:
             return {"outcome": verdicts.WORSE, "rounds": look}
@@ -141,7 +156,11 @@ def rates_of(make, runs, judge=judged):
         found = list(pool.map(functools.partial(_run, make, judge), range(runs), chunksize=10))
     counts = collections.Counter(one["outcome"] for one in found)
     names = (verdicts.WORSE, verdicts.BETTER, verdicts.SAME, verdicts.UNSURE)
-    return {"runs": runs, **{name: counts[name] / runs for name in names}, "rounds": float(np.mean([one["rounds"] for one in found]))}
+    return {
+        "runs": runs,
+        **{name: counts[name] / runs for name in names},
+        "rounds": float(np.mean([one["rounds"] for one in found])),
+    }
 
 
 def _run(make, judge, number):
@@ -164,7 +183,10 @@ def simulated(runs, injected_runs):
 def short(runs):
     """Rows of the table of short runs."""
     makers = {f"recorded, {name} machine": functools.partial(short_recorded_run, sample(name)[0]) for name in SAMPLES}
-    noises = NOISES | {"the ratio drifts by a factor of 2.5": {"drift": np.log(2.5)}, "a burst: a factor of 2.5": {"burst": np.log(2.5)}}
+    noises = NOISES | {
+        "the ratio drifts by a factor of 2.5": {"drift": np.log(2.5)},
+        "a burst: a factor of 2.5": {"burst": np.log(2.5)},
+    }
     makers |= {name: functools.partial(short_drawn_run, **noise) for name, noise in noises.items()}
     rows = []
     for name, make in makers.items():
@@ -186,8 +208,12 @@ def record(rounds_wanted, output):
         images = [rng.random((1, 8, 8, 1), np.float32) for _ in range(16)]
         measured = rounds.Measured()
         with pair.served(model, model) as server:
-            payloads = {name: payload.Payload(clients.PREDICT, tuple(clients.request_bytes(served, {"image": one}) for one in images))
-                        for name, served in ((rounds.NATIVE, server.native), (rounds.CANDIDATE, server.candidate))}
+            payloads = {
+                name: payload.Payload(
+                    clients.PREDICT, tuple(clients.request_bytes(served, {"image": one}) for one in images)
+                )
+                for name, served in ((rounds.NATIVE, server.native), (rounds.CANDIDATE, server.candidate))
+            }
             with rounds.asking(dict.fromkeys(payloads, load_plan.Target(address=server.address)), payloads) as asker:
                 asker.warm_up()
                 for number in range(rounds_wanted):
@@ -206,9 +232,17 @@ def real(runs):
     with tempfile.TemporaryDirectory() as folder:
         model = str(_model(folder))
         for number in range(runs):
-            done = regress.regress(regress.Options(native=model, candidate=model, rounds=20, max_rounds=20, requests=_REQUESTS,
-                                                   seed=number))
-            found.append({one.metric: (one.verdict, round(one.ratio, 4) if one.ratio else None) for one in done.verdict.judgements})
+            done = regress.regress(
+                regress.Options(
+                    native=model, candidate=model, rounds=20, max_rounds=20, requests=_REQUESTS, seed=number
+                )
+            )
+            found.append(
+                {
+                    one.metric: (one.verdict, round(one.ratio, 4) if one.ratio else None)
+                    for one in done.verdict.judgements
+                }
+            )
             print(json.dumps({"run": number, "outcome": done.outcome, **found[-1]}), flush=True)
     return found
 
@@ -225,9 +259,13 @@ def main(argv=None):
     """Returns: 0 where no model was called worse or better than itself in more than 1 % of the simulated runs, and in none of the real
     ones."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verdict_power", description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=1000, help="simulated runs of a model against itself, for each kind of noise")
+    parser.add_argument(
+        "--runs", type=int, default=1000, help="simulated runs of a model against itself, for each kind of noise"
+    )
     parser.add_argument("--injected_runs", type=int, default=300, help="simulated runs with a slow-down")
-    parser.add_argument("--short_runs", type=int, default=2000, help="simulated short runs, for each kind of noise and slow-down")
+    parser.add_argument(
+        "--short_runs", type=int, default=2000, help="simulated short runs, for each kind of noise and slow-down"
+    )
     parser.add_argument("--real", type=int, default=0, help="real runs of a model against itself")
     parser.add_argument("--record", type=int, default=0, help="record so many rounds and leave")
     parser.add_argument("--output", default="verdict_rounds.npz", help="file of --record")
@@ -237,8 +275,16 @@ def main(argv=None):
         record(options.record, options.output)
         return 0
     rows = simulated(options.runs, options.injected_runs) if options.runs else []
-    columns = [("noise", "noise"), ("slower", "slower"), ("runs", "runs"), ("worse", "worse"), ("better", "better"), ("same", "same"),
-               ("cannot tell", "cannot tell"), ("rounds", "mean rounds")]
+    columns = [
+        ("noise", "noise"),
+        ("slower", "slower"),
+        ("runs", "runs"),
+        ("worse", "worse"),
+        ("better", "better"),
+        ("same", "same"),
+        ("cannot tell", "cannot tell"),
+        ("rounds", "mean rounds"),
+    ]
     brief = short(options.short_runs) if options.short_runs else []
     for table in filter(None, (rows, brief)):
         print(_report.table(columns, table))
@@ -247,7 +293,9 @@ def main(argv=None):
     if found:
         print(f"real runs: {len(found)}, called worse or better than itself: {alarms}")
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps({"simulated": rows, "short": brief, "real": found}, indent=1) + "\n")
+        pathlib.Path(options.json).write_text(
+            json.dumps({"simulated": rows, "short": brief, "real": found}, indent=1) + "\n"
+        )
     loud = [one for one in (*rows, *brief) if one["slower"] == "0%" and one["worse"] + one["better"] > PROMISED]
     return 1 if loud or alarms else 0
 

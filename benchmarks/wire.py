@@ -32,9 +32,18 @@ SIZE = 224
 SCALE = "1/255"
 FORMS = {"float32": "serving_default", "uint8": "uint8", "encoded": "encoded"}
 _DISTINCT = 4  # requests of a form, sent in turn
-COLUMNS = [("batch", "batch"), ("clients", "clients"), ("form", "form"), ("kilobytes", "kB a request"), ("rate", "requests/s"),
-           ("pictures", "pictures/s"), ("p50_ms", "p50 ms"), ("p99_ms", "p99 ms"), ("client_ms", "client CPU ms"),
-           ("server_ms", "server CPU ms")]
+COLUMNS = [
+    ("batch", "batch"),
+    ("clients", "clients"),
+    ("form", "form"),
+    ("kilobytes", "kB a request"),
+    ("rate", "requests/s"),
+    ("pictures", "pictures/s"),
+    ("p50_ms", "p50 ms"),
+    ("p99_ms", "p99 ms"),
+    ("client_ms", "client CPU ms"),
+    ("server_ms", "server CPU ms"),
+]
 RATIOS = [("batch", "batch"), ("clients", "clients"), ("compared", "requests/s"), ("ratio", "ratio")]
 
 
@@ -70,8 +79,13 @@ def main(argv=None):
             for clients in options.clients:
                 rounds = [_round(number, server, sent, clients, options.seconds) for number in range(options.rounds)]
                 for form in FORMS:
-                    results.add(batch=batch, clients=clients, form=form, kilobytes=round(len(sent[form][0]) / 1e3, 1),
-                                **summary(batch, [one[form] for one in rounds]))
+                    results.add(
+                        batch=batch,
+                        clients=clients,
+                        form=form,
+                        kilobytes=round(len(sent[form][0]) / 1e3, 1),
+                        **summary(batch, [one[form] for one in rounds]),
+                    )
                 for form in ("uint8", "encoded"):
                     ratio = statistics.median(one[form]["rate"] / one["float32"]["rate"] for one in rounds)
                     results.add(batch=batch, clients=clients, compared=f"{form} / float32", ratio=round(ratio, 2))
@@ -81,14 +95,20 @@ def main(argv=None):
 
 
 def _options(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.wire", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=("light", "resnet50"), help="by default resnet50 where a GPU is seen, else light")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.wire", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--model", choices=("light", "resnet50"), help="by default resnet50 where a GPU is seen, else light"
+    )
     parser.add_argument("--batch", type=int, nargs="*", default=[1, 8, 32])
     parser.add_argument("--clients", type=int, nargs="*", default=[1, 4])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
-    parser.add_argument("--server", help=f"HOST:PORT of another server that serves the wrapped model as `{MODEL}`; --make says where it is")
+    parser.add_argument(
+        "--server",
+        help=f"HOST:PORT of another server that serves the wrapped model as `{MODEL}`; --make says where it is",
+    )
     parser.add_argument("--make", action="store_true", help="make the wrapped model, print its folder, and leave")
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench/wire")
     parser.add_argument("--json", type=pathlib.Path, help="default: WORKDIR/wire.json")
@@ -104,8 +124,16 @@ def wrapped(options):
     target = options.workdir / f"{options.model}-wrapped"
     with _models.made(target) as partial:
         if partial:
-            _models.command("-m", "tftrt_tools", "wrap", _plain(options), f"--output_saved_model_dir={partial / '1'}",
-                            f"--image_scale={SCALE}", f"--image_size={SIZE}x{SIZE}", gpu=False)
+            _models.command(
+                "-m",
+                "tftrt_tools",
+                "wrap",
+                _plain(options),
+                f"--output_saved_model_dir={partial / '1'}",
+                f"--image_scale={SCALE}",
+                f"--image_size={SIZE}x{SIZE}",
+                gpu=False,
+            )
     return target
 
 
@@ -144,8 +172,10 @@ def files(count):
     place = np.linspace(0, 1, SIZE, dtype=np.float32)
     made = []
     for _ in range(count):
-        waves = sum(np.sin(2 * np.pi * (place[:, None, None] * a + place[None, :, None] * b + c)) / (1 + abs(a) + abs(b)).mean()
-                    for a, b, c in (rng.uniform(-12, 12, (3, 3)) for _ in range(12)))
+        waves = sum(
+            np.sin(2 * np.pi * (place[:, None, None] * a + place[None, :, None] * b + c)) / (1 + abs(a) + abs(b)).mean()
+            for a, b, c in (rng.uniform(-12, 12, (3, 3)) for _ in range(12))
+        )
         pixels = np.clip(128 + 90 * waves + rng.normal(0, 4, (SIZE, SIZE, 3)), 0, 255).astype(np.uint8)
         written = io.BytesIO()
         Image.fromarray(pixels).save(written, "JPEG", quality=90)
@@ -176,7 +206,9 @@ def _server(stack, model, options):
     if options.server:
         return Server(options.server, None)
     folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    started = stack.enter_context(LocalServer([f"--model_name={MODEL}", f"--model_base_path={model}"], folder / "server.txt"))
+    started = stack.enter_context(
+        LocalServer([f"--model_name={MODEL}", f"--model_base_path={model}"], folder / "server.txt")
+    )
     stack.callback(shutil.copy, folder / "server.txt", options.workdir / "server.txt")
     return Server(started.grpc_address, started.process.pid)
 
@@ -189,7 +221,9 @@ def _round(number, server, sent, clients, seconds):
 
 
 def _asked(server, messages, clients, seconds):
-    plan = load_plan.Plan(kind="closed", concurrency=clients, seconds=seconds, warm_up=load_plan.WarmUpRule(at_most_s=3.0))
+    plan = load_plan.Plan(
+        kind="closed", concurrency=clients, seconds=seconds, warm_up=load_plan.WarmUpRule(at_most_s=3.0)
+    )
     before, start = server.cpu_s(), time.monotonic()
     found = generator.run(load_plan.Target(address=server.address), payload.Payload(client.PREDICT, messages), plan)
     after, wall = server.cpu_s(), time.monotonic() - start
@@ -197,13 +231,20 @@ def _asked(server, messages, clients, seconds):
         raise SystemExit(f"requests failed: {next(iter(found.errors.values()))}")
     rate = found.rate()
     # The server's share is that of the whole run with its warm-up, in which it is asked in the same way.
-    return {"rate": rate, "p50_ms": found.percentile(0.5).value / 1e6, "p99_ms": float(np.percentile(found.latency_ns, 99)) / 1e6,
-            "client_ms": 1e3 * found.cpu_share / rate, "server_ms": None if before is None else 1e3 * (after - before) / wall / rate}
+    return {
+        "rate": rate,
+        "p50_ms": found.percentile(0.5).value / 1e6,
+        "p99_ms": float(np.percentile(found.latency_ns, 99)) / 1e6,
+        "client_ms": 1e3 * found.cpu_share / rate,
+        "server_ms": None if before is None else 1e3 * (after - before) / wall / rate,
+    }
 
 
 def summary(batch, rounds):
     """A row's figures: medians of the rounds. Args: batch: pictures of a request. rounds: of `_round`, of one form."""
-    found = {key: statistics.median(one[key] for one in rounds) if rounds[0][key] is not None else None for key in rounds[0]}
+    found = {
+        key: statistics.median(one[key] for one in rounds) if rounds[0][key] is not None else None for key in rounds[0]
+    }
     digits = {"rate": 1, "p50_ms": 2, "p99_ms": 2, "client_ms": 3, "server_ms": 3}
     rounded = {key: None if value is None else round(value, digits[key]) for key, value in found.items()}
     return {**rounded, "pictures": round(batch * found["rate"], 1)}

@@ -57,12 +57,27 @@ def _encoder(layers, hidden, heads, vocabulary, max_length, seed):
             return tf.Variable(ones, name=f"{name}/gamma"), tf.Variable(zeros, name=f"{name}/beta")
 
         def layer(self, name):
-            sizes = {"query": (1, 1), "key": (1, 1), "value": (1, 1), "merge": (1, 1), "widen": (1, 4), "narrow": (4, 1)}
+            sizes = {
+                "query": (1, 1),
+                "key": (1, 1),
+                "value": (1, 1),
+                "merge": (1, 1),
+                "widen": (1, 4),
+                "narrow": (4, 1),
+            }
             parts = {part: self.dense(f"{name}/{part}", a * hidden, b * hidden) for part, (a, b) in sizes.items()}
-            return {**parts, "attention_norm": self.norm(f"{name}/attention"), "output_norm": self.norm(f"{name}/output")}
+            return {
+                **parts,
+                "attention_norm": self.norm(f"{name}/attention"),
+                "output_norm": self.norm(f"{name}/output"),
+            }
 
-        @tf.function(input_signature=[tf.TensorSpec((None, None), tf.int32, name="input_ids"),
-                                      tf.TensorSpec((None, None), tf.int32, name="input_mask")])
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec((None, None), tf.int32, name="input_ids"),
+                tf.TensorSpec((None, None), tf.int32, name="input_mask"),
+            ]
+        )
         def serve(self, input_ids, input_mask):
             length = tf.shape(input_ids)[1]
             x = tf.gather(self.tokens, input_ids) + self.positions[:length]

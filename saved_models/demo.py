@@ -33,31 +33,67 @@ def main():
     print("training a small CNN on images of handwritten digits", flush=True)
     _run([sys.executable, "-m", "saved_models", "digits_cnn", f"--output={FOLDER}"], shown=False)
     _held_back(FOLDER)
-    _tftrt("optimize", str(original), f"--data={FOLDER}/held_back.npz", f"--labels={FOLDER}/labels.npy",
-           f"--calibration_data={FOLDER}/training.npz", "--goal=top1:max-degradation=0.01",
-           "--accuracy_output=serving_default/probabilities", f"--batch_sizes={','.join(map(str, BATCHES))}",
-           f"--output_saved_model_dir={converted}", f"--work_dir={work}", f"--html={FOLDER}/story.html", f"--json={FOLDER}/story.json",
-           f"--output_flagfile={FOLDER}/demo.flags", allowed=_VERDICTS)
+    _tftrt(
+        "optimize",
+        str(original),
+        f"--data={FOLDER}/held_back.npz",
+        f"--labels={FOLDER}/labels.npy",
+        f"--calibration_data={FOLDER}/training.npz",
+        "--goal=top1:max-degradation=0.01",
+        "--accuracy_output=serving_default/probabilities",
+        f"--batch_sizes={','.join(map(str, BATCHES))}",
+        f"--output_saved_model_dir={converted}",
+        f"--work_dir={work}",
+        f"--html={FOLDER}/story.html",
+        f"--json={FOLDER}/story.json",
+        f"--output_flagfile={FOLDER}/demo.flags",
+        allowed=_VERDICTS,
+    )
     shutil.copy(work / "verify.html", FOLDER / "report.html")
     gpu = bool(json.loads((FOLDER / "story.json").read_text())["gpu"])
     base = FOLDER / "models"
     _tftrt("publish", str(original), f"--model_name={_NATIVE}", f"--base_path={base}", "--warmup_shapes=image:1x8x8x1")
     _tftrt("publish", str(converted), f"--model_name={_MODEL}", f"--base_path={base}", "--warmup_shapes=image:1x8x8x1")
-    _tftrt("configure", f"--output_dir={FOLDER / 'config'}", *(f"--model={name}={base / name}" for name in (_NATIVE, _MODEL)))
+    _tftrt(
+        "configure",
+        f"--output_dir={FOLDER / 'config'}",
+        *(f"--model={name}={base / name}" for name in (_NATIVE, _MODEL)),
+    )
     with _served(gpu, f"--model_config_file={FOLDER / 'config/models.config'}") as address:
-        _tftrt("bench", address, f"--model_name={_MODEL}", "--concurrency=1,4", "--duration_seconds=5", f"--html={FOLDER}/bench.html")
-    _tftrt("regress", f"--native={original}", f"--candidate={converted}", f"--data={FOLDER}/held_back.npz", f"--labels={FOLDER}/labels.npy",
-           "--batch_size=8", "--accuracy=top1:max-degradation=0.01", "--accuracy_output=serving_default/probabilities",
-           f"--html={FOLDER}/regress.html", f"--json={FOLDER}/regress.json", *(["--no_engine_fallback"] if gpu else []), allowed=_VERDICTS)
+        _tftrt(
+            "bench",
+            address,
+            f"--model_name={_MODEL}",
+            "--concurrency=1,4",
+            "--duration_seconds=5",
+            f"--html={FOLDER}/bench.html",
+        )
+    _tftrt(
+        "regress",
+        f"--native={original}",
+        f"--candidate={converted}",
+        f"--data={FOLDER}/held_back.npz",
+        f"--labels={FOLDER}/labels.npy",
+        "--batch_size=8",
+        "--accuracy=top1:max-degradation=0.01",
+        "--accuracy_output=serving_default/probabilities",
+        f"--html={FOLDER}/regress.html",
+        f"--json={FOLDER}/regress.json",
+        *(["--no_engine_fallback"] if gpu else []),
+        allowed=_VERDICTS,
+    )
     print(_last_screen(gpu, json.loads((FOLDER / "regress.json").read_text())))
     return 0
 
 
 def _last_screen(gpu, compared):
     """What was shown, for somebody who sees it for the first time. Args: compared: the document of `tftrt regress`."""
-    verdict = compared["headline"] if gpu else \
-        f"it compared both models' answers to {compared['answers']['requests']} requests, and {_right(compared)}; this machine has no " \
+    verdict = (
+        compared["headline"]
+        if gpu
+        else f"it compared both models' answers to {compared['answers']['requests']} requests, and {_right(compared)}; this machine has no "
         "GPU,\n            so both ran as TensorFlow, and there is no verdict on speed: with a GPU the same command gives one"
+    )
     return f"""
 What you have seen
   optimize  what TensorRT takes of the model, the conversion, and its accuracy on images that training never saw
@@ -74,7 +110,11 @@ Next: the same with your model, `tftrt optimize --help`; the pages in docs/ begi
 
 
 def _right(compared):
-    return "they are as right as the original's" if not compared["answers"]["problems"] else "they are NOT as right as the original's"
+    return (
+        "they are as right as the original's"
+        if not compared["answers"]["problems"]
+        else "they are NOT as right as the original's"
+    )
 
 
 @contextlib.contextmanager
@@ -82,9 +122,25 @@ def _served(gpu, *arguments):
     """A development server in the background; on a GPU, one in which a request fails rather than pass its engine by. Yields: its gRPC
     address."""
     ready = FOLDER / "ready.json"
-    command = [sys.executable, "-m", "tftrt_tools", "serve", "--backend=local", "--port=0", *arguments, f"--json={ready}"]
+    command = [
+        sys.executable,
+        "-m",
+        "tftrt_tools",
+        "serve",
+        "--backend=local",
+        "--port=0",
+        *arguments,
+        f"--json={ready}",
+    ]
     gate = {"TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION": "False"} if gpu else {}
-    print("\n$ " + "".join(f"{name}={value} " for name, value in gate.items()) + "tftrt " + shlex.join(command[3:]) + " &", flush=True)
+    print(
+        "\n$ "
+        + "".join(f"{name}={value} " for name, value in gate.items())
+        + "tftrt "
+        + shlex.join(command[3:])
+        + " &",
+        flush=True,
+    )
     with open(FOLDER / "server.log", "w") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **gate})
     try:

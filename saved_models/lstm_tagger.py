@@ -22,7 +22,9 @@ def build(output_dir, *, units=64, tags=12, vocabulary=VOCABULARY, seed=0):
     x = layers.Bidirectional(layers.LSTM(units, return_sequences=True, name="lstm"), name="both_ways")(x)
     x = layers.Dense(64, activation="relu", name="hidden")(x)
     large = tf.keras.initializers.VarianceScaling(8.0)
-    model = tf.keras.Model(tokens, layers.Dense(tags, kernel_initializer=large, name="tag_logits")(x), name="lstm_tagger")
+    model = tf.keras.Model(
+        tokens, layers.Dense(tags, kernel_initializer=large, name="tag_logits")(x), name="lstm_tagger"
+    )
     _export.save_keras(model, output_dir, tf.TensorSpec((None, None), tf.int32, name="tokens"), "tag_logits")
 
 

@@ -17,7 +17,9 @@ def build(output_dir, *, size=224, classes=1000, seed=0):
     # Keras numbers layers without a name through the whole process, and there is one here: it is not to depend on what was built before.
     tf.keras.backend.reset_uids()
     image = tf.keras.Input((size, size, 3), name=INPUT)
-    model = tf.keras.applications.MobileNetV2(weights=None, input_tensor=image, classes=classes, classifier_activation=None)
+    model = tf.keras.applications.MobileNetV2(
+        weights=None, input_tensor=image, classes=classes, classifier_activation=None
+    )
     _smooth_depthwise(model)
     _export.settle(model, _export.images(np.random.default_rng(seed), 32, size), residual_suffix="_project_BN")
     _export.save_keras(model, output_dir, tf.TensorSpec((None, size, size, 3), tf.float32, name=INPUT), OUTPUT)

@@ -30,7 +30,11 @@ def build(output_dir, *, dimension=32, seed=0):
 
     with tempfile.TemporaryDirectory() as folder:  # saving copies the vocabularies to the model's assets
         ranker = _ranker(pathlib.Path(folder), dimension, seed)
-        signatures = {"serving_default": ranker.rank, "user_embedding": ranker.embed_user, "item_embedding": ranker.embed_item}
+        signatures = {
+            "serving_default": ranker.rank,
+            "user_embedding": ranker.embed_user,
+            "item_embedding": ranker.embed_item,
+        }
         tf.saved_model.save(ranker, str(output_dir), signatures=signatures)
 
 
@@ -41,7 +45,9 @@ def sample_inputs(rng, batch):
     def names(kind, known):
         picked = [f"{kind}_{index}" for index in rng.integers(known + known // 10, size=batch)]
         spellings = rng.integers(3, size=batch)
-        return np.array([(name, name.upper(), f"  {name} ")[way] for name, way in zip(picked, spellings, strict=True)], object)
+        return np.array(
+            [(name, name.upper(), f"  {name} ")[way] for name, way in zip(picked, spellings, strict=True)], object
+        )
 
     def large(shape):
         values = np.rint(10.0 ** rng.uniform(0.0, 6.0, size=shape)).astype(np.int32)
@@ -85,8 +91,16 @@ def _ranker(folder, dimension, seed):
             self.item_table = _vocabulary(folder / "items.txt", "item", ITEMS)
             self.user_rows = tf.Variable(rng.normal(size=(USERS + SPARE, 32)).astype(np.float32), name="user_rows")
             self.item_rows = tf.Variable(rng.normal(size=(ITEMS + SPARE, 32)).astype(np.float32), name="item_rows")
-            self.user_tower = [self.dense("user1", 32 + 8 + 4, 64), self.dense("user2", 64, 64), self.dense("user3", 64, dimension)]
-            self.item_tower = [self.dense("item1", 32 + 1, 64), self.dense("item2", 64, 64), self.dense("item3", 64, dimension)]
+            self.user_tower = [
+                self.dense("user1", 32 + 8 + 4, 64),
+                self.dense("user2", 64, 64),
+                self.dense("user3", 64, dimension),
+            ]
+            self.item_tower = [
+                self.dense("item1", 32 + 1, 64),
+                self.dense("item2", 64, 64),
+                self.dense("item3", 64, dimension),
+            ]
 
         def dense(self, name, fan_in, fan_out):
             kernel = rng.normal(scale=(2.0 / fan_in) ** 0.5, size=(fan_in, fan_out)).astype(np.float32)

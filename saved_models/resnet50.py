@@ -31,7 +31,9 @@ def _network(image, classes, width):
             x = resnet.stack1(x, width << number, blocks, name=f"conv{number + 2}")
         return x
 
-    return resnet.ResNet(stages, False, True, "resnet50", weights=None, input_tensor=image, classes=classes, classifier_activation=None)
+    return resnet.ResNet(
+        stages, False, True, "resnet50", weights=None, input_tensor=image, classes=classes, classifier_activation=None
+    )
 
 
 def sample_inputs(rng, batch, *, size=224):

@@ -33,7 +33,9 @@ def build(output_dir, *, width=128, size=16, blocks=4, spread=8, seed=0):
     import tensorflow as tf
 
     save_spec = tf.TensorSpec((None, 8, 8, 1), tf.float32, name=INPUT)
-    _export.save_keras(fit(width=width, size=size, blocks=blocks, spread=spread, seed=seed), output_dir, save_spec, OUTPUT)
+    _export.save_keras(
+        fit(width=width, size=size, blocks=blocks, spread=spread, seed=seed), output_dir, save_spec, OUTPUT
+    )
 
 
 def held_back():

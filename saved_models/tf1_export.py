@@ -79,5 +79,7 @@ def _graph(vocabulary, seed):
         rows = tf.gather(variable("colours", (len(COLOURS) + 1, 8), 1), index + 1)  # row 0 is for unknown colours
         x = tf.concat([x, rows], axis=1)
         x = tf.nn.relu(tf.matmul(x, variable("hidden", (40, 64), 20)) + variable("hidden_bias", (64,), 100))
-        logits = tf.add(tf.matmul(x, variable("kernel", (64, CLASSES), 32)), variable("bias", (CLASSES,), 100), name="logits")
+        logits = tf.add(
+            tf.matmul(x, variable("kernel", (64, CLASSES), 32)), variable("bias", (CLASSES,), 100), name="logits"
+        )
     return {"image": image, "colour": colour}, {"logits": logits, "colour_index": index}

@@ -44,9 +44,13 @@ def export(path):
         column = tf.reduce_sum(x, 1, keepdims=True)
 
         def signature(method, outputs, inputs=None):
-            info = {alias: v1.saved_model.build_tensor_info(tensor) for alias, tensor in (inputs or {"inputs": serialized}).items()}
+            info = {
+                alias: v1.saved_model.build_tensor_info(tensor)
+                for alias, tensor in (inputs or {"inputs": serialized}).items()
+            }
             return v1.saved_model.build_signature_def(
-                info, {alias: v1.saved_model.build_tensor_info(tensor) for alias, tensor in outputs.items()}, method)
+                info, {alias: v1.saved_model.build_tensor_info(tensor) for alias, tensor in outputs.items()}, method
+            )
 
         both = {"classes": classes, "scores": scores}
         signatures = {
@@ -80,7 +84,9 @@ def export(path):
 def example(*values, feature="x"):
     import tensorflow as tf
 
-    return tf.train.Example(features=tf.train.Features(feature={feature: tf.train.Feature(float_list=tf.train.FloatList(value=values))}))
+    return tf.train.Example(
+        features=tf.train.Features(feature={feature: tf.train.Feature(float_list=tf.train.FloatList(value=values))})
+    )
 
 
 def classification(*rows, signature="", model="m"):

@@ -25,7 +25,10 @@ from tftrt_tools.servers.load import workers
 from tftrt_tools.studies.regression import rounds
 
 _KEPT = 4  # idle children: each has TensorFlow, some have a model
-_ALONE = ("tests.test_child:", "tests.test_lean_import:")  # the start, the first import and its log are what they look at
+_ALONE = (
+    "tests.test_child:",
+    "tests.test_lean_import:",
+)  # the start, the first import and its log are what they look at
 # It asks the system's loader, which reads its variable at the start of a process; and it does without TensorFlow.
 _LOADER = "tftrt_tools.base.stack.probe_job:machine"
 _UNSHARED = (*_ALONE, "tftrt_tools.base.stack.")  # they ask a process that is new
@@ -42,12 +45,20 @@ class Children:
 
     @contextlib.contextmanager
     def worker(self, target, env=None, log_file=None, python=None):
-        if not self.share or log_file or python or not target.startswith("tftrt_tools.") or target.startswith(_UNSHARED) \
-                or threading.current_thread() is not threading.main_thread():  # a child ends with the thread that started it
+        if (
+            not self.share
+            or log_file
+            or python
+            or not target.startswith("tftrt_tools.")
+            or target.startswith(_UNSHARED)
+            or threading.current_thread() is not threading.main_thread()
+        ):  # a child ends with the thread that started it
             with _start(target, env, log_file, python) as one:
                 yield one
             return
-        environment = {name: value for name, value in child._environment(env or {}).items() if name != "PYTEST_CURRENT_TEST"}
+        environment = {
+            name: value for name, value in child._environment(env or {}).items() if name != "PYTEST_CURRENT_TEST"
+        }
         key = (target, os.getcwd(), frozenset(environment.items()))
         held, one = self._idle.pop(key, (None, None))
         if one is None or not one.alive:

@@ -37,8 +37,15 @@ def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
     """Run the command as a user would. Returns: CompletedProcess with text output."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, **(env or {})}
-    return subprocess.run([sys.executable, "-m", "tftrt_tools", *map(str, arguments)], capture_output=True, text=True,
-                          env=environment, cwd=cwd or ROOT, timeout=timeout, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "tftrt_tools", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=cwd or ROOT,
+        timeout=timeout,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -92,7 +99,9 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session):
     """With --quick, whoever runs tests (a worker, or this process where there are none) runs only the light ones."""
-    if session.config.getoption("--quick") and (hasattr(session.config, "workerinput") or not session.config.getoption("numprocesses", None)):
+    if session.config.getoption("--quick") and (
+        hasattr(session.config, "workerinput") or not session.config.getoption("numprocesses", None)
+    ):
         quick.install()
 
 
@@ -115,14 +124,20 @@ def pytest_runtest_logreport(report):
     path = os.environ.get("TFTRT_TEST_FAILURES")
     if path and "PYTEST_XDIST_WORKER" not in os.environ and (report.failed or report.when == "call"):
         with open(path, "a") as file:
-            file.write(f"{report.outcome} {report.duration:.1f} s {report.nodeid}\n{report.longreprtext[-3000:] if report.failed else ''}")
+            file.write(
+                f"{report.outcome} {report.duration:.1f} s {report.nodeid}\n{report.longreprtext[-3000:] if report.failed else ''}"
+            )
 
 
 def pytest_collection_modifyitems(config, items):
     """Skip the tests that need a GPU where there is none, with the doctor's reason, and those that download unless they are asked for. The
     tests that may take longest come first: at the end of a run one worker would be alone with them."""
     items.sort(key=lambda item: -max((mark.args[0] for mark in item.iter_markers("timeout")), default=0))
-    for marker, what, target in (("corpus", "models", "corpus"), ("portable", "packages", "portable"), ("new", "packages", "test-new")):
+    for marker, what, target in (
+        ("corpus", "models", "corpus"),
+        ("portable", "packages", "portable"),
+        ("new", "packages", "test-new"),
+    ):
         for item in items if marker not in config.getoption("-m") else ():
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=f"it downloads {what}: make {target}"))
@@ -140,7 +155,9 @@ def pytest_runtest_protocol(item):
     with contextlib.ExitStack() as held:
         if item.get_closest_marker("gpu"):
             name = f"gpu-{os.environ.get('CUDA_VISIBLE_DEVICES', 'all')}.lock"
-            held.enter_context(turn(pathlib.Path(os.environ["XDG_CACHE_HOME"]) / name, bool(item.get_closest_marker("gpu_alone"))))
+            held.enter_context(
+                turn(pathlib.Path(os.environ["XDG_CACHE_HOME"]) / name, bool(item.get_closest_marker("gpu_alone")))
+            )
         yield
 
 
@@ -154,10 +171,14 @@ def converted(zoo_model, tmp_path_factory):  # noqa: F811
 
     def get(name, *flags):
         def convert(path):
-            done = command_here.run_tftrt("convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={path}", *flags)
+            done = command_here.run_tftrt(
+                "convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={path}", *flags
+            )
             assert done.returncode == 0, done.stderr
 
-        return zoo.once(folder / (name + "".join("_" + "".join(c if c.isalnum() else "-" for c in flag) for flag in flags)), convert)
+        return zoo.once(
+            folder / (name + "".join("_" + "".join(c if c.isalnum() else "-" for c in flag) for flag in flags)), convert
+        )
 
     return get
 

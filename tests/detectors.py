@@ -27,8 +27,12 @@ def detector(path, seed=0, bias=0.0, noise=0.0, beside=False):
         boxes = tf.reshape(tf.concat([middle - half, middle + half], -1), (-1, 2 * GRID * GRID, 1, 4))
         scores = tf.reshape(tf.sigmoid(found[..., 4:] - 3 + bias), (-1, 2 * GRID * GRID, CLASSES))
         kept = tf.image.combined_non_max_suppression(boxes, scores, 8, 12, iou_threshold=0.5, score_threshold=0.3)
-        answer = {"boxes": kept.nmsed_boxes, "scores": kept.nmsed_scores, "classes": kept.nmsed_classes,
-                  "num_detections": kept.valid_detections}
+        answer = {
+            "boxes": kept.nmsed_boxes,
+            "scores": kept.nmsed_scores,
+            "classes": kept.nmsed_classes,
+            "num_detections": kept.valid_detections,
+        }
         return {**answer, "raw_scores": scores} if beside else answer
 
     module = tf.Module()

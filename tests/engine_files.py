@@ -9,8 +9,15 @@ from tftrt_tools.tftrt.conversion.settings import Settings
 # The first bytes of engines that TensorRT 8.5.3.1 built on H200s. Only their length differs within a run; one had a byte more.
 START = "7074727400000000e800000000000000{}0000000000028001000802800100050280010003028001000112800100"
 END = "0780010009000000078001000000000007800100 60361e0007800100e8d73000078001008017000008800100".replace(" ", "")
-HEADS = [bytes.fromhex(START.format(size) + between + END) for size, between in (
-    ("9dae1b", "100b800100"), ("7fdc1a", "10800100"), ("6a5d07", "10800100"), ("ba5707", "10800100"))]
+HEADS = [
+    bytes.fromhex(START.format(size) + between + END)
+    for size, between in (
+        ("9dae1b", "100b800100"),
+        ("7fdc1a", "10800100"),
+        ("6a5d07", "10800100"),
+        ("ba5707", "10800100"),
+    )
+]
 HEAD = HEADS[1]
 
 
@@ -43,13 +50,15 @@ def built_once(converted, tmp_path_factory):
     from tftrt_tools.base import tf_private
 
     source, folder = converted("digits_cnn", "--precision_mode=FP16"), tmp_path_factory.mktemp("built")
-    engine, = look(source).engines
+    (engine,) = look(source).engines
     file = engine_file(folder / (engine_assets.PREFIX + engine.name), (1, 8, 8, 1), (8, 8, 8, 1))
     loaded = tf.saved_model.load(str(source))
     loaded.trt_engine_resources = {engine.name: tf_private.engine_resource(engine.name, file, 2)}
     tf.saved_model.save(loaded, str(folder / "m"), signatures=dict(loaded.signatures))
     manifest = passport.read(source, passport.MANIFEST)
-    manifest["signatures"][0]["built"] = [{"name": engine.name, "shapes": [[batch, 8, 8, 1]], "bytes": 1000} for batch in (1, 8)]
+    manifest["signatures"][0]["built"] = [
+        {"name": engine.name, "shapes": [[batch, 8, 8, 1]], "bytes": 1000} for batch in (1, 8)
+    ]
     manifest["gpu"] = {"name": "A GPU", "compute_capability": "9.0"}
     passport.write(folder / "m", passport.MANIFEST, manifest)
     return folder / "m", engine.name

@@ -17,8 +17,12 @@ class Branches(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None, 8], name="x"), tf.TensorSpec([], tf.int32, name="branch")])
     def __call__(self, x, branch):
-        h = tf.matmul(x, self.w) + 1.
-        h = tf.cond(tf.equal(branch, 7), lambda: tf.nn.relu(tf.matmul(h, self.w) * 2. + 1.), lambda: tf.tanh(tf.matmul(h, self.w) * 3.))
+        h = tf.matmul(x, self.w) + 1.0
+        h = tf.cond(
+            tf.equal(branch, 7),
+            lambda: tf.nn.relu(tf.matmul(h, self.w) * 2.0 + 1.0),
+            lambda: tf.tanh(tf.matmul(h, self.w) * 3.0),
+        )
         return {"y": tf.cumsum(h)}
 
 
@@ -33,7 +37,7 @@ class Steps(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None, 8], name="x")])
     def __call__(self, x):
         for weights in self.weights:
-            x = tf.cumsum(tf.nn.relu(tf.matmul(x, weights) + 1.) * 2.)
+            x = tf.cumsum(tf.nn.relu(tf.matmul(x, weights) + 1.0) * 2.0)
         return {"y": x}
 
 

@@ -29,5 +29,7 @@ def check_flags(argv):
 
 
 def input_specs(model):
-    return {signature: [shapes.InputSpec(name, dtype, tuple(shape)) for name, (dtype, shape) in inputs.items()]
-            for signature, (inputs, _) in SIGNATURES[model].items()}
+    return {
+        signature: [shapes.InputSpec(name, dtype, tuple(shape)) for name, (dtype, shape) in inputs.items()]
+        for signature, (inputs, _) in SIGNATURES[model].items()
+    }

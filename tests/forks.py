@@ -26,8 +26,24 @@ _FILES = 16  # that a fork is given, at most
 _KEPT = 10  # parents, each 10 to 70 MB of its own: commands give their children eight environments, often in turn
 # Variables that are read after the import only: one parent forks processes that differ in them. Any other may change the import. CUDA, and
 # TensorFlow's allocator for it, start with the first op; Keras reads its own when it is imported; those of _OURS are read where they are used.
-_LATE = frozenset({"TMPDIR", "PYTHONPATH", "PYTEST_CURRENT_TEST", "CUDA_VISIBLE_DEVICES", "XDG_CACHE_HOME", "HOME", "PATH", "PWD", "OLDPWD",
-                   "XDG_STATE_HOME", "TF_FORCE_GPU_ALLOW_GROWTH", "CUDA_MODULE_LOADING", "KERAS_BACKEND", "PYTHONUNBUFFERED"})
+_LATE = frozenset(
+    {
+        "TMPDIR",
+        "PYTHONPATH",
+        "PYTEST_CURRENT_TEST",
+        "CUDA_VISIBLE_DEVICES",
+        "XDG_CACHE_HOME",
+        "HOME",
+        "PATH",
+        "PWD",
+        "OLDPWD",
+        "XDG_STATE_HOME",
+        "TF_FORCE_GPU_ALLOW_GROWTH",
+        "CUDA_MODULE_LOADING",
+        "KERAS_BACKEND",
+        "PYTHONUNBUFFERED",
+    }
+)
 _OURS = "TFTRT_"
 
 _used = []
@@ -59,8 +75,13 @@ class Fork:
                 elif not isinstance(file, int):
                     files[number] = file.fileno()
             files |= {number: number for number in pass_fds}
-            request = {"argv": list(map(str, argv[2:])), "env": dict(env), "cwd": str(cwd or os.getcwd()), "session": start_new_session,
-                       "files": list(files)}
+            request = {
+                "argv": list(map(str, argv[2:])),
+                "env": dict(env),
+                "cwd": str(cwd or os.getcwd()),
+                "session": start_new_session,
+                "files": list(files),
+            }
             with _turn:
                 parent = _parent(env)
                 self.pid = parent.fork(request, [theirs.fileno(), *files.values()])
@@ -101,9 +122,16 @@ class _Parent:
         self.forks = []
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen([sys.executable, "-m", "tests.forks", str(theirs.fileno())], cwd=_ROOT, env=environment,
-                                             pass_fds=[theirs.fileno()], start_new_session=True, stdin=subprocess.DEVNULL,
-                                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.forks", str(theirs.fileno())],
+                cwd=_ROOT,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
 
     @property
     def alive(self):
@@ -151,8 +179,10 @@ def _key(env):
 def _parent(env):
     key = _key(env)
     if key not in _parents or not _parents[key].alive:
-        _parents[key] = _Parent({name: value for name, value in env.items() if name != "TMPDIR"}
-                               | {"PYTHONPATH": _ROOT, "PYTHONUNBUFFERED": "1"})
+        _parents[key] = _Parent(
+            {name: value for name, value in env.items() if name != "TMPDIR"}
+            | {"PYTHONPATH": _ROOT, "PYTHONUNBUFFERED": "1"}
+        )
     _parents.move_to_end(key)
     for other in list(_parents)[:-_KEPT]:
         if _parents[other].idle:
@@ -161,6 +191,7 @@ def _parent(env):
 
 
 # --- the parent
+
 
 def _main(control):
     """Fork whenever it is asked for, until there is nobody to ask. Returns, in a fork: what it is asked to be."""
@@ -214,7 +245,11 @@ def _become(request, files):
     if not os.environ.get("PYTHONUNBUFFERED"):
         sys.stdout = open(1, "w", encoding=sys.stdout.encoding, closefd=False)
     tempfile.tempdir = None
-    sys.path[:] = [request["cwd"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *(one for one in sys.path if one != _ROOT)]
+    sys.path[:] = [
+        request["cwd"],
+        *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+        *(one for one in sys.path if one != _ROOT),
+    ]
     sys.argv[1:] = request["argv"][1:]
 
 

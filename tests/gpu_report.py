@@ -10,7 +10,11 @@ def main(path):
         rows = [json.loads(line) for line in file]
     for kind in dict.fromkeys(row["test"] for row in rows):
         mine = [row for row in rows if row["test"] == kind]
-        columns = [name for name in dict.fromkeys(name for row in mine for name in row) if name not in ("test", "problems", "said")]
+        columns = [
+            name
+            for name in dict.fromkeys(name for row in mine for name in row)
+            if name not in ("test", "problems", "said")
+        ]
         print(f"\n### {kind}\n\n| " + " | ".join(columns) + " |\n|" + " --- |" * len(columns))
         for row in sorted(mine, key=lambda row: str(row.get("model"))):
             print("| " + " | ".join(_cell(row.get(name)) for name in columns) + " |")

@@ -33,7 +33,9 @@ def _unet():
     coarse = _layers.LeakyReLU()(_layers.BatchNormalization()(coarse))
     up = _layers.Concatenate()([_layers.UpSampling2D()(coarse), fine])
     up = _layers.Conv2D(8, 3, padding="same", activation="swish")(up)
-    return tf.keras.Model(inputs, _layers.Conv2D(2, 1)(_layers.Add()([up, _layers.Conv2DTranspose(8, 2, strides=2)(coarse)])))
+    return tf.keras.Model(
+        inputs, _layers.Conv2D(2, 1)(_layers.Add()([up, _layers.Conv2DTranspose(8, 2, strides=2)(coarse)]))
+    )
 
 
 def _squeeze_and_excite():
@@ -58,7 +60,10 @@ def _einsums():
     turned = tf.einsum("abde,afde->adbf", right, right, name="turned")
     moved = tf.transpose(tf.einsum("adbf,afde->abde", turned, right, name="back"), [0, 2, 1, 3])
     last = tf.einsum("adbe,abc->adec", moved, mixed, name="last")
-    return tf.keras.Model(inputs, {"last": last, "mixed": _layers.EinsumDense("abc,cd->abd", (24, 4), name="third")(mixed), "plain": mixed})
+    return tf.keras.Model(
+        inputs,
+        {"last": last, "mixed": _layers.EinsumDense("abc,cd->abd", (24, 4), name="third")(mixed), "plain": mixed},
+    )
 
 
 def _grouped():
@@ -72,10 +77,22 @@ def _grouped():
 
 # keep_native_nodes of a conversion without which no GPU builds the engines.
 KEPT_NATIVE = {"conv1d": ".*/depthwise"}
-_SHAPES = {"einsums": (24, 16), "conv1d": (24, 16), "attention": (24, 16), "unet": (32, 32, 3), "squeeze_and_excite": (32, 32, 3),
-           "grouped": (32, 32, 8)}
-BUILDERS = {"conv1d": _conv1d, "attention": _attention, "unet": _unet, "squeeze_and_excite": _squeeze_and_excite,
-            "einsums": _einsums, "grouped": _grouped}
+_SHAPES = {
+    "einsums": (24, 16),
+    "conv1d": (24, 16),
+    "attention": (24, 16),
+    "unet": (32, 32, 3),
+    "squeeze_and_excite": (32, 32, 3),
+    "grouped": (32, 32, 8),
+}
+BUILDERS = {
+    "conv1d": _conv1d,
+    "attention": _attention,
+    "unet": _unet,
+    "squeeze_and_excite": _squeeze_and_excite,
+    "einsums": _einsums,
+    "grouped": _grouped,
+}
 
 
 def build(name, folder):

@@ -9,14 +9,28 @@ def converted(source, output, **settings):
     """Convert in this process. Returns: `output`."""
     output.mkdir()
     settings = Settings(minimum_segment_size=1, **settings).to_dict()
-    convert_job.job({"source": str(source), "output": str(output), "settings": settings, "int8": {"options": None, "given": None}, "cache": None})
+    convert_job.job(
+        {
+            "source": str(source),
+            "output": str(output),
+            "settings": settings,
+            "int8": {"options": None, "given": None},
+            "cache": None,
+        }
+    )
     return output
 
 
 def stripped(source, output):
     """What `tftrt build --strip` does, in this process. Returns: `output`."""
     output.mkdir()
-    request = {"source": str(source), "output": str(output), "settings": Settings().to_dict(), "signatures": [], "calibration": None}
+    request = {
+        "source": str(source),
+        "output": str(output),
+        "settings": Settings().to_dict(),
+        "signatures": [],
+        "calibration": None,
+    }
     build_job.job({**request, "cache": None})
     return output
 

@@ -37,8 +37,11 @@ class MockServer:
         return f"127.0.0.1:{self.port}"
 
     def start(self):
-        self.process = subprocess.Popen([sys.executable, "-m", "tests.mock_server", json.dumps(self._settings)], stdout=subprocess.PIPE,
-                                        cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.mock_server", json.dumps(self._settings)],
+            stdout=subprocess.PIPE,
+            cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+        )
         line = self.process.stdout.readline()
         assert line, f"the mock server did not start: exit code {self.process.wait()}"
         self.port = self._settings["port"] = int(line)
@@ -95,7 +98,9 @@ class _Mock:
         return b""
 
     async def report(self, request, context):
-        return json.dumps({"received_ns": self.received, "answered_ns": self.answered, "requests": self.requests}).encode()
+        return json.dumps(
+            {"received_ns": self.received, "answered_ns": self.answered, "requests": self.requests}
+        ).encode()
 
     async def answer(self, request, context):
         import grpc

@@ -4,7 +4,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-_TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "int32": TensorProto.INT32, "string": TensorProto.STRING}
+_TYPES = {
+    "float32": TensorProto.FLOAT,
+    "int64": TensorProto.INT64,
+    "int32": TensorProto.INT32,
+    "string": TensorProto.STRING,
+}
 
 
 def values(*specs):
@@ -19,34 +24,65 @@ def write(path, nodes, inputs, outputs, constants=None, opset=13, outside=False,
     graph = helper.make_graph(nodes, "test", inputs, outputs, held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     helper.set_model_props(model, properties or {})
-    onnx.save(model, str(path), save_as_external_data=outside, location=f"{path.name}.data" if outside else None, size_threshold=0)
+    onnx.save(
+        model,
+        str(path),
+        save_as_external_data=outside,
+        location=f"{path.name}.data" if outside else None,
+        size_threshold=0,
+    )
     return str(path)
 
 
 def product(path, rows="batch", outside=False, **more):
     """x [rows, 4] times a constant [4, 3] gives y."""
     weights = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
-    return write(path, [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")], values(("x", "float32", (rows, 4))),
-                 values(("y", "float32", (rows, 3))), {"w": weights}, outside=outside, **more)
+    return write(
+        path,
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],
+        values(("x", "float32", (rows, 4))),
+        values(("y", "float32", (rows, 3))),
+        {"w": weights},
+        outside=outside,
+        **more,
+    )
 
 
 def foreign(path, opset=18):
     """What exporters write that needs care. y is x [?, 4, ?] with a zero around its rows, split in two and added to the second input z, times a
     constant; nodes without names, one of which would be called as another one; a dimension "?" twice; metadata."""
-    constants = {"w": np.random.default_rng(1).normal(size=(3, 8)).astype(np.float32), "pads": np.array([0, 1, 0, 0, 1, 0])}
+    constants = {
+        "w": np.random.default_rng(1).normal(size=(3, 8)).astype(np.float32),
+        "pads": np.array([0, 1, 0, 0, 1, 0]),
+    }
     parts = {"num_outputs": 2} if opset >= 18 else {}
-    nodes = [helper.make_node("Pad", ["x", "pads"], ["padded"], name="c"), helper.make_node("Split", ["padded"], ["a", "b"], name="split", axis=1, **parts),
-             helper.make_node("Mul", ["a", "b"], ["c"]), helper.make_node("MatMul", ["c", "w"], ["d"]), helper.make_node("Add", ["d", "z"], ["y"])]
-    return write(path, nodes, values(("z", "float32", (8,)), ("x", "float32", ("?", 4, "?"))), values(("y", "float32", ("?", 3, 8))), constants,
-                 opset=opset, properties={"license": "its own", "tftrt.tool": "older"})
+    nodes = [
+        helper.make_node("Pad", ["x", "pads"], ["padded"], name="c"),
+        helper.make_node("Split", ["padded"], ["a", "b"], name="split", axis=1, **parts),
+        helper.make_node("Mul", ["a", "b"], ["c"]),
+        helper.make_node("MatMul", ["c", "w"], ["d"]),
+        helper.make_node("Add", ["d", "z"], ["y"]),
+    ]
+    return write(
+        path,
+        nodes,
+        values(("z", "float32", (8,)), ("x", "float32", ("?", 4, "?"))),
+        values(("y", "float32", ("?", 3, 8))),
+        constants,
+        opset=opset,
+        properties={"license": "its own", "tftrt.tool": "older"},
+    )
 
 
 def two_products(path):
     """y is relu(x first) second, of x [batch, 64]: two products that INT8 may take."""
     rng = np.random.default_rng(0)
     constants = {name: rng.normal(size=(64, 64)).astype(np.float32) for name in ("a", "b")}
-    nodes = [helper.make_node("MatMul", ["x", "a"], ["t"], name="first"), helper.make_node("Relu", ["t"], ["r"], name="relu"),
-             helper.make_node("MatMul", ["r", "b"], ["y"], name="second")]
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["t"], name="first"),
+        helper.make_node("Relu", ["t"], ["r"], name="relu"),
+        helper.make_node("MatMul", ["r", "b"], ["y"], name="second"),
+    ]
     return write(path, nodes, *(values((name, "float32", ("batch", 64))) for name in "xy"), constants)
 
 
@@ -57,53 +93,111 @@ def tall(path):
     """y is sqrt((x * x) m) w, of x [n, TALL_WIDTH]. With x from 250 to 300 the squares, and what is mixed of them, are beyond FP16's 65,504. TALL_NODES
     are the nodes that have to stay in FP32."""
     rng = np.random.default_rng(0)
-    constants = {"m": rng.random((TALL_WIDTH, TALL_WIDTH)).astype(np.float32) * 2 / TALL_WIDTH,
-                 "w": rng.normal(size=(TALL_WIDTH, TALL_WIDTH)).astype(np.float32) / TALL_WIDTH ** 0.5}
-    nodes = [helper.make_node("Mul", ["x", "x"], ["s"], name="square"), helper.make_node("MatMul", ["s", "m"], ["t"], name="mix"),
-             helper.make_node("Sqrt", ["t"], ["r"], name="root"), helper.make_node("MatMul", ["r", "w"], ["y"], name="product")]
+    constants = {
+        "m": rng.random((TALL_WIDTH, TALL_WIDTH)).astype(np.float32) * 2 / TALL_WIDTH,
+        "w": rng.normal(size=(TALL_WIDTH, TALL_WIDTH)).astype(np.float32) / TALL_WIDTH**0.5,
+    }
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["s"], name="square"),
+        helper.make_node("MatMul", ["s", "m"], ["t"], name="mix"),
+        helper.make_node("Sqrt", ["t"], ["r"], name="root"),
+        helper.make_node("MatMul", ["r", "w"], ["y"], name="product"),
+    ]
     return write(path, nodes, *(values((name, "float32", ("n", TALL_WIDTH))) for name in "xy"), constants)
 
 
 def moved_and_clamped(path):
     """y is a product of log(max(x * x, 1e-12)), x of [n, 64]; moved is t, of [n, 4], with its axes turned."""
     constants = {"e": np.float32(1e-12), "w": np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32) / 20}
-    nodes = [helper.make_node("Mul", ["x", "x"], ["p"], name="power"), helper.make_node("Max", ["p", "e"], ["m"], name="clamp"),
-             helper.make_node("Log", ["m"], ["l"], name="log"), helper.make_node("MatMul", ["l", "w"], ["y"], name="product"),
-             helper.make_node("Transpose", ["t"], ["moved"], name="turn", perm=[1, 0])]
-    return write(path, nodes, values(("x", "float32", ("n", 64)), ("t", "float32", ("n", 4))),
-                 values(("y", "float32", ("n", 8)), ("moved", "float32", (4, "n"))), constants, opset=16)
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["p"], name="power"),
+        helper.make_node("Max", ["p", "e"], ["m"], name="clamp"),
+        helper.make_node("Log", ["m"], ["l"], name="log"),
+        helper.make_node("MatMul", ["l", "w"], ["y"], name="product"),
+        helper.make_node("Transpose", ["t"], ["moved"], name="turn", perm=[1, 0]),
+    ]
+    return write(
+        path,
+        nodes,
+        values(("x", "float32", ("n", 64)), ("t", "float32", ("n", 4))),
+        values(("y", "float32", ("n", 8)), ("moved", "float32", (4, "n"))),
+        constants,
+        opset=16,
+    )
 
 
 def wide(path):
     """A convolution of x [n, 1, 20, 48] whose kernel, 3 x 40, reaches over most of the width; y is [n, 8, 20, 9]."""
     constants = {"w": np.random.default_rng(0).normal(size=(8, 1, 3, 40)).astype(np.float32) / 10}
-    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], name="wide", pads=[1, 0, 1, 0]), helper.make_node("Relu", ["c"], ["y"], name="relu")]
-    return write(path, nodes, values(("x", "float32", ("n", 1, 20, 48))), values(("y", "float32", ("n", 8, 20, 9))), constants)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="wide", pads=[1, 0, 1, 0]),
+        helper.make_node("Relu", ["c"], ["y"], name="relu"),
+    ]
+    return write(
+        path, nodes, values(("x", "float32", ("n", 1, 20, 48))), values(("y", "float32", ("n", 8, 20, 9))), constants
+    )
 
 
 def decided(path, rank=()):
     """x [rows, 4] times one of two constants, by sr."""
-    constants = {f"w{rate}": np.random.default_rng(rate).normal(size=(4, 3)).astype(np.float32) for rate in (8000, 16000)}
-    branches = {f"{name}_branch": helper.make_graph([helper.make_node("MatMul", ["x", f"w{rate}"], [name], name=name)], name, [],
-                                                    values((name, "float32", ("rows", 3)))) for name, rate in (("then", 16000), ("else", 8000))}
-    nodes = [helper.make_node("Equal", ["sr", "fast"], ["is_fast"], name="is_fast"), helper.make_node("If", ["is_fast"], ["y"], name="rate", **branches)]
-    return write(path, nodes, values(("x", "float32", ("rows", 4)), ("sr", "int64", rank)), values(("y", "float32", ("rows", 3))),
-                 {**constants, "fast": np.array(16000)}, opset=16)
+    constants = {
+        f"w{rate}": np.random.default_rng(rate).normal(size=(4, 3)).astype(np.float32) for rate in (8000, 16000)
+    }
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            [helper.make_node("MatMul", ["x", f"w{rate}"], [name], name=name)],
+            name,
+            [],
+            values((name, "float32", ("rows", 3))),
+        )
+        for name, rate in (("then", 16000), ("else", 8000))
+    }
+    nodes = [
+        helper.make_node("Equal", ["sr", "fast"], ["is_fast"], name="is_fast"),
+        helper.make_node("If", ["is_fast"], ["y"], name="rate", **branches),
+    ]
+    return write(
+        path,
+        nodes,
+        values(("x", "float32", ("rows", 4)), ("sr", "int64", rank)),
+        values(("y", "float32", ("rows", 3))),
+        {**constants, "fast": np.array(16000)},
+        opset=16,
+    )
 
 
 def chosen(path):
     """The places and the values of the numbers in x [length] that are above 0: outputs whose shapes depend on values."""
-    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("NonZero", ["r"], ["places"]),
-             helper.make_node("Transpose", ["places"], ["t"], perm=[1, 0]), helper.make_node("GatherND", ["r", "t"], ["values"])]
-    return write(path, nodes, values(("x", "float32", ("length",))),
-                 values(("places", "int64", (1, "count")), ("values", "float32", ("count",))))
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("NonZero", ["r"], ["places"]),
+        helper.make_node("Transpose", ["places"], ["t"], perm=[1, 0]),
+        helper.make_node("GatherND", ["r", "t"], ["values"]),
+    ]
+    return write(
+        path,
+        nodes,
+        values(("x", "float32", ("length",))),
+        values(("places", "int64", (1, "count")), ("values", "float32", ("count",))),
+    )
 
 
 def quantized(path):
     """As `product`, with QuantizeLinear and DequantizeLinear around x and around the constant, wide enough for an INT8 kernel."""
     weights = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
-    constants = {"w": weights, "sx": np.float32(4 / 127), "sw": np.float32(np.abs(weights).max() / 127), "zero": np.int8(0)}
-    nodes = [helper.make_node("QuantizeLinear", ["x", "sx", "zero"], ["qx"]), helper.make_node("DequantizeLinear", ["qx", "sx", "zero"], ["dx"]),
-             helper.make_node("QuantizeLinear", ["w", "sw", "zero"], ["qw"]), helper.make_node("DequantizeLinear", ["qw", "sw", "zero"], ["dw"]),
-             helper.make_node("MatMul", ["dx", "dw"], ["y"], name="product")]
-    return write(path, nodes, values(("x", "float32", ("batch", 64))), values(("y", "float32", ("batch", 64))), constants)
+    constants = {
+        "w": weights,
+        "sx": np.float32(4 / 127),
+        "sw": np.float32(np.abs(weights).max() / 127),
+        "zero": np.int8(0),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "sx", "zero"], ["qx"]),
+        helper.make_node("DequantizeLinear", ["qx", "sx", "zero"], ["dx"]),
+        helper.make_node("QuantizeLinear", ["w", "sw", "zero"], ["qw"]),
+        helper.make_node("DequantizeLinear", ["qw", "sw", "zero"], ["dw"]),
+        helper.make_node("MatMul", ["dx", "dw"], ["y"], name="product"),
+    ]
+    return write(
+        path, nodes, values(("x", "float32", ("batch", 64))), values(("y", "float32", ("batch", 64))), constants
+    )

@@ -8,14 +8,54 @@ import shlex
 from tests.conftest import ROOT
 
 # In the order in which someone reads them: an example may use what an earlier one made.
-DOCS = tuple(f"docs/{name}.md" for name in ("models", "optimize", "inspect", "convert", "rewrites", "engines", "data", "int8", "accuracy", "judging", "export", "export_rewrites", "export_onnx", "plans", "leaving",
-                                            "sensitivity", "tune", "profile", "diagnose", "pictures", "serving", "running", "bench", "regress", "client", "triton", "log", "troubleshooting"))
+DOCS = tuple(
+    f"docs/{name}.md"
+    for name in (
+        "models",
+        "optimize",
+        "inspect",
+        "convert",
+        "rewrites",
+        "engines",
+        "data",
+        "int8",
+        "accuracy",
+        "judging",
+        "export",
+        "export_rewrites",
+        "export_onnx",
+        "plans",
+        "leaving",
+        "sensitivity",
+        "tune",
+        "profile",
+        "diagnose",
+        "pictures",
+        "serving",
+        "running",
+        "bench",
+        "regress",
+        "client",
+        "triton",
+        "log",
+        "troubleshooting",
+    )
+)
 PAGES = ("README.md", *DOCS, "serving/README.md")
 # They have no examples.
 DEVELOPERS = ("BUILD_NOTES.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/dev").rglob("*.md")))
 # First lines of blocks whose commands are checked and not run.
-ONLY_READ = ("needs a GPU", "needs PyTorch", "needs a running server", "stays until Ctrl-C", "takes a while", "after some runs",
-             "needs a folder of pictures", "needs an ONNX file", "needs such a model")
+ONLY_READ = (
+    "needs a GPU",
+    "needs PyTorch",
+    "needs a running server",
+    "stays until Ctrl-C",
+    "takes a while",
+    "after some runs",
+    "needs a folder of pictures",
+    "needs an ONNX file",
+    "needs such a model",
+)
 TEXTS = {page: (ROOT / page).read_text() for page in PAGES + DEVELOPERS}
 
 
@@ -33,7 +73,10 @@ class Block:
         lines = self.text.replace("\\\n", " ").splitlines()
         lines = [line for line in lines if line.strip() and not line.startswith("#")]
         code = re.compile(r"# exits with (\d)$")
-        return [(shlex.split(line, comments=True), int(found[1]) if (found := code.search(line)) else 0, line) for line in lines]
+        return [
+            (shlex.split(line, comments=True), int(found[1]) if (found := code.search(line)) else 0, line)
+            for line in lines
+        ]
 
     @property
     def only_read(self):
@@ -43,7 +86,7 @@ class Block:
 def blocks(page):
     found, end = [], None
     for match in re.finditer(r"^```(\w*)\n(.*?)^```$", TEXTS[page], re.MULTILINE | re.DOTALL):
-        before = found[-1] if end is not None and not TEXTS[page][end:match.start()].strip() else None
+        before = found[-1] if end is not None and not TEXTS[page][end : match.start()].strip() else None
         found.append(Block(page, match[1], match[2], before))
         end = match.end()
     return found
@@ -57,8 +100,14 @@ def unprinted(block, output):
 
 def quoted(command):
     """The one ```text block that stands behind a command beginning with `command`."""
-    found, = (block for page in PAGES for block in blocks(page)
-              if block.language == "text" and block.follows and any(line.startswith(command) for _, _, line in block.follows.commands()))
+    (found,) = (
+        block
+        for page in PAGES
+        for block in blocks(page)
+        if block.language == "text"
+        and block.follows
+        and any(line.startswith(command) for _, _, line in block.follows.commands())
+    )
     return found
 
 
@@ -71,4 +120,7 @@ def words(line):
 def in_order(wanted, there):
     """Whether `wanted` is `there` with some words left out."""
     rest = iter(there)
-    return all(any(fnmatch.fnmatchcase(word, re.sub(r"([\[*?])", r"[\1]", one).replace("…", "*")) for word in rest) for one in wanted)
+    return all(
+        any(fnmatch.fnmatchcase(word, re.sub(r"([\[*?])", r"[\1]", one).replace("…", "*")) for word in rest)
+        for one in wanted
+    )

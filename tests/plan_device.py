@@ -134,10 +134,22 @@ class Engine:
     next calls fail where it is True, the last item first."""
 
     def __init__(self, path="plan", most=100, by_values=False, failing=(), out="float32"):
-        tensors = [document.Tensor(name=name, dtype=dtype, shape=(None, 3), engine_dtype="float32") for name, dtype in (("x", "float32"), ("y", out))]
+        tensors = [
+            document.Tensor(name=name, dtype=dtype, shape=(None, 3), engine_dtype="float32")
+            for name, dtype in (("x", "float32"), ("y", out))
+        ]
         batches = [((1, 3), (8, 3), (64, 3))]
-        self.plan = document.PlanFile(tensorrt="8.5.3.1", compute_capability="9.0", gpu="none", precision="FP32", inputs=(tensors[0],),
-                                      outputs=(tensors[1],), profiles=tuple(Profile({"x": Range(*one)}) for one in batches), bytes=0, digest="sha256:0")
+        self.plan = document.PlanFile(
+            tensorrt="8.5.3.1",
+            compute_capability="9.0",
+            gpu="none",
+            precision="FP32",
+            inputs=(tensors[0],),
+            outputs=(tensors[1],),
+            profiles=tuple(Profile({"x": Range(*one)}) for one in batches),
+            bytes=0,
+            digest="sha256:0",
+        )
         self.gpu, self.most, self.by_values, self.failing = {}, most, by_values, list(failing)
         self.contexts, self.clashes, self.copies = [], [], 0
 

@@ -68,12 +68,25 @@ def built(request, more=b""):
         plan.write_bytes(repr(sorted(request["ranges"].items())).encode() + more)
         return 1.0
 
-    made, _ = cached.made(store, lambda: cached.key(request, "8.5.3.1", GPU), request, GPU["driver"], build, plan.read_bytes)
-    return {"tensorrt": "8.5.3.1", "gpu": GPU, "inputs": [[one.name, one.dtype] for one in ends.inputs],
-            "outputs": [[one.name, one.dtype] for one in ends.outputs], "profiles": len(request["profiles"]),
-            "creators": [["Own 1"] for _ in request["settings"]["plugins"]], "flags": ["FP16"], "ranged": len(request["ranges"]), "held": 0,
-            "seconds": {"parse": 0.1, "build": made.seconds}, "cached": made.cached, "known_timings": sum(known), "layers": {"Layers": []},
-            "cache_problem": store.problem if store else ""}
+    made, _ = cached.made(
+        store, lambda: cached.key(request, "8.5.3.1", GPU), request, GPU["driver"], build, plan.read_bytes
+    )
+    return {
+        "tensorrt": "8.5.3.1",
+        "gpu": GPU,
+        "inputs": [[one.name, one.dtype] for one in ends.inputs],
+        "outputs": [[one.name, one.dtype] for one in ends.outputs],
+        "profiles": len(request["profiles"]),
+        "creators": [["Own 1"] for _ in request["settings"]["plugins"]],
+        "flags": ["FP16"],
+        "ranged": len(request["ranges"]),
+        "held": 0,
+        "seconds": {"parse": 0.1, "build": made.seconds},
+        "cached": made.cached,
+        "known_timings": sum(known),
+        "layers": {"Layers": []},
+        "cache_problem": store.problem if store else "",
+    }
 
 
 def built_anew(request):
@@ -93,8 +106,15 @@ def choosing(request):
     answer = built(request)
     products = [node.name for node in onnx.load(request["onnx"]).graph.node if node.op_type == "MatMul"]
     kinds = ("FP16", "INT8") if request["ranges"] else ("FP32",)
-    layers = [{"Name": name, "LayerType": "CaskGemm", "Outputs": [], "Inputs": [{"Name": "x", "Format/Datatype": f"Row major linear {kinds[number % len(kinds)]}"}]}
-              for number, name in enumerate(products)]
+    layers = [
+        {
+            "Name": name,
+            "LayerType": "CaskGemm",
+            "Outputs": [],
+            "Inputs": [{"Name": "x", "Format/Datatype": f"Row major linear {kinds[number % len(kinds)]}"}],
+        }
+        for number, name in enumerate(products)
+    ]
     return {**answer, "layers": {"Layers": layers}}
 
 
@@ -103,5 +123,8 @@ def refusing(request):
     from tftrt_tools.base import errors
 
     if request["ranges"]:
-        raise errors.TftrtError("TensorRT 11.4 takes no calibration table here: the graph's types decide", "write the scales into the ONNX file")
+        raise errors.TftrtError(
+            "TensorRT 11.4 takes no calibration table here: the graph's types decide",
+            "write the scales into the ONNX file",
+        )
     return built(request)

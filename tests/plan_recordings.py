@@ -61,13 +61,32 @@ def directory(folder, name=RESNET, batches=(1, 32)):
     (folder / "model.onnx").write_bytes(_read(f"{name}.onnx"))
     profiles = tuple(Profile({given: Range(*[(batch, *shape)] * 3)}) for batch in batches)
     precision = name.rsplit("_", 1)[1].upper()
-    said = PlanFile(tensorrt="8.5.3.1", compute_capability="9.0", gpu=HERE["name"], precision=precision,
-                    inputs=(Tensor(given, "float32", (None, *shape), "float32"),), outputs=(Tensor("logits", "float32", (None, 1000), "float32"),),
-                    profiles=profiles, builder_flags=("FP16", "TF32"), bytes=(folder / "model.plan").stat().st_size,
-                    digest=files.digest(folder / "model.plan"))
+    said = PlanFile(
+        tensorrt="8.5.3.1",
+        compute_capability="9.0",
+        gpu=HERE["name"],
+        precision=precision,
+        inputs=(Tensor(given, "float32", (None, *shape), "float32"),),
+        outputs=(Tensor("logits", "float32", (None, 1000), "float32"),),
+        profiles=profiles,
+        builder_flags=("FP16", "TF32"),
+        bytes=(folder / "model.plan").stat().st_size,
+        digest=files.digest(folder / "model.plan"),
+    )
     (folder / "plan.json").write_text(json.dumps(said.to_dict()))
     passport.write(folder, document.LAYER_INFORMATION, layers(name))
-    built = Built(source="/m.onnx", source_digest="sha256:0", output=str(folder), settings=settings.Settings(precision_mode=precision),
-                  versions={"tensorrt": "8.5.3.1"}, gpu=HERE, plan=said, seconds=3.0, parse_seconds=0.5, build_seconds=2.0, known_timings=0)
+    built = Built(
+        source="/m.onnx",
+        source_digest="sha256:0",
+        output=str(folder),
+        settings=settings.Settings(precision_mode=precision),
+        versions={"tensorrt": "8.5.3.1"},
+        gpu=HERE,
+        plan=said,
+        seconds=3.0,
+        parse_seconds=0.5,
+        build_seconds=2.0,
+        known_timings=0,
+    )
     passport.write(folder, passport.MANIFEST, built.to_dict())
     return folder

@@ -21,8 +21,11 @@ def prepared(path, **settings):
 
 def answers(frozen, *values):
     """What the graph of a graph_pass.Frozen computes."""
+
     def body(*tensors):
-        return tf.import_graph_def(frozen.graph_def, input_map=frozen.input_map(tensors), return_elements=frozen.outputs)
+        return tf.import_graph_def(
+            frozen.graph_def, input_map=frozen.input_map(tensors), return_elements=frozen.outputs
+        )
 
     function = tf.compat.v1.wrap_function(body, [tf.TensorSpec(value.shape, value.dtype) for value in values])
     return [one.numpy() for one in function(*map(tf.constant, values))]
@@ -30,6 +33,7 @@ def answers(frozen, *values):
 
 def open_sizes(body, path):
     """`body` of a tensor of ? x 7 x 5 elements. The graph as a whole tells these sizes; an engine does not know them."""
+
     @tf.function(input_signature=[tf.TensorSpec((None, 35), name="x")])
     def serve(x):
         # The shape is an argument of the engine: integers that TensorRT does not compute itself. The product hides that it keeps the rows.
@@ -50,7 +54,9 @@ def unet_with_conditionals(path):
     def dropped(x, training):
         return tf.cond(training, lambda: tf.nn.dropout(x, 0.5), lambda: tf.identity(x))
 
-    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 8, 1), name="volume"), tf.TensorSpec((), tf.bool, name="training")])
+    @tf.function(
+        input_signature=[tf.TensorSpec((None, 8, 8, 8, 1), name="volume"), tf.TensorSpec((), tf.bool, name="training")]
+    )
     def serve(volume, training):
         x = tf.nn.relu(tf.nn.conv3d(volume, filters(3, 3, 3, 1, 4), [1] * 5, "SAME"))
         skip = x = dropped(x, training)

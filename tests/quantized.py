@@ -9,8 +9,14 @@ import numpy as np
 # Which Python calls write which op (TF 2.14.1): tf.quantization.quantize_and_dequantize, deprecated, writes V2; its successor
 # quantize_and_dequantize_v2 writes V4; V3 comes from tf.raw_ops or old graphs; tf.quantization.fake_quant_with_min_max_vars, _args
 # and _vars_per_channel write FakeQuant…; Keras' model optimisation toolkit writes FakeQuantWithMinMaxVars and …PerChannel.
-KINDS = ("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4", "FakeQuantWithMinMaxVars",
-         "FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVarsPerChannel")
+KINDS = (
+    "QuantizeAndDequantizeV2",
+    "QuantizeAndDequantizeV3",
+    "QuantizeAndDequantizeV4",
+    "FakeQuantWithMinMaxVars",
+    "FakeQuantWithMinMaxArgs",
+    "FakeQuantWithMinMaxVarsPerChannel",
+)
 
 
 def build(output_dir, activations, weights=None, *, dense=True):
@@ -74,10 +80,14 @@ def node(kind, tensor, largest, name):
     if kind in ("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4"):
         return getattr(raw, kind)(input=tensor, input_min=-whole, input_max=whole, range_given=True, name=name)
     if kind == "QuantizeAndDequantizeV3":
-        return raw.QuantizeAndDequantizeV3(input=tensor, input_min=-whole, input_max=whole, num_bits=8, range_given=True, name=name)
+        return raw.QuantizeAndDequantizeV3(
+            input=tensor, input_min=-whole, input_max=whole, num_bits=8, range_given=True, name=name
+        )
     if kind == "FakeQuantWithMinMaxVars":
         return raw.FakeQuantWithMinMaxVars(inputs=tensor, min=-whole, max=whole, narrow_range=True, name=name)
     if kind == "FakeQuantWithMinMaxArgs":
-        return raw.FakeQuantWithMinMaxArgs(inputs=tensor, min=float(-whole), max=float(whole), narrow_range=True, name=name)
+        return raw.FakeQuantWithMinMaxArgs(
+            inputs=tensor, min=float(-whole), max=float(whole), narrow_range=True, name=name
+        )
     largest = np.broadcast_to(np.float32(largest), tensor.shape[-1])
     return raw.FakeQuantWithMinMaxVarsPerChannel(inputs=tensor, min=-largest, max=largest, narrow_range=True, name=name)

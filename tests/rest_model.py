@@ -11,8 +11,22 @@ from tftrt_tools.servers.serving.local import failure
 
 NAME = "demo"
 VERSION = 7
-DTYPES = {"float": 1, "double": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "string": 7, "complex64": 8, "int64": 9, "bool": 10,
-          "bfloat16": 14, "half": 19, "uint32": 22, "uint64": 23}
+DTYPES = {
+    "float": 1,
+    "double": 2,
+    "int32": 3,
+    "uint8": 4,
+    "int16": 5,
+    "int8": 6,
+    "string": 7,
+    "complex64": 8,
+    "int64": 9,
+    "bool": 10,
+    "bfloat16": 14,
+    "half": 19,
+    "uint32": 22,
+    "uint64": 23,
+}
 
 
 def signature(inputs, outputs=(), method="tensorflow/serving/predict"):
@@ -38,8 +52,14 @@ class Servable:
         barrier = threading.Barrier(3, timeout=20)
         self.functions = {
             "serving_default": (signature({"x": f}, {"y": f}), lambda x: {"y": x / np.float32(2) + np.float32(2)}),
-            "pair": (signature({"a": f, "b": f}, {"sum": f, "product": f}), lambda a, b: {"sum": a + b, "product": a * b}),
-            "text": (signature({"s": "string"}, {"t": "string", "t_bytes": "string"}), lambda s: {"t": s, "t_bytes": s}),
+            "pair": (
+                signature({"a": f, "b": f}, {"sum": f, "product": f}),
+                lambda a, b: {"sum": a + b, "product": a * b},
+            ),
+            "text": (
+                signature({"s": "string"}, {"t": "string", "t_bytes": "string"}),
+                lambda s: {"t": s, "t_bytes": s},
+            ),
             "uneven": (signature({"x": f}, {"p": f, "q": f}), lambda x: {"p": x, "q": x[:1]}),
             "total": (signature({"x": f}, {"y": f}), lambda x: {"y": x.sum()}),
             "slow": (signature({"x": f}, {"y": f}), lambda x: {"y": time.sleep(float(x.max())) or x}),
@@ -104,8 +124,16 @@ class Backend:
 
     @staticmethod
     def _features(request):
-        given = request.input.example_list_with_context if request.input.HasField("example_list_with_context") else request.input.example_list
-        context = given.context.features.feature["x"].float_list.value if request.input.HasField("example_list_with_context") else ()
+        given = (
+            request.input.example_list_with_context
+            if request.input.HasField("example_list_with_context")
+            else request.input.example_list
+        )
+        context = (
+            given.context.features.feature["x"].float_list.value
+            if request.input.HasField("example_list_with_context")
+            else ()
+        )
         for example in given.examples:
             values = example.features.feature["x"].float_list.value or context
             if not values:

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 def saved_chain(path, kernels, output="scores"):
     """A SavedModel of matrix products with ReLU between, named layer0, layer1, …"""
+
     class Model(tf.Module):
         def __init__(self):
             self.kernels = [tf.Variable(kernel) for kernel in kernels]

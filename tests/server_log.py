@@ -22,7 +22,9 @@ def error(text: str) -> str:
 
 def load_failure(name: str, version: int, said: str) -> str:
     """What the server writes after each try of a load."""
-    return error(f"tensorflow_serving/util/retrier.cc:37] Loading servable: {{name: {name} version: {version}}} failed: {said}")
+    return error(
+        f"tensorflow_serving/util/retrier.cc:37] Loading servable: {{name: {name} version: {version}}} failed: {said}"
+    )
 
 
 def refused(*failed: tuple[str, int, str]) -> str:

@@ -113,7 +113,9 @@ class Loader:
 def serving(*models, loader=None, start=True, **settings):
     """A manager with a Loader as `manager.loader`; polls often, and tries no load twice, where the settings say nothing else."""
     loader = loader or Loader()
-    manager = Manager(loader, ManagerSettings(**{"file_system_poll_wait_seconds": 0.01, "max_num_load_retries": 0, **settings}))
+    manager = Manager(
+        loader, ManagerSettings(**{"file_system_poll_wait_seconds": 0.01, "max_num_load_retries": 0, **settings})
+    )
     manager.loader = loader
     try:
         if start:

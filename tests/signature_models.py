@@ -22,15 +22,19 @@ def tf1(path, names, method="tensorflow/serving/predict", collections=None, **bu
     """
     with tf.Graph().as_default() as graph, v1.Session() as session:
         placeholders = {alias: v1.placeholder(tf.float32, (None, WIDTH), name=name) for alias, name in names.items()}
-        kernel = v1.get_variable("kernel", initializer=tf.constant(np.random.default_rng(1).normal(size=(WIDTH, 4)), tf.float32))
+        kernel = v1.get_variable(
+            "kernel", initializer=tf.constant(np.random.default_rng(1).normal(size=(WIDTH, 4)), tf.float32)
+        )
         total = sum((number + 1) * tf.nn.relu(one) for number, one in enumerate(placeholders.values()))
         scores = tf.nn.softmax(tf.matmul(total, kernel), name="scores")
         for name, values in (collections or {}).items():
             for value in values:
                 graph.add_to_collection(name, value)
         session.run(v1.global_variables_initializer())
-        inputs, outputs = ({name: v1.saved_model.build_tensor_info(one) for name, one in tensors.items()}
-                           for tensors in (placeholders, {"scores": scores, "the class/0": tf.argmax(scores, 1)}))
+        inputs, outputs = (
+            {name: v1.saved_model.build_tensor_info(one) for name, one in tensors.items()}
+            for tensors in (placeholders, {"scores": scores, "the class/0": tf.argmax(scores, 1)})
+        )
         signature = v1.saved_model.signature_def_utils.build_signature_def(inputs, outputs, method)
         writer = v1.saved_model.Builder(str(path))
         writer.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature}, **builder)
@@ -41,8 +45,11 @@ def tf1(path, names, method="tensorflow/serving/predict", collections=None, **bu
 def with_unread_input(path):
     """A TF1 export with the inputs x (float32, rows of WIDTH) and training (a bool with a default), which nothing reads."""
     with tf.Graph().as_default(), v1.Session() as session:
-        x, training = v1.placeholder(tf.float32, [None, WIDTH], name="x"), v1.placeholder_with_default(False, [], name="training")
-        y = tf.nn.relu(tf.matmul(x, tf.random.stateless_normal((WIDTH, WIDTH), [1, 2])) + 1.) * 2.
+        x, training = (
+            v1.placeholder(tf.float32, [None, WIDTH], name="x"),
+            v1.placeholder_with_default(False, [], name="training"),
+        )
+        y = tf.nn.relu(tf.matmul(x, tf.random.stateless_normal((WIDTH, WIDTH), [1, 2])) + 1.0) * 2.0
         v1.saved_model.simple_save(session, str(path), {"x": x, "training": training}, {"y": y})
     return path
 
@@ -54,7 +61,9 @@ def tf2(path, names):
 
     @tf.function(input_signature=[tf.TensorSpec((None, WIDTH), tf.float32, name=name) for name in names])
     def scored(*inputs):
-        scores = tf.nn.softmax(tf.matmul(sum((number + 1) * tf.nn.relu(one) for number, one in enumerate(inputs)), module.kernel))
+        scores = tf.nn.softmax(
+            tf.matmul(sum((number + 1) * tf.nn.relu(one) for number, one in enumerate(inputs)), module.kernel)
+        )
         return {"scores": scores, "the class/0": tf.argmax(scores, 1)}
 
     tf.saved_model.save(module, str(path), signatures={"serving_default": scored})
@@ -66,17 +75,24 @@ def answers_of_session(path, feed, signature="serving_default", tags=("serve",))
     with tf.Graph().as_default(), v1.Session() as session:
         loaded = v1.saved_model.load(session, list(tags), str(pathlib.Path(path)))
         one = loaded.signature_def[signature]
-        return session.run({name: info.name for name, info in one.outputs.items()},
-                           {one.inputs[name].name: value for name, value in feed.items()})
+        return session.run(
+            {name: info.name for name, info in one.outputs.items()},
+            {one.inputs[name].name: value for name, value in feed.items()},
+        )
 
 
 def default_of_tf1(path):
     """A TF1 export with an input `scale` that need not be fed."""
     with tf.Graph().as_default(), v1.Session() as session:
-        x, scale = v1.placeholder(tf.float32, (None, WIDTH), name="x"), v1.placeholder_with_default(tf.constant(2.0), (), name="scale")
+        x, scale = (
+            v1.placeholder(tf.float32, (None, WIDTH), name="x"),
+            v1.placeholder_with_default(tf.constant(2.0), (), name="scale"),
+        )
         kernel = v1.get_variable("kernel", initializer=tf.ones((WIDTH, 4)))
         session.run(v1.global_variables_initializer())
-        v1.saved_model.simple_save(session, str(path), {"x": x, "scale": scale}, {"y": tf.nn.relu(tf.matmul(x, kernel)) * scale})
+        v1.saved_model.simple_save(
+            session, str(path), {"x": x, "scale": scale}, {"y": tf.nn.relu(tf.matmul(x, kernel)) * scale}
+        )
     return path
 
 
@@ -85,7 +101,12 @@ def default_of_tf2(path):
     module = tf.Module()
     module.kernel, two = tf.Variable(tf.ones((WIDTH, 4))), tf.constant(2.0)
 
-    @tf.function(input_signature=[tf.TensorSpec((None, WIDTH), tf.float32, name="x"), tf.TensorSpec((), tf.float32, name="scale")])
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec((None, WIDTH), tf.float32, name="x"),
+            tf.TensorSpec((), tf.float32, name="scale"),
+        ]
+    )
     def scaled(x, scale=two):
         return {"y": tf.nn.relu(tf.matmul(x, module.kernel)) * scale}
 
@@ -98,12 +119,16 @@ def set_by_init_op(path):
     with tf.Graph().as_default(), v1.Session() as session:
         x = v1.placeholder(tf.float32, (None, WIDTH), name="x")
         kernel = v1.get_variable("kernel", initializer=tf.ones((WIDTH, 4)))
-        local = v1.get_variable("local", initializer=tf.constant(3.0), collections=[v1.GraphKeys.LOCAL_VARIABLES], trainable=False)
+        local = v1.get_variable(
+            "local", initializer=tf.constant(3.0), collections=[v1.GraphKeys.LOCAL_VARIABLES], trainable=False
+        )
         y = tf.nn.relu(tf.matmul(x, kernel)) * local
         session.run(v1.global_variables_initializer())
         signature = v1.saved_model.predict_signature_def({"x": x}, {"y": y})
         writer = v1.saved_model.Builder(str(path))
-        writer.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature}, main_op=v1.local_variables_initializer())
+        writer.add_meta_graph_and_variables(
+            session, ["serve"], {"serving_default": signature}, main_op=v1.local_variables_initializer()
+        )
         writer.save()
     return path
 
@@ -134,7 +159,9 @@ def with_a_root(path):
 
 def ragged_output(path):
     """A TF2 export with a RaggedTensor among its outputs."""
-    return _with_output(path, lambda y: tf.RaggedTensor.from_row_splits(tf.reshape(y, [-1]), tf.range(tf.shape(y)[0] + 1) * 4))
+    return _with_output(
+        path, lambda y: tf.RaggedTensor.from_row_splits(tf.reshape(y, [-1]), tf.range(tf.shape(y)[0] + 1) * 4)
+    )
 
 
 def sparse_output(path):
@@ -184,7 +211,9 @@ def twins(path, kind="export"):
 def _twins_of_tf1(path):
     with tf.Graph().as_default(), v1.Session() as session:
         x = v1.placeholder(tf.float32, (None, WIDTH), name="in")
-        kernel = v1.get_variable("kernel", initializer=tf.constant(np.random.default_rng(1).normal(size=(WIDTH, 4)), tf.float32))
+        kernel = v1.get_variable(
+            "kernel", initializer=tf.constant(np.random.default_rng(1).normal(size=(WIDTH, 4)), tf.float32)
+        )
         y = tf.nn.softmax(tf.nn.relu(tf.matmul(x, kernel)))
         session.run(v1.global_variables_initializer())
         signature = v1.saved_model.predict_signature_def({"x": x}, {"probabilities": y})
@@ -196,7 +225,9 @@ def _twins_of_tf1(path):
 
 def _of_one_form(path):
     module = tf.Module()
-    module.kernels = [tf.Variable(np.random.default_rng(seed).normal(size=(WIDTH, 4)).astype(np.float32)) for seed in (1, 2)]
+    module.kernels = [
+        tf.Variable(np.random.default_rng(seed).normal(size=(WIDTH, 4)).astype(np.float32)) for seed in (1, 2)
+    ]
 
     def scored(kernel):
         @tf.function(input_signature=[tf.TensorSpec((None, WIDTH), tf.float32, name="x")])

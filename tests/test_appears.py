@@ -19,8 +19,18 @@ def batches():
 """
 INT8 = ["--precision_mode=INT8", "--use_dynamic_shape", "--calibration_data=mine:batches"]
 CASES = {
-    "convert": (["--input_saved_model_dir={model}", "--output_saved_model_dir=out", *INT8], "out", True, "saved_model.pb"),
-    "calibrate": (["{model}", "--output_table=out", "--use_dynamic_shape", "--calibration_data=mine:batches"], "out", False, ""),
+    "convert": (
+        ["--input_saved_model_dir={model}", "--output_saved_model_dir=out", *INT8],
+        "out",
+        True,
+        "saved_model.pb",
+    ),
+    "calibrate": (
+        ["{model}", "--output_table=out", "--use_dynamic_shape", "--calibration_data=mine:batches"],
+        "out",
+        False,
+        "",
+    ),
     "data": (["{model}", "mine:batches", "--output=out.npz"], "out.npz", False, ""),
 }
 
@@ -30,7 +40,9 @@ def test_what_appears_at_the_output_stays_and_the_work_is_kept(name, tftrt, zoo_
     words, place, folder, holds = CASES[name]
     (tmp_path / "mine.py").write_text(FUNCTION.format(place=str(tmp_path / place), folder=folder))
     done = tftrt(name, *(word.format(model=zoo_model("digits_cnn")) for word in words), cwd=tmp_path)
-    assert done.returncode == 2 and "appeared there meanwhile" in done.stderr and "written" not in done.stdout, done.stderr
+    assert done.returncode == 2 and "appeared there meanwhile" in done.stderr and "written" not in done.stdout, (
+        done.stderr
+    )
     assert (tmp_path / place / "notes.txt" if folder else tmp_path / place).read_text() == "do not lose"
     kept = tmp_path / f"{place}.finished"
     assert str(kept) in done.stderr and (kept / holds).is_file()

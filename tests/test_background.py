@@ -43,12 +43,22 @@ def test_the_result_or_the_exception_of_a_thread_comes_with_its_future():
         background.start(lambda: 1 / 0).result()
 
 
-@pytest.mark.parametrize("error, code, says", [
-    ("errors.CheckFailed('a check failed', 'mend it')", 3, "tftrt: error: a check failed\n  mend it\n"),
-    ("OSError(2, 'No such file or directory', '/nowhere')", 1, "tftrt: error: /nowhere: No such file or directory\n  check the path\n"),
-    ("KeyError('a bug')", 1, "KeyError: 'a bug'\n")])
+@pytest.mark.parametrize(
+    "error, code, says",
+    [
+        ("errors.CheckFailed('a check failed', 'mend it')", 3, "tftrt: error: a check failed\n  mend it\n"),
+        (
+            "OSError(2, 'No such file or directory', '/nowhere')",
+            1,
+            "tftrt: error: /nowhere: No such file or directory\n  check the path\n",
+        ),
+        ("KeyError('a bug')", 1, "KeyError: 'a bug'\n"),
+    ],
+)
 def test_an_exception_that_a_thread_of_a_command_does_not_catch_ends_it(error, code, says):
-    done = subprocess.run([sys.executable, "-c", COMMAND.format(error=error)], capture_output=True, text=True, cwd=ROOT, timeout=50)
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND.format(error=error)], capture_output=True, text=True, cwd=ROOT, timeout=50
+    )
     assert done.returncode == code and done.stderr.endswith(says) and done.stdout == "Interrupted\n", done
 
 
@@ -61,8 +71,10 @@ def test_an_exception_that_a_thread_of_a_child_does_not_catch_ends_the_call(seco
 
 
 def test_a_load_worker_ends_with_its_thread():
-    code = ("import threading, time\nfrom tftrt_tools.base.process import background\nthreading.excepthook = background.end_process\n"
-            "threading.Thread(target=lambda: 1 / 0).start()\ntime.sleep(60)\n")
+    code = (
+        "import threading, time\nfrom tftrt_tools.base.process import background\nthreading.excepthook = background.end_process\n"
+        "threading.Thread(target=lambda: 1 / 0).start()\ntime.sleep(60)\n"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=50)
     assert done.returncode == 1 and done.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
 
@@ -89,7 +101,13 @@ def test_the_development_server_ends_with_its_thread(monkeypatch, capsys):
 
 def test_a_server_whose_log_cannot_be_kept_goes_on(tmp_path):
     said = []
-    command = types.SimpleNamespace(argv=[sys.executable, "-c", "for n in range(100_000): print(n)"], env={}, death_signal=9, cleanup=(), folder=None)
+    command = types.SimpleNamespace(
+        argv=[sys.executable, "-c", "for n in range(100_000): print(n)"],
+        env={},
+        death_signal=9,
+        cleanup=(),
+        folder=None,
+    )
     one = watched_process.Child(command, said.append, "/dev/full")
     assert one.wait(60) == 0 and said[-1] == "99999"
     assert sum("No space left on device" in line for line in said) == 1

@@ -37,14 +37,22 @@ ANY = space.space(None, 1, 0.02, 2)
 
 # --- what is tried
 
-@pytest.mark.parametrize("covered, rows, sizes", [
-    (None, 1, [((), 32), ((), 8), ((), 128)]),
-    (None, 4, [((), 128), ((), 32), ((), 512)]),
-    (tuple(range(1, 33)), 1, [((), 32), ((), 16), ((), 8), ((), 4)]),
-    (tuple(range(1, 5)), 2, [((), 4)]),
-    ((1, 8, 32), 1, [((1, 8, 32), 32), ((1, 8), 8)]),
-    (tuple(range(4, 65)), 1, [(tuple(range(4, 65)), 64), (tuple(range(4, 33)), 32), (tuple(range(4, 17)), 16), (tuple(range(4, 9)), 8)]),
-])
+
+@pytest.mark.parametrize(
+    "covered, rows, sizes",
+    [
+        (None, 1, [((), 32), ((), 8), ((), 128)]),
+        (None, 4, [((), 128), ((), 32), ((), 512)]),
+        (tuple(range(1, 33)), 1, [((), 32), ((), 16), ((), 8), ((), 4)]),
+        (tuple(range(1, 5)), 2, [((), 4)]),
+        ((1, 8, 32), 1, [((1, 8, 32), 32), ((1, 8), 8)]),
+        (
+            tuple(range(4, 65)),
+            1,
+            [(tuple(range(4, 65)), 64), (tuple(range(4, 33)), 32), (tuple(range(4, 17)), 16), (tuple(range(4, 9)), 8)],
+        ),
+    ],
+)
 def test_batch_sizes_are_those_of_the_engines(covered, rows, sizes):
     tried = space.space(covered, rows, 0.02, 2)
     found = next(one for one in tried.coordinates if one.name == "max_batch_size").values
@@ -76,6 +84,7 @@ def test_waits_are_shares_of_the_promise_and_threads_those_of_the_machine():
 
 # --- the search
 
+
 class Servers:
     """Keeps how often a server with which parameters was measured. rate: function of Settings or None that gives its highest rate."""
 
@@ -95,18 +104,25 @@ def hills(settings):
     """Best with 1 thread, batches of 8 and a wait of 2000 us."""
     if settings is None:
         return 100
-    return 1000 / (1 + abs(settings.num_batch_threads - 1)) / (1 + abs(settings.max_batch_size - 8) / 8) / \
-        (1 + abs(settings.batch_timeout_micros - 2000) / 2000)
+    return (
+        1000
+        / (1 + abs(settings.num_batch_threads - 1))
+        / (1 + abs(settings.max_batch_size - 8) / 8)
+        / (1 + abs(settings.batch_timeout_micros - 2000) / 2000)
+    )
 
 
 def test_one_parameter_after_the_other_leads_to_the_best():
     servers = Servers(hills)
     found = search.search(servers, ANY, Budget(50, 1e9), 0.05)
-    assert found.best.settings == batching_file.Settings(max_batch_size=8, batch_timeout_micros=2000, num_batch_threads=1,
-                                                         max_enqueued_batches=10)
+    assert found.best.settings == batching_file.Settings(
+        max_batch_size=8, batch_timeout_micros=2000, num_batch_threads=1, max_enqueued_batches=10
+    )
     assert found.ended == "no other value of any parameter gives a higher rate"
     assert len(set(map(repr, servers.asked))) == len(servers.asked), "a set was measured twice"
-    assert servers.asked[:2] == [None, ANY.start] and [one.number for one in found.trials] == list(range(1, len(found.trials) + 1))
+    assert servers.asked[:2] == [None, ANY.start] and [one.number for one in found.trials] == list(
+        range(1, len(found.trials) + 1)
+    )
 
 
 def test_a_trial_first_has_to_keep_more_than_the_best_so_far():
@@ -116,20 +132,33 @@ def test_a_trial_first_has_to_keep_more_than_the_best_so_far():
 
 
 def test_where_nothing_keeps_the_promise_there_is_a_nearest_and_no_best():
-    found = search.search(lambda number, settings, floor: Trial(number=number, settings=settings, floor=floor, nearest_ms=50.0 - number),
-                          ANY, Budget(3, 1e9), 0.05)
+    found = search.search(
+        lambda number, settings, floor: Trial(number=number, settings=settings, floor=floor, nearest_ms=50.0 - number),
+        ANY,
+        Budget(3, 1e9),
+        0.05,
+    )
     assert found.best is None and search.nearest(found.trials).number == 3
 
 
 def test_parameters_with_which_a_server_fails_do_not_end_the_search():
-    found = search.search(Servers(lambda settings: "it ended" if settings and settings.num_batch_threads == 2 else hills(settings)), ANY,
-                          Budget(50, 1e9), 0.05)
+    found = search.search(
+        Servers(lambda settings: "it ended" if settings and settings.num_batch_threads == 2 else hills(settings)),
+        ANY,
+        Budget(50, 1e9),
+        0.05,
+    )
     assert found.trials[1].failure == "it ended" and found.best.settings.num_batch_threads == 1
 
 
-@pytest.mark.parametrize("budget, trials, ended", [
-    (Budget(4, 1e9), 4, "--max_trials=4 are done"), (Budget(50, 3), 3, "--max_minutes=3 are over"),
-    (Budget(1, 0), 1, "--max_trials=1 are done")])
+@pytest.mark.parametrize(
+    "budget, trials, ended",
+    [
+        (Budget(4, 1e9), 4, "--max_trials=4 are done"),
+        (Budget(50, 3), 3, "--max_minutes=3 are over"),
+        (Budget(1, 0), 1, "--max_trials=1 are done"),
+    ],
+)
 def test_the_budget_bounds_trials_and_time(budget, trials, ended):
     found = search.search(Servers(hills), ANY, budget, 0.05)
     assert (len(found.trials), found.ended) == (trials, ended)
@@ -153,10 +182,15 @@ def test_finished_trials_are_read_back(tmp_path):
     assert again.get(dataclasses.replace(ANY.start, num_batch_threads=1), None) is None
 
 
-@pytest.mark.parametrize("other, text", [
-    ({"model": "sha256:2"}, "trials of another model"), ({"machine": "x"}, "trials of another machine or other versions"),
-    ({"flags": {"slo": "p99<30ms", "seed": 1}}, r"trials of other flags \(--slo\)"),
-    ({"flags": {"slo": "p99<20ms"}}, r"trials of other flags \(--seed\)")])
+@pytest.mark.parametrize(
+    "other, text",
+    [
+        ({"model": "sha256:2"}, "trials of another model"),
+        ({"machine": "x"}, "trials of another machine or other versions"),
+        ({"flags": {"slo": "p99<30ms", "seed": 1}}, r"trials of other flags \(--slo\)"),
+        ({"flags": {"slo": "p99<20ms"}}, r"trials of other flags \(--seed\)"),
+    ],
+)
 def test_a_journal_of_something_else_is_refused(tmp_path, other, text):
     journal.Journal(tmp_path, OF).put(KEPT)
     with pytest.raises(errors.UsageError, match=text) as raised:
@@ -187,6 +221,7 @@ def test_sizes_to_pad_to_are_read_back_too(tmp_path):
 
 # --- a trial from its benchmark
 
+
 def probe(rate, times_ms, **more):
     run = block(times_ms)
     point = points.Point(scenario=points.OPEN, rate=rate, distribution="constant")
@@ -196,7 +231,9 @@ def probe(rate, times_ms, **more):
 
 def made(*rows, rate=None, above=None, problem=None, **more):
     """The trial that `rows` make, searched for p90<20ms."""
-    asked = measurements.Searched(target="server", batch_size=None, rate=rate, above=above, resolution=0.05, ended="within 5%")
+    asked = measurements.Searched(
+        target="server", batch_size=None, rate=rate, above=above, resolution=0.05, ended="within 5%"
+    )
     first = dataclasses.replace(probe(1.0, [1.0] * 200), offered=None)  # single requests in a row
     values = dict.fromkeys(("subject", "settings", "versions", "fingerprint", "stamp"))
     done = measurements.Bench(**values, rows=(first, *rows), searched=(asked,), **more)
@@ -204,9 +241,20 @@ def made(*rows, rate=None, above=None, problem=None, **more):
 
 
 def test_a_trial_has_the_times_at_its_highest_rate_and_what_limited_the_next():
-    found = made(probe(100.0, [5.0] * 200), probe(200.0, [8.0] * 200), probe(400.0, [30.0] * 200, limited="late sends"), rate=200.0,
-                 above=400.0)
-    assert (found.rate, found.above, found.ms, found.limited, found.ended) == (200.0, 400.0, 8.0, "late sends", "within 5%")
+    found = made(
+        probe(100.0, [5.0] * 200),
+        probe(200.0, [8.0] * 200),
+        probe(400.0, [30.0] * 200, limited="late sends"),
+        rate=200.0,
+        above=400.0,
+    )
+    assert (found.rate, found.above, found.ms, found.limited, found.ended) == (
+        200.0,
+        400.0,
+        8.0,
+        "late sends",
+        "within 5%",
+    )
     assert found.nearest_ms is None and not found.failure
 
 
@@ -215,9 +263,14 @@ def test_a_trial_that_keeps_nothing_has_what_came_nearest():
     assert (found.rate, found.nearest_ms, found.nearest_rate) == (None, 30.0, 100.0)
 
 
-@pytest.mark.parametrize("wrong, more, text", [
-    (3, {}, "3 of 9 compared answers are wrong"), (0, {"ended": "the server answered no more"}, "the server answered no more"),
-    (0, {"problem": errors.TftrtError("it ended by itself")}, "it ended by itself")])
+@pytest.mark.parametrize(
+    "wrong, more, text",
+    [
+        (3, {}, "3 of 9 compared answers are wrong"),
+        (0, {"ended": "the server answered no more"}, "the server answered no more"),
+        (0, {"problem": errors.TftrtError("it ended by itself")}, "it ended by itself"),
+    ],
+)
 def test_wrong_answers_and_a_server_that_ends_are_a_failure(wrong, more, text):
     found = made(probe(100.0, [5.0] * 200, wrong=wrong, checked=9), rate=100.0, **more)
     assert text in found.failure and found.rate is None
@@ -225,11 +278,21 @@ def test_wrong_answers_and_a_server_that_ends_are_a_failure(wrong, more, text):
 
 # --- in turns
 
+
 def options(**more):
     values, _ = _flags.parse("bench", command, ["--slo=p99<20ms", "--scenario=open", "--model_name=m"])
     load = bench_options.from_flags("", values, {"original": "", "in_process": ""})
-    return Options(**{"model": "m", "backend": "local", "image": "", "load": load, "budget": Budget(9, 9), "work_dir": pathlib.Path("w"),
-                      **more})
+    return Options(
+        **{
+            "model": "m",
+            "backend": "local",
+            "image": "",
+            "load": load,
+            "budget": Budget(9, 9),
+            "work_dir": pathlib.Path("w"),
+            **more,
+        }
+    )
 
 
 FULL = ("the batch scheduling queue is full",)
@@ -241,8 +304,17 @@ def block(times_ms, failed=0):
     due = np.linspace(0, 1e9, count, endpoint=False).astype(np.int64)
     done = due + (np.concatenate([times_ms, np.zeros(failed)]) * MS).astype(np.int64)
     zeros = np.zeros(count, np.int64)
-    return run_record.Records(scheduled_ns=due, sent_ns=due, done_ns=done, code=np.repeat([0, 14], [len(times_ms), failed]), payload=zeros,
-                              flags=zeros, kind="open", length_ns=10**9, errors={14: run_record.Failures(14, "UNAVAILABLE", failed, FULL)} if failed else {})
+    return run_record.Records(
+        scheduled_ns=due,
+        sent_ns=due,
+        done_ns=done,
+        code=np.repeat([0, 14], [len(times_ms), failed]),
+        payload=zeros,
+        flags=zeros,
+        kind="open",
+        length_ns=10**9,
+        errors={14: run_record.Failures(14, "UNAVAILABLE", failed, FULL)} if failed else {},
+    )
 
 
 def blocks(scale_ms, seed, failed=0):
@@ -257,7 +329,11 @@ def compared(without, winner):
 def test_a_winner_that_keeps_what_the_other_misses_is_better_for_sure():
     found = compared(blocks(40, 1), blocks(8, 2))
     assert found.certain and found.winner.kept is True and found.without.kept is False
-    assert found.winner.within == found.winner.requests == 150 * turns.ROUNDS and found.judgement.metric == "p99" and found.judgement.high < 0.3
+    assert (
+        found.winner.within == found.winner.requests == 150 * turns.ROUNDS
+        and found.judgement.metric == "p99"
+        and found.judgement.high < 0.3
+    )
 
 
 def test_two_that_are_alike_are_not_certain():
@@ -271,7 +347,11 @@ def test_the_first_look_can_decide():
 
 def test_refused_requests_count_as_the_slowest():
     found = compared(blocks(8, 1), blocks(8, 2, failed=20))
-    assert found.judgement.verdict == "worse" and found.winner.kept is False and found.winner.requests == 170 * turns.ROUNDS
+    assert (
+        found.judgement.verdict == "worse"
+        and found.winner.kept is False
+        and found.winner.requests == 170 * turns.ROUNDS
+    )
 
 
 def test_two_that_refuse_more_than_the_promise_allows_are_not_called_the_same():
@@ -292,18 +372,29 @@ def test_a_better_one_that_missed_its_promise_is_no_winner(capsys):
     _batching._print(done, None)
     said = capsys.readouterr().out
     assert "not kept in turns" in said and "winner    none: the best trial did not keep the promise in turns" in said
-    assert "without an answer (UNAVAILABLE: the batch scheduling queue is full): missed" in said and "winner is better" not in said
+    assert (
+        "without an answer (UNAVAILABLE: the batch scheduling queue is full): missed" in said
+        and "winner is better" not in said
+    )
     error = _batching._missed_in_turns(done)
     assert error.exit_code == errors.EXIT_CHECK and "does not keep p99<20ms in turns: " in error.cause
-    open_ = dataclasses.replace(done, turns=dataclasses.replace(found, winner=dataclasses.replace(found.winner, kept=None)))
+    open_ = dataclasses.replace(
+        done, turns=dataclasses.replace(found, winner=dataclasses.replace(found.winner, kept=None))
+    )
     assert open_.winner is None and _batching._missed_in_turns(open_).exit_code == errors.EXIT_UNSURE
 
 
 def test_a_winner_that_keeps_what_the_other_refuses_is_one(capsys):
-    done = tuned(KEPT, Trial(number=2, settings=ANY.start, floor=105.0, rate=300.0, ms=12.5), turns=compared(blocks(8, 1, failed=90), blocks(8, 2)))
+    done = tuned(
+        KEPT,
+        Trial(number=2, settings=ANY.start, floor=105.0, rate=300.0, ms=12.5),
+        turns=compared(blocks(8, 1, failed=90), blocks(8, 2)),
+    )
     _batching._print(done, None)
     said = capsys.readouterr().out
-    assert done.winner == 2 and "the winner is better; the interval leaves out 1" in said and "of the other's" not in said
+    assert (
+        done.winner == 2 and "the winner is better; the interval leaves out 1" in said and "of the other's" not in said
+    )
 
 
 def test_what_was_found_is_read_back(tmp_path):
@@ -315,26 +406,54 @@ def test_what_was_found_is_read_back(tmp_path):
 
 # --- the result
 
+
 def tuned(*trials, **more):
-    return Tuned(**{"stamp": {}, "model": "m", "model_digest": "", "machine": fingerprint.fingerprint(), "backend": "local", "settings": {},
-                    "goal": "p99<20ms", "percentile": "p99", "sizes": "every size", "source": "no engines", "trials": trials,
-                    "ended": "no other", **more})
+    return Tuned(
+        **{
+            "stamp": {},
+            "model": "m",
+            "model_digest": "",
+            "machine": fingerprint.fingerprint(),
+            "backend": "local",
+            "settings": {},
+            "goal": "p99<20ms",
+            "percentile": "p99",
+            "sizes": "every size",
+            "source": "no engines",
+            "trials": trials,
+            "ended": "no other",
+            **more,
+        }
+    )
 
 
 def test_the_plot_has_a_row_for_each_trial():
     winner = Trial(number=2, settings=ANY.start, floor=105.0, rate=300.0, ms=12.5)
     failed = Trial(number=4, settings=dataclasses.replace(ANY.start, max_batch_size=8), floor=315.0, failure="it ended")
-    done = tuned(KEPT, winner, dataclasses.replace(MISSED, number=3, floor=315.0), failed, turns=compared(blocks(40, 1), blocks(8, 2)))
+    done = tuned(
+        KEPT,
+        winner,
+        dataclasses.replace(MISSED, number=3, floor=315.0),
+        failed,
+        turns=compared(blocks(40, 1), blocks(8, 2)),
+    )
     text = batching_plot.bars(done, "svg").decode()
-    for wanted in ("1  no batching", "2  batches up to 32; wait 0 us; 2 threads; queue 10", "300, 12.5 ms", "does not keep 315", "failed",
-                   "in turns the winner kept 150",
-                   "highest rate that keeps p99&lt;20ms"):
+    for wanted in (
+        "1  no batching",
+        "2  batches up to 32; wait 0 us; 2 threads; queue 10",
+        "300, 12.5 ms",
+        "does not keep 315",
+        "failed",
+        "in turns the winner kept 150",
+        "highest rate that keeps p99&lt;20ms",
+    ):
         assert wanted in text, wanted
     assert batching_plot.bars(tuned(Trial(number=1, settings=None, floor=None)), "png").startswith(b"\x89PNG")
     assert done.winner == 2 and done.gain == 3.0 and done.to_dict()["gain"] == 3.0
 
 
 # --- the command
+
 
 @pytest.fixture(scope="module")
 def slow_calls(tmp_path_factory):
@@ -347,7 +466,11 @@ def slow_calls(tmp_path_factory):
         def __call__(self, x):
             held = tf.raw_ops.MutexLock(mutex=tf.raw_ops.MutexV2(shared_name="one_call"))
             with tf.control_dependencies([held]):
-                zero = tf.data.Dataset.range(1).apply(sleep(8_000)).reduce(tf.constant(0, tf.int64), lambda _, value: value)
+                zero = (
+                    tf.data.Dataset.range(1)
+                    .apply(sleep(8_000))
+                    .reduce(tf.constant(0, tf.int64), lambda _, value: value)
+                )
             with tf.control_dependencies([zero]):
                 left = tf.raw_ops.ConsumeMutexLock(mutex_lock=held)
             with tf.control_dependencies([left]):
@@ -360,7 +483,14 @@ def slow_calls(tmp_path_factory):
 
 
 # The highest rate is more than single calls of `slow_calls` reach, and much less than batches do.
-QUICK = ("--slo=p50<100ms", "--duration_seconds=1", "--warmup_seconds=0.2", "--resolution=0.5", "--max_trials=2", "--highest_rate=80")
+QUICK = (
+    "--slo=p50<100ms",
+    "--duration_seconds=1",
+    "--warmup_seconds=0.2",
+    "--resolution=0.5",
+    "--max_trials=2",
+    "--highest_rate=80",
+)
 # Ten rounds in turns can decide. Whether they do depends on the machine, so there is no second look here.
 SHORT = "import sys; from tftrt_tools.command_line import cli; from tftrt_tools.studies.batching import turns; turns.ROUNDS, turns.LOOKS = 10, 1; sys.exit(cli.main())"
 
@@ -372,7 +502,9 @@ def on_two_cores():
 def with_any_verdict(said):
     """An output with each of the words that a busy machine may change."""
     sure = said.replace("NOT CERTAIN that the winner is better", "the winner is better")
-    return "\n".join(re.sub("(kept|missed|not decided)$", word, sure, flags=re.MULTILINE) for word in ("kept", "missed"))
+    return "\n".join(
+        re.sub("(kept|missed|not decided)$", word, sure, flags=re.MULTILINE) for word in ("kept", "missed")
+    )
 
 
 @pytest.mark.slow
@@ -380,23 +512,43 @@ def with_any_verdict(said):
 def test_an_interrupted_search_goes_on_to_its_files(slow_calls, tmp_path):
     arguments = [sys.executable, "-c", SHORT, "bench", f"--tune_batching={slow_calls}", *QUICK]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    first = subprocess.Popen(arguments, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                             preexec_fn=on_two_cores)
+    first = subprocess.Popen(
+        arguments,
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=on_two_cores,
+    )
     for line in iter(first.stderr.readline, ""):
         if line.startswith("trial 2"):
             break
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=120)
-    assert first.returncode == 1 and "the finished trials are in batching-slow; the same command goes on from there" in said
+    assert (
+        first.returncode == 1
+        and "the finished trials are in batching-slow; the same command goes on from there" in said
+    )
     assert "Traceback" not in said
     kept = (tmp_path / "batching-slow/journal.jsonl").read_text().splitlines()[1]
-    done = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1000, check=False,
-                          preexec_fn=on_two_cores)
+    done = subprocess.run(
+        arguments,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1000,
+        check=False,
+        preexec_fn=on_two_cores,
+    )
     assert done.returncode == 0, done.stderr
     assert "trial 1: no batching (from the journal)" in done.stderr
     assert kept in (tmp_path / "batching-slow/journal.jsonl").read_text()
     found = json.loads((tmp_path / "batching-slow/batching.json").read_text())
-    assert [one["number"] for one in found["trials"]] == [1, 2] and found["trials"][1]["settings"]["max_batch_size"] == 32
+    assert [one["number"] for one in found["trials"]] == [1, 2] and found["trials"][1]["settings"][
+        "max_batch_size"
+    ] == 32
     assert (tmp_path / "batching-slow/batching.png").read_bytes().startswith(b"\x89PNG")
     if found["winner"] == 1:
         # On a machine that is busy enough.
@@ -405,31 +557,50 @@ def test_an_interrupted_search_goes_on_to_its_files(slow_calls, tmp_path):
     assert not unprinted(quoted("tftrt bench --tune_batching"), with_any_verdict(done.stdout)), done.stdout
     parameters = tmp_path / "batching-slow/batching_parameters.txt"
     assert not config_check.check_text("file", parameters.read_text(), config_messages.BATCHING).problems
-    assert re.search(r"next: tftrt publish .*slow --model_name=slow --base_path=models && tftrt serve .*--enable_batching "
-                     r"--batching_parameters_file=batching-slow/batching_parameters.txt", done.stdout)
+    assert re.search(
+        r"next: tftrt publish .*slow --model_name=slow --base_path=models && tftrt serve .*--enable_batching "
+        r"--batching_parameters_file=batching-slow/batching_parameters.txt",
+        done.stdout,
+    )
 
 
 def test_a_promise_that_nothing_keeps_names_the_nearest(zoo_model, tftrt, tmp_path):
-    done = tftrt("bench", f"--tune_batching={zoo_model('digits_cnn')}", "--slo=p90<20us", "--duration_seconds=0.1", "--warmup_seconds=0",
-                 "--lowest_rate=200", "--max_trials=1", cwd=tmp_path)
+    done = tftrt(
+        "bench",
+        f"--tune_batching={zoo_model('digits_cnn')}",
+        "--slo=p90<20us",
+        "--duration_seconds=0.1",
+        "--warmup_seconds=0",
+        "--lowest_rate=200",
+        "--max_trials=1",
+        cwd=tmp_path,
+    )
     assert done.returncode == 3
-    assert re.search(r"no trial keeps p90<20us: the nearest is p90 [\d.]+ ms at 200/s with trial 1 \(no batching\)", done.stderr)
+    assert re.search(
+        r"no trial keeps p90<20us: the nearest is p90 [\d.]+ ms at 200/s with trial 1 \(no batching\)", done.stderr
+    )
     assert not list(tmp_path.glob("*/batching_parameters.txt"))
 
 
-@pytest.mark.parametrize("arguments, text", [
-    (["localhost:1"], "ADDRESS localhost:1 does not go with --tune_batching"),
-    (["--breakdown"], "--breakdown does not go with --tune_batching"),
-    (["--tls_root=r.pem"], "--tls_root does not go with --tune_batching"),
-    (["--rate=5"], "--rate does not go with --tune_batching"),
-    (["--scenario=closed"], "--scenario=closed does not go with --tune_batching"),
-    (["--batch_size=1,2"], "--tune_batching takes one --batch_size"),
-    (["--slo="], "--tune_batching needs a promised percentile"),
-    (["--slo=mean<5ms"], "--tune_batching needs a promised percentile"),
-    (["--slo=p98<5ms"], "--tune_batching needs a promised percentile"),
-    (["--duration_seconds=0.1"], "probes of 0.1 s are too short for --slo=p99<20ms: a backlog could grow and still keep it"),
-    (["--signature_keys=other"], "the model has no signature 'other'"),
-])
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        (["localhost:1"], "ADDRESS localhost:1 does not go with --tune_batching"),
+        (["--breakdown"], "--breakdown does not go with --tune_batching"),
+        (["--tls_root=r.pem"], "--tls_root does not go with --tune_batching"),
+        (["--rate=5"], "--rate does not go with --tune_batching"),
+        (["--scenario=closed"], "--scenario=closed does not go with --tune_batching"),
+        (["--batch_size=1,2"], "--tune_batching takes one --batch_size"),
+        (["--slo="], "--tune_batching needs a promised percentile"),
+        (["--slo=mean<5ms"], "--tune_batching needs a promised percentile"),
+        (["--slo=p98<5ms"], "--tune_batching needs a promised percentile"),
+        (
+            ["--duration_seconds=0.1"],
+            "probes of 0.1 s are too short for --slo=p99<20ms: a backlog could grow and still keep it",
+        ),
+        (["--signature_keys=other"], "the model has no signature 'other'"),
+    ],
+)
 def test_mistakes_are_told_before_a_server_starts(zoo_model, tftrt, tmp_path, arguments, text):
     done = tftrt("bench", f"--tune_batching={zoo_model('digits_cnn')}", "--slo=p99<20ms", *arguments, cwd=tmp_path)
     assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
@@ -442,18 +613,27 @@ def test_its_flags_have_no_effect_without_it(tftrt):
 
 def test_a_folder_that_cannot_be_written_is_told_before_a_server_starts(zoo_model, tftrt, tmp_path):
     (tmp_path / "file").write_text("")
-    done = tftrt("bench", f"--tune_batching={zoo_model('digits_cnn')}", "--slo=p99<20ms", f"--work_dir={tmp_path / 'file'}")
+    done = tftrt(
+        "bench", f"--tune_batching={zoo_model('digits_cnn')}", "--slo=p99<20ms", f"--work_dir={tmp_path / 'file'}"
+    )
     assert done.returncode in (1, 2) and str(tmp_path / "file") in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("shape, text", [([2, 4], "input 'x' of 'serving_default' takes batches of 2 only: the server cannot join requests"),
-                                         ([], "input 'x' of 'serving_default' has no batch dimension")])
+@pytest.mark.parametrize(
+    "shape, text",
+    [
+        ([2, 4], "input 'x' of 'serving_default' takes batches of 2 only: the server cannot join requests"),
+        ([], "input 'x' of 'serving_default' has no batch dimension"),
+    ],
+)
 def test_a_model_without_a_batch_dimension_is_refused(tftrt, tmp_path, shape, text):
     import tensorflow as tf
 
     module = tf.Module()
     module.call = tf.function(lambda x: {"y": 2.0 * x}, input_signature=[tf.TensorSpec(shape, tf.float32, name="x")])
-    tf.saved_model.save(module, str(tmp_path / "fixed"), signatures={"serving_default": module.call.get_concrete_function()})
+    tf.saved_model.save(
+        module, str(tmp_path / "fixed"), signatures={"serving_default": module.call.get_concrete_function()}
+    )
     done = tftrt("bench", f"--tune_batching={tmp_path / 'fixed'}", "--slo=p99<20ms", cwd=tmp_path)
     assert done.returncode == 2 and text in done.stderr
 

@@ -48,8 +48,18 @@ def records(times_ms, seconds=10.0, failed=0, kind="closed", **more):
     code = np.repeat([0, 14], [len(times_ms), failed]).astype(np.int64)
     zeros = np.zeros(times.size, np.int64)
     refused = {14: run_record.Failures(14, "UNAVAILABLE", failed, ("full",))} if failed else {}
-    return run_record.Records(scheduled_ns=sent, sent_ns=sent, done_ns=sent + times, code=code, payload=zeros, flags=zeros, kind=kind,
-                          length_ns=int(seconds * 1e9), errors=refused, **more)
+    return run_record.Records(
+        scheduled_ns=sent,
+        sent_ns=sent,
+        done_ns=sent + times,
+        code=code,
+        payload=zeros,
+        flags=zeros,
+        kind=kind,
+        length_ns=int(seconds * 1e9),
+        errors=refused,
+        **more,
+    )
 
 
 def refused(function, *arguments):
@@ -61,6 +71,7 @@ def refused(function, *arguments):
 
 # --- the goal
 
+
 def test_a_goal_is_read_with_units_and_signs():
     first, second, third = goal.parse("p99<20ms, p50<=1.5s,errors<=0.1%").bounds
     assert (first.percentile, first.limit, first.inclusive) == (99.0, 0.02, False)
@@ -71,8 +82,24 @@ def test_a_goal_is_read_with_units_and_signs():
     assert goal.parse("") is None
 
 
-@pytest.mark.parametrize("text", ["p99", "p99>20ms", "p99<20", "p99<20%", "errors<1ms", "p100<1ms", "p0<1ms", "p99<0ms", "p99<1..2ms",
-                                  "p99<1ms,p99<2ms", "median<1ms", "p99<1ms,", "p99<-1ms"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p99",
+        "p99>20ms",
+        "p99<20",
+        "p99<20%",
+        "errors<1ms",
+        "p100<1ms",
+        "p0<1ms",
+        "p99<0ms",
+        "p99<1..2ms",
+        "p99<1ms,p99<2ms",
+        "median<1ms",
+        "p99<1ms,",
+        "p99<-1ms",
+    ],
+)
 def test_what_is_no_goal_is_refused(text):
     assert "--slo" in refused(goal.parse, text)
 
@@ -85,8 +112,12 @@ def test_a_percentile_is_kept_only_where_that_is_sure():
     fast, slow = np.full(2000, 1.0), np.full(2000, 30.0)
     assert judged(fast, "p99<20ms").kept is True
     assert judged(slow, "p99<20ms").kept is False
-    assert judged(fast[:300], "p99<20ms").kept is None, "459 requests, all of them fast, are the fewest that prove a p99"
-    assert judged(np.concatenate([fast[:-20], slow[:20]]), "p99<20ms").kept is None, "one in a hundred is the bound itself"
+    assert judged(fast[:300], "p99<20ms").kept is None, (
+        "459 requests, all of them fast, are the fewest that prove a p99"
+    )
+    assert judged(np.concatenate([fast[:-20], slow[:20]]), "p99<20ms").kept is None, (
+        "one in a hundred is the bound itself"
+    )
 
 
 def test_a_failed_request_is_slower_than_every_bound():
@@ -136,6 +167,7 @@ def test_a_probe_is_long_enough_for_a_bound_on_errors():
 
 # --- the sweep
 
+
 def test_a_sweep_is_the_product():
     found = points.product("closed", [1, 4], [], "constant", [1, 8])
     assert [(one.concurrency, one.batch_size) for one in found] == [(1, 1), (4, 1), (1, 8), (4, 8)]
@@ -144,9 +176,16 @@ def test_a_sweep_is_the_product():
     assert found[3].text() == "closed, concurrency 4, batch 8"
 
 
-@pytest.mark.parametrize("arguments", [("burst", [], [], "constant", []), ("open", [2], [10.0], "constant", []),
-                                       ("closed", [], [10.0], "constant", []), ("offline", [], [], "constant", [], "file"),
-                                       ("open", [], [10.0], "constant", [], "file")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("burst", [], [], "constant", []),
+        ("open", [2], [10.0], "constant", []),
+        ("closed", [], [10.0], "constant", []),
+        ("offline", [], [], "constant", [], "file"),
+        ("open", [], [10.0], "constant", [], "file"),
+    ],
+)
 def test_flags_that_do_not_go_with_the_scenario_are_refused(arguments):
     refused(points.product, *arguments)
 
@@ -163,6 +202,7 @@ def test_what_is_no_rate_is_refused(text):
 
 # --- the search
 
+
 @given(capacity=st.floats(0.5, 1e5), start=st.floats(0.5, 1e5), resolution=st.sampled_from([0.01, 0.05, 0.3]))
 def test_the_search_brackets_the_capacity_or_says_that_nothing_keeps_it(capacity, start, resolution):
     asked = []
@@ -174,7 +214,7 @@ def test_the_search_brackets_the_capacity_or_says_that_nothing_keeps_it(capacity
     found = search.highest(probe, start, resolution=resolution)
     assert len(asked) <= search.MOST_PROBES
     if found.rate is None:
-        assert capacity < start / 2 ** 6 * 1.001 and found.above == min(asked)
+        assert capacity < start / 2**6 * 1.001 and found.above == min(asked)
         return
     assert found.rate <= capacity < found.above
     assert found.above <= found.rate * (1 + resolution) * 1.001
@@ -204,12 +244,21 @@ def test_a_rate_that_too_few_requests_were_sent_at_is_not_said_to_miss_the_goal(
 
 # --- the summary
 
+
 def test_a_percentile_with_too_few_samples_is_no_number():
     found = summary.latency(np.arange(1, 401) * MS)
-    assert found.percentiles["p50"] == 200.0 and found.percentiles["p99"] is None and found.needs == {"p99": 662, "p99.9": 6636}
+    assert (
+        found.percentiles["p50"] == 200.0
+        and found.percentiles["p99"] is None
+        and found.needs == {"p99": 662, "p99.9": 6636}
+    )
     assert (found.text("p99"), found.text("p50")) == ("needs 662", "200.000")
     nothing = summary.latency(np.array([], np.int64))
-    assert nothing.max_ms is None and set(nothing.percentiles.values()) == {None} and nothing.text("p50").startswith("needs")
+    assert (
+        nothing.max_ms is None
+        and set(nothing.percentiles.values()) == {None}
+        and nothing.text("p50").startswith("needs")
+    )
 
 
 @pytest.mark.parametrize("count", [1, 5, 64, 700, 20_000])
@@ -247,18 +296,34 @@ def test_the_server_is_said_not_to_keep_up_where_a_backlog_grows_and_not_for_the
 def test_answers_that_nobody_judged_are_said():
     run = records(np.full(100, 2.0), checked=6, wrong=6, unjudged=12)
     row = summary.row(measurements.SERVER, CLOSED, run, [1])
-    assert row.to_dict()["unjudged"] == 12 and any("12 answers had other bytes" in note for note in measure._notes(row, run))
+    assert row.to_dict()["unjudged"] == 12 and any(
+        "12 answers had other bytes" in note for note in measure._notes(row, run)
+    )
     done = types.SimpleNamespace(rows=[row], refused="", searched=[], unanswered=2)
-    asked = types.SimpleNamespace(address="h:1", original="m", in_process="", expected="first", require_no_errors=False, goal=None)
+    asked = types.SimpleNamespace(
+        address="h:1", original="m", in_process="", expected="first", require_no_errors=False, goal=None
+    )
     assert "6 of 6 compared answers are wrong, and 12 more were not judged" in next(bench._problems(asked, done))
-    assert bench._compared(asked, done) == ("the first answers are like those of m, except for 2 requests without an answer; a sample of the "
-                                            "later ones was compared with the first, except for 12 with other bytes that nobody judged")
+    assert bench._compared(asked, done) == (
+        "the first answers are like those of m, except for 2 requests without an answer; a sample of the "
+        "later ones was compared with the first, except for 12 with other bytes that nobody judged"
+    )
 
 
-@pytest.mark.parametrize("address, original, expected, says", [
-    ("h:1", "", "first", "a sample was compared with the first answer to the same request (in process: not compared)"),
-    ("h:1", "", "none", "not compared (in process: not compared)"), ("", "", "first", "not compared"),
-    ("", "m", "first", "the first answers are like those of m; later ones not compared")])
+@pytest.mark.parametrize(
+    "address, original, expected, says",
+    [
+        (
+            "h:1",
+            "",
+            "first",
+            "a sample was compared with the first answer to the same request (in process: not compared)",
+        ),
+        ("h:1", "", "none", "not compared (in process: not compared)"),
+        ("", "", "first", "not compared"),
+        ("", "m", "first", "the first answers are like those of m; later ones not compared"),
+    ],
+)
 def test_what_runs_in_process_is_said_not_to_be_compared(address, original, expected, says):
     done = types.SimpleNamespace(rows=[], refused="", unanswered=0)
     asked = types.SimpleNamespace(address=address, original=original, in_process="d", expected=expected)
@@ -276,6 +341,7 @@ def test_the_series_adds_up():
 
 # --- what is sent
 
+
 def loads(specs, sizes, **asked):
     return workload.workloads(inputs.Takes.one("s", {"s": specs}), sizes, inputs.Asked(**asked), 4)
 
@@ -287,12 +353,14 @@ def test_requests_are_drawn_for_each_batch_size():
     one, eight = loads([IMAGE], [1, 8])
     assert [call.shapes["x"] for call in eight.calls] == [(8, 8)] * 4 and (one.rows, eight.rows) == (1, 8)
     again = loads([IMAGE], [1])[0]
-    assert all((a.inputs["x"] == b.inputs["x"]).all() for a, b in zip(one.calls, again.calls, strict=True)), "the seed says all"
+    assert all((a.inputs["x"] == b.inputs["x"]).all() for a, b in zip(one.calls, again.calls, strict=True)), (
+        "the seed says all"
+    )
     assert len({call.inputs["x"].tobytes() for call in one.calls}) == 4
 
 
 def test_shapes_are_sent_in_turn_and_batched_where_asked():
-    mixed, = loads([IMAGE], [], shapes="x:1x8,3x8")
+    (mixed,) = loads([IMAGE], [], shapes="x:1x8,3x8")
     assert [call.rows for call in mixed.calls] == [1, 3, 1, 3]
     ids = InputSpec("ids", "int32", (None, None))
     found = loads([ids], [2, 4], shapes="ids:1x16")
@@ -304,16 +372,24 @@ def test_data_is_cut_and_what_is_left_out_is_said(tmp_path):
     three, four = loads([IMAGE], [3, 4], data=str(tmp_path / "d.npz"))
     assert three.source.endswith("without the last row, which fills no batch of 3")
     assert four.source.endswith("without the last 2 rows, which fill no batch of 4")
-    found, = loads([IMAGE], [2], data=str(tmp_path / "d.npz"))
+    (found,) = loads([IMAGE], [2], data=str(tmp_path / "d.npz"))
     assert "batch of" not in found.source
     assert len(found.calls) == 4 and "first 4 of 5" in found.source
     assert (found.calls[1].inputs["x"] == np.arange(16, 32, dtype=np.float32).reshape(2, 8)).all()
 
 
-@pytest.mark.parametrize("specs, sizes, changed", [
-    ([InputSpec("x", "float32", None)], [], {}), ([InputSpec("x", "float32", (None, None))], [], {}),
-    ([InputSpec("x", "float32", (4, 8))], [2], {}), ([IMAGE], [], {"ranges": "z:0:1"}), ([IMAGE], [], {"shapes": "x:1x8", "data": "d"}),
-    ([InputSpec("x", "DataType 20", ())], [], {}), ([IMAGE], [1], {"data": "none.npz"})])
+@pytest.mark.parametrize(
+    "specs, sizes, changed",
+    [
+        ([InputSpec("x", "float32", None)], [], {}),
+        ([InputSpec("x", "float32", (None, None))], [], {}),
+        ([InputSpec("x", "float32", (4, 8))], [2], {}),
+        ([IMAGE], [], {"ranges": "z:0:1"}),
+        ([IMAGE], [], {"shapes": "x:1x8", "data": "d"}),
+        ([InputSpec("x", "DataType 20", ())], [], {}),
+        ([IMAGE], [1], {"data": "none.npz"}),
+    ],
+)
 def test_inputs_that_cannot_be_made_are_refused(specs, sizes, changed):
     refused(lambda: loads(specs, sizes, **changed))
 
@@ -356,12 +432,17 @@ def test_the_difference_of_two_pages_is_the_model_s_own():
 
 
 def test_a_server_that_started_anew_counts_from_zero():
-    assert server_metrics.difference(page(100, 10_000), page(30, 60_000), "m").requests == {"INVALID_ARGUMENT": 2, "OK": 30}
+    assert server_metrics.difference(page(100, 10_000), page(30, 60_000), "m").requests == {
+        "INVALID_ARGUMENT": 2,
+        "OK": 30,
+    }
 
 
 def test_a_gauge_that_falls_is_no_new_start():
     gauge = "# TYPE :tensorflow:serving:busy gauge\n:tensorflow:serving:busy{} %d\n"
-    before, after = (server_metrics.parse(PAGE % {"ok": ok, "sum": ok} + gauge % value) for ok, value in ((1000, 5), (1010, 4)))
+    before, after = (
+        server_metrics.parse(PAGE % {"ok": ok, "sum": ok} + gauge % value) for ok, value in ((1000, 5), (1010, 4))
+    )
     assert server_metrics.difference(before, after, "m").requests == {"OK": 10}
 
 
@@ -374,6 +455,7 @@ def test_a_page_that_is_none_is_refused():
 
 # --- files
 
+
 def test_the_requests_file_has_its_name_when_it_is_whole(tmp_path):
     file = tables.RequestsFile(tmp_path / "r.csv")
     file.add("server", CLOSED, records([1.0, 2.0]))
@@ -382,7 +464,10 @@ def test_the_requests_file_has_its_name_when_it_is_whole(tmp_path):
     file.finish()
     with open(tmp_path / "r.csv") as text:
         rows = list(csv.DictReader(text))
-    assert [(row["point"], int(row["done_ns"]) - int(row["sent_ns"])) for row in rows] == [(CLOSED.text(), MS), (CLOSED.text(), 2 * MS)]
+    assert [(row["point"], int(row["done_ns"]) - int(row["sent_ns"])) for row in rows] == [
+        (CLOSED.text(), MS),
+        (CLOSED.text(), 2 * MS),
+    ]
     assert not file.partial.exists()
 
 
@@ -425,8 +510,14 @@ def test_the_histogram_log_is_read_by_hdrhistogram(tmp_path):
 
 def test_the_bound_of_a_percentile_is_shown_beside_it():
     found = summary.latency(np.arange(1, 801) * MS)
-    assert set(found.to_dict()["below"]) == {"p50", "p90", "p95", "p99"} and found.below["p99"] > found.percentiles["p99"] == 792
-    assert found.bounds().endswith(f"p99 below {found.below['p99']:.3f} ms") and summary.latency(np.arange(5)).bounds() == ""
+    assert (
+        set(found.to_dict()["below"]) == {"p50", "p90", "p95", "p99"}
+        and found.below["p99"] > found.percentiles["p99"] == 792
+    )
+    assert (
+        found.bounds().endswith(f"p99 below {found.below['p99']:.3f} ms")
+        and summary.latency(np.arange(5)).bounds() == ""
+    )
 
 
 def test_nothing_is_left_where_nothing_was_measured(tmp_path):
@@ -436,6 +527,7 @@ def test_nothing_is_left_where_nothing_was_measured(tmp_path):
 
 
 # --- GPUs
+
 
 class Nvml:
     """An NVML of two GPUs, the second of which tells little; Watch takes the module as an argument."""
@@ -478,7 +570,9 @@ def test_gpus_are_watched_as_far_as_they_tell():
     first, second = watch.uses(0.0)
     assert first.max_utilization in (40, 60) and 40 <= first.mean_utilization <= 60 and first.max_memory_mib == 3072
     assert 1740 <= first.min_clock_mhz <= 1760 and first.mean_power_w is None and first.slowed == ("power cap",)
-    assert second.mean_utilization is None and "busy" not in second.text() and "clock lowered: power cap" in second.text()
+    assert (
+        second.mean_utilization is None and "busy" not in second.text() and "clock lowered: power cap" in second.text()
+    )
     assert watch.uses(watch.now + 1) == []
 
 
@@ -495,8 +589,17 @@ def test_a_real_gpu_is_watched():
 
 # --- plots
 
+
 def test_plots_are_drawn_of_what_there_is():
-    rows = [summary.row(measurements.SERVER, points.Point(scenario="closed", concurrency=n), records(np.linspace(1, 5 * n, 800)), [1]) for n in (1, 2)]
+    rows = [
+        summary.row(
+            measurements.SERVER,
+            points.Point(scenario="closed", concurrency=n),
+            records(np.linspace(1, 5 * n, 800)),
+            [1],
+        )
+        for n in (1, 2)
+    ]
     assert bench_plots.cdf(rows, [(99.0, 8.0)]).count("goal p99") == 1
     drawn = bench_plots.throughput_latency(rows)
     assert drawn.startswith("<svg") and "closed p50" in drawn
@@ -508,13 +611,21 @@ def test_plots_are_drawn_of_what_there_is():
 
 # --- the machine
 
+
 def test_a_fingerprint_tells_machines_apart():
     one = fingerprint.fingerprint()
-    assert one.cores and one.memory_gib and one.python and fingerprint.Fingerprint.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    assert (
+        one.cores
+        and one.memory_gib
+        and one.python
+        and fingerprint.Fingerprint.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    )
     other = fingerprint.Fingerprint.from_dict({**one.to_dict(), "driver": "550.1", "gpus": ["H200", "H200"]})
     assert other.digest != one.digest and fingerprint.fingerprint().digest == one.digest
-    assert one.differences(other) == [f"gpus: {'none' if not one.gpus else ', '.join(one.gpus)}, now 2 x H200",
-                                      f"driver: {one.driver or 'none'}, now 550.1"]
+    assert one.differences(other) == [
+        f"gpus: {'none' if not one.gpus else ', '.join(one.gpus)}, now 2 x H200",
+        f"driver: {one.driver or 'none'}, now 550.1",
+    ]
     assert one.cpu in one.text()
 
 
@@ -523,20 +634,41 @@ def test_a_server_without_a_thread_left_is_no_pass():
     errors_of = {8: run_record.Failures(8, "RESOURCE_EXHAUSTED", 40, ("Server Threadpool Exhausted",))}
     run = dataclasses.replace(run, errors=errors_of)
     row = summary.row(measurements.SERVER, CLOSED, run, [1])
-    assert row.refused == 40 and any("40 of 100 requests" in note and "--grpc_max_threads" in note for note in measure._notes(row, run))
+    assert row.refused == 40 and any(
+        "40 of 100 requests" in note and "--grpc_max_threads" in note for note in measure._notes(row, run)
+    )
     done = types.SimpleNamespace(rows=[row], refused="", searched=[], unanswered=0)
-    asked = types.SimpleNamespace(address="h:1", original="", in_process="", expected="first", require_no_errors=False, goal=None)
-    assert "refused 40 of 100 requests: no gRPC thread left; start it with --grpc_max_threads=256, or have fewer under way" in next(bench._problems(asked, done))
-    assert row.to_dict()["refused"] == 40 and command._failed(row) == "40 (40 refused)" and "40 failed (40 refused" in live.summary(row)
-    other = dataclasses.replace(row, errors=(measurements.Error("RESOURCE_EXHAUSTED", 40, "the message is larger than allowed"),))
+    asked = types.SimpleNamespace(
+        address="h:1", original="", in_process="", expected="first", require_no_errors=False, goal=None
+    )
+    assert (
+        "refused 40 of 100 requests: no gRPC thread left; start it with --grpc_max_threads=256, or have fewer under way"
+        in next(bench._problems(asked, done))
+    )
+    assert (
+        row.to_dict()["refused"] == 40
+        and command._failed(row) == "40 (40 refused)"
+        and "40 failed (40 refused" in live.summary(row)
+    )
+    other = dataclasses.replace(
+        row, errors=(measurements.Error("RESOURCE_EXHAUSTED", 40, "the message is larger than allowed"),)
+    )
     assert other.refused == 0
 
 
-@pytest.mark.parametrize("address, argv, most, said", [
-    ("h:8500", None, 4, ""), ("h:8500", None, 16, "has 4 gRPC threads for each of its cores by default"), ("", None, 64, ""),
-    ("triton://h:8001", None, 64, ""), ("localhost:8500", ("s", "--grpc_max_threads=8"), 5, ""),
-    ("localhost:8500", ("s", "--grpc_max_threads=8"), 6, "has 8 gRPC threads (--grpc_max_threads=8)"),
-    ("localhost:8500", ("s", "--grpc_max_threads=256"), 64, ""), ("localhost", ("s",), 4096, "by default 4 for each core")])
+@pytest.mark.parametrize(
+    "address, argv, most, said",
+    [
+        ("h:8500", None, 4, ""),
+        ("h:8500", None, 16, "has 4 gRPC threads for each of its cores by default"),
+        ("", None, 64, ""),
+        ("triton://h:8001", None, 64, ""),
+        ("localhost:8500", ("s", "--grpc_max_threads=8"), 5, ""),
+        ("localhost:8500", ("s", "--grpc_max_threads=8"), 6, "has 8 gRPC threads (--grpc_max_threads=8)"),
+        ("localhost:8500", ("s", "--grpc_max_threads=256"), 64, ""),
+        ("localhost", ("s",), 4096, "by default 4 for each core"),
+    ],
+)
 def test_more_calls_than_the_threads_of_a_server_are_told_before_they_are_sent(monkeypatch, address, argv, most, said):
     process = server_process.Process(1, server_process.SERVING, argv, None) if argv else None
     monkeypatch.setattr(server_process, "find", lambda target: (process, ""))
@@ -545,14 +677,17 @@ def test_more_calls_than_the_threads_of_a_server_are_told_before_they_are_sent(m
 
 
 def test_offline_asks_no_more_than_a_server_with_default_flags_carries():
-    point, = points.product("offline", [], [], "constant", [])
+    (point,) = points.product("offline", [], [], "constant", [])
     assert threads.note("h:8500", point.concurrency) == ""
 
 
 def test_the_times_of_an_offline_row_have_two_names():
     run = dataclasses.replace(records(np.full(700, 2.0)), kind="offline")
     row = summary.row(measurements.SERVER, points.Point(scenario=points.OFFLINE, concurrency=4), run, [1])
-    assert any(note.startswith("times count from the start, when all requests were due; from sending to answer: p50 ") for note in measure._notes(row, run))
+    assert any(
+        note.startswith("times count from the start, when all requests were due; from sending to answer: p50 ")
+        for note in measure._notes(row, run)
+    )
 
 
 def test_a_search_that_ends_at_the_threads_of_the_server_says_so():
@@ -562,13 +697,24 @@ def test_a_search_that_ends_at_the_threads_of_the_server_says_so():
 
 def test_a_label_that_moves_during_a_row_is_said():
     versions = iter([1, 2, 2])
-    client = types.SimpleNamespace(metadata=lambda *_: types.SimpleNamespace(model=types.SimpleNamespace(version=next(versions))))
+    client = types.SimpleNamespace(
+        metadata=lambda *_: types.SimpleNamespace(model=types.SimpleNamespace(version=next(versions)))
+    )
     asked = types.SimpleNamespace(model_version=None, model_name="m", version_label="stable")
     watched = bench._Versions(client, asked, 1)
     assert [watched.changed() for _ in range(3)] == [
-        "", "label 'stable' changed its version during this row: 1 answered before, 2 answers now", ""]
+        "",
+        "label 'stable' changed its version during this row: 1 answered before, 2 answers now",
+        "",
+    ]
     assert bench._Versions(None, types.SimpleNamespace(model_version=1), 1).changed() == ""
-    there_and_back = bench._Versions(types.SimpleNamespace(metadata=lambda *_: types.SimpleNamespace(model=types.SimpleNamespace(version=1))), asked, 1)
+    there_and_back = bench._Versions(
+        types.SimpleNamespace(metadata=lambda *_: types.SimpleNamespace(model=types.SimpleNamespace(version=1))),
+        asked,
+        1,
+    )
     there_and_back.seen |= {1, 3}
     assert [there_and_back.changed() for _ in range(2)] == [
-        "label 'stable' changed its version for a while during this row: 1 answers before and now, 3 did too", ""]
+        "label 'stable' changed its version for a while during this row: 1 answers before and now, 3 did too",
+        "",
+    ]

@@ -8,14 +8,23 @@ from tftrt_tools.models.execution.job import profiling
 
 def test_the_host_is_seen_and_no_gpu():
     found = profiling.events(lambda: tf.reduce_sum(tf.ones([3])).numpy())
-    assert any("Sum" in name for plane, listed in found.items() if plane.startswith("/host:CPU") for name, _, _ in listed)
+    assert any(
+        "Sum" in name for plane, listed in found.items() if plane.startswith("/host:CPU") for name, _, _ in listed
+    )
     assert all(end >= start for listed in found.values() for _, start, end in listed)
     assert _trace.kernels(found, 1) == []
 
 
 def test_kernels_are_summed_over_calls_and_copies_are_none():
-    found = {"/device:GPU:0": [("gemm", 0.0, 0.002), ("relu", 0.002, 0.003), ("gemm", 0.004, 0.006), ("MemcpyD2H", 0.006, 0.009)],
-             "/host:CPU": [("gemm", 0.0, 1.0)]}
+    found = {
+        "/device:GPU:0": [
+            ("gemm", 0.0, 0.002),
+            ("relu", 0.002, 0.003),
+            ("gemm", 0.004, 0.006),
+            ("MemcpyD2H", 0.006, 0.009),
+        ],
+        "/host:CPU": [("gemm", 0.0, 1.0)],
+    }
     first, second = _trace.kernels(found, 2)
     assert first == {"kernel": "gemm", "ms": 2.0, "runs": 1.0} and second["kernel"] == "relu" and second["runs"] == 0.5
     assert [one["kernel"] for one in _trace.kernels(found, 2, top=1)] == ["gemm"]

@@ -35,9 +35,15 @@ def test_a_stripped_model_answers_as_before_and_keeps_its_passport(name, convert
     assert done.returncode == 0, done.stderr
     assert not list((tmp_path / "out" / "assets").glob(engine_assets.PREFIX + "*"))
     said, before = (passport.read(path, passport.MANIFEST) for path in (tmp_path / "out", model))
-    assert said["gpu"] is None and said["source_digest"] == before["source_digest"] and said["engine_count"] == before["engine_count"]
+    assert (
+        said["gpu"] is None
+        and said["source_digest"] == before["source_digest"]
+        and said["engine_count"] == before["engine_count"]
+    )
     assert said["build"]["model_digest"] == json.loads(done.stdout)["model_digest"]
-    assert (passport.folder(tmp_path / "out") / passport.FLAGS).read_text() == (passport.folder(model) / passport.FLAGS).read_text()
+    assert (passport.folder(tmp_path / "out") / passport.FLAGS).read_text() == (
+        passport.folder(model) / passport.FLAGS
+    ).read_text()
     inspected = tftrt("inspect", tmp_path / "out", "--check")
     assert inspected.returncode == 0, inspected.stdout
     verified = tftrt("verify", zoo_model(name), tmp_path / "out", f"--data={saved_inputs(tmp_path / 'data.npz', name)}")
@@ -62,7 +68,9 @@ def test_without_a_manifest_the_graph_says_what_is_needed(converted, tftrt, tmp_
 
 
 def test_an_int8_table_stays_with_its_engine(converted, tftrt, tmp_path):
-    model = shutil.copytree(converted("digits_cnn", "--precision_mode=INT8", "--calibrate_on_random_data"), tmp_path / "model")
+    model = shutil.copytree(
+        converted("digits_cnn", "--precision_mode=INT8", "--calibrate_on_random_data"), tmp_path / "model"
+    )
     assert tftrt("build", model, "--strip", f"--output_saved_model_dir={tmp_path / 'out'}").returncode == 0
     assert describe.describe(tmp_path / "out")[0].engines[0].calibrated
     assert tftrt("table", "diff", model, tmp_path / "out", "--check").returncode == 0
@@ -74,28 +82,43 @@ def test_an_onnx_file_is_told_the_command_that_builds_it(tftrt):
     assert "tftrt convert --backend=tensorrt --input_saved_model_dir=m.onnx" in done.stderr
 
 
-@pytest.mark.parametrize(("flags", "code", "says"), [
-    ([], 2, "--shapes is missing"),
-    (["--strip", "--shapes=image:1x8x8x1"], 2, "exclude each other"),
-    (["--shapes=image:1x8x8x1"], 1, "none is visible here"),
-    (["--shapes=image:1x8"], 1, "none is visible here"),
-    (["--shapes=image:min=8x8x8x1,max=1x8x8x1"], 2, "min of input 'image' is larger"),
-    (["--shapes=image:min=1x8x8x1,max=8x8x8x1", "--dynamic_shape_profile_strategy=Optimal"], 2, "strategy"),
-    (["--strip", "--engine_cache_dir=/dev/null"], 2, "cannot be used"),
-    (["--strip", "--output_saved_model_dir={model}/inside"], 2, "inside one another"),
-])
+@pytest.mark.parametrize(
+    ("flags", "code", "says"),
+    [
+        ([], 2, "--shapes is missing"),
+        (["--strip", "--shapes=image:1x8x8x1"], 2, "exclude each other"),
+        (["--shapes=image:1x8x8x1"], 1, "none is visible here"),
+        (["--shapes=image:1x8"], 1, "none is visible here"),
+        (["--shapes=image:min=8x8x8x1,max=1x8x8x1"], 2, "min of input 'image' is larger"),
+        (["--shapes=image:min=1x8x8x1,max=8x8x8x1", "--dynamic_shape_profile_strategy=Optimal"], 2, "strategy"),
+        (["--strip", "--engine_cache_dir=/dev/null"], 2, "cannot be used"),
+        (["--strip", "--output_saved_model_dir={model}/inside"], 2, "inside one another"),
+    ],
+)
 def test_what_cannot_work_is_one_clear_line_and_changes_nothing(flags, code, says, converted, tftrt):
     model = converted("digits_cnn", "--precision_mode=FP16")
     before = snapshot(model)
-    assert_clear(tftrt("build", model, *(flag.format(model=model) for flag in flags), env={"CUDA_VISIBLE_DEVICES": "-1"}), code, says)
+    assert_clear(
+        tftrt("build", model, *(flag.format(model=model) for flag in flags), env={"CUDA_VISIBLE_DEVICES": "-1"}),
+        code,
+        says,
+    )
     assert snapshot(model) == before
 
 
-@pytest.mark.parametrize(("was", "now", "says"), [
-    ('"precision_mode": "FP16"', '"precision_mode": "FP15"', "precision_mode: 'FP15' is none of FP32, FP16, INT8"),
-    ('"minimum_segment_size": 3', '"minimum_segment_size": "three"', "minimum_segment_size: 'three' is no whole number"),
-    ('"name": "serving_default"', '"nome": "serving_default"', "it has no 'name'"),
-    ('"converted": true', '"converted": 1', "signatures[0].converted is no truth value")])
+@pytest.mark.parametrize(
+    ("was", "now", "says"),
+    [
+        ('"precision_mode": "FP16"', '"precision_mode": "FP15"', "precision_mode: 'FP15' is none of FP32, FP16, INT8"),
+        (
+            '"minimum_segment_size": 3',
+            '"minimum_segment_size": "three"',
+            "minimum_segment_size: 'three' is no whole number",
+        ),
+        ('"name": "serving_default"', '"nome": "serving_default"', "it has no 'name'"),
+        ('"converted": true', '"converted": 1', "signatures[0].converted is no truth value"),
+    ],
+)
 def test_a_manifest_that_makes_no_sense_is_damaged(was, now, says, converted, tmp_path):
     model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "model")
     manifest = passport.folder(model) / passport.MANIFEST
@@ -110,24 +133,44 @@ def test_an_original_model_has_nothing_to_build(zoo_model, tftrt):
     assert_clear(tftrt("build", zoo_model("digits_cnn"), "--strip"), 2, "holds no engine ops")
 
 
-@pytest.mark.parametrize(("shapes", "strategy"), [("", "Optimal"), ("x:1x2,8x2", "Optimal"), ("x:min=1x2,max=8x2", "Range"),
-                                                  ("x:min=1x2,opt=8x2,max=8x2", "Range"), ("x:min=1x2,opt=4x2,max=8x2", "Range+Optimal")])
+@pytest.mark.parametrize(
+    ("shapes", "strategy"),
+    [
+        ("", "Optimal"),
+        ("x:1x2,8x2", "Optimal"),
+        ("x:min=1x2,max=8x2", "Range"),
+        ("x:min=1x2,opt=8x2,max=8x2", "Range"),
+        ("x:min=1x2,opt=4x2,max=8x2", "Range+Optimal"),
+    ],
+)
 def test_the_strategy_follows_from_the_shapes(shapes, strategy):
     assert settings.Settings(shapes=shapes, use_dynamic_shape=True).strategy == strategy
 
 
-@pytest.mark.parametrize(("flags", "says"), [
-    (["--max_build_minutes=0", "--shapes=image:1x8x8x1"], "is no time"), (["--max_build_minutes=-1", "--shapes=image:1x8x8x1"], "is no time"),
-    (["--max_build_minutes=inf", "--shapes=image:1x8x8x1"], "is no time"), (["--max_build_minutes=soon", "--shapes=image:1x8x8x1"], "soon"),
-    (["--max_build_minutes=5", "--strip"], "none is built without --shapes")])
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--max_build_minutes=0", "--shapes=image:1x8x8x1"], "is no time"),
+        (["--max_build_minutes=-1", "--shapes=image:1x8x8x1"], "is no time"),
+        (["--max_build_minutes=inf", "--shapes=image:1x8x8x1"], "is no time"),
+        (["--max_build_minutes=soon", "--shapes=image:1x8x8x1"], "soon"),
+        (["--max_build_minutes=5", "--strip"], "none is built without --shapes"),
+    ],
+)
 def test_a_bound_that_makes_no_sense_is_refused(flags, says, converted, tftrt):
     assert_clear(tftrt("build", converted("digits_cnn", "--precision_mode=FP16"), *flags), 2, says)
 
 
 def test_who_interrupts_a_build_hears_where_the_next_goes_on():
     values = types.SimpleNamespace(shapes="x:1x8")
-    for given, cause in ((KeyboardInterrupt(), "interrupted"), (errors.Interrupted("ended by SIGTERM"), "ended by SIGTERM")):
-        with pytest.raises(errors.Interrupted) as raised, _building.resumable(values, {"folder": "cache", "max_bytes": 1}):
+    for given, cause in (
+        (KeyboardInterrupt(), "interrupted"),
+        (errors.Interrupted("ended by SIGTERM"), "ended by SIGTERM"),
+    ):
+        with (
+            pytest.raises(errors.Interrupted) as raised,
+            _building.resumable(values, {"folder": "cache", "max_bytes": 1}),
+        ):
             raise given
         assert raised.value.cause == cause and "the same command goes on from there" in raised.value.mend
     with pytest.raises(KeyboardInterrupt), _building.resumable(values, None):

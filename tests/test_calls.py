@@ -15,13 +15,18 @@ X, TRAINING = InputSpec("x", "float32", (None, 3)), InputSpec("training", "bool"
 SPECS = {"serve": (X, TRAINING), "serving_default": (X, TRAINING)}
 SAME = {name: "serving_default" for name in SPECS}
 ROWS = np.arange(15, dtype=np.float32).reshape(5, 3)
-FROZEN = {"signatures": [{"name": "serving_default", "twins": ["serve"], "preparation": {"frozen": [["training", False]]}}]}
+FROZEN = {
+    "signatures": [{"name": "serving_default", "twins": ["serve"], "preparation": {"frozen": [["training", False]]}}]
+}
 
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """What runs in a child runs here: TensorFlow is loaded already."""
-    jobs = {"tftrt_tools.models.inputs.read_job:job": read_job.job, "tftrt_tools.models.inputs.user_calls_job:job": user_calls_job.job}
+    jobs = {
+        "tftrt_tools.models.inputs.read_job:job": read_job.job,
+        "tftrt_tools.models.inputs.user_calls_job:job": user_calls_job.job,
+    }
 
     def run(target, request, **_):
         return dataclasses.make_dataclass("Done", ["result"])(jobs[target](request))
@@ -83,7 +88,11 @@ def test_an_array_of_no_signature_is_refused_beside_those_that_are_left_aside(tm
 def test_an_input_that_two_signatures_have_is_the_one_that_was_asked_for(tmp_path):
     specs = {"one": (X, TRAINING), "two": (X, TRAINING)}
     takes = calls.Takes.of(specs, keys=("one",), manifest={"signatures": [{**FROZEN["signatures"][0], "name": "one"}]})
-    found = chosen(tmp_path, takes, data=saved(tmp_path / "d.npz", **{"x": ROWS, "two/x": ROWS + 1, "two/training": np.array(True)}))
+    found = chosen(
+        tmp_path,
+        takes,
+        data=saved(tmp_path / "d.npz", **{"x": ROWS, "two/x": ROWS + 1, "two/training": np.array(True)}),
+    )
     assert np.array_equal(found.all[0].inputs["x"], ROWS[:2]) and not found.all[0].inputs["training"]
     assert found.given.notes == ("arrays of signatures that were not asked for were left aside: two/x, two/training",)
 
@@ -93,7 +102,11 @@ def test_a_frozen_input_is_sent_with_its_value_and_need_not_be_given(tmp_path):
     # Of eight seeds one at least draws True.
     drawn = [call.inputs["training"] for seed in range(8) for call in chosen(tmp_path, takes, seed=seed).all]
     assert drawn and not any(drawn)
-    plain = [call.inputs["training"] for seed in range(8) for call in chosen(tmp_path, calls.Takes.of(SPECS, SAME), seed=seed).all]
+    plain = [
+        call.inputs["training"]
+        for seed in range(8)
+        for call in chosen(tmp_path, calls.Takes.of(SPECS, SAME), seed=seed).all
+    ]
     assert any(plain)
     for given in ({"x": ROWS}, {"x": ROWS, "training": np.array(False)}):
         found = chosen(tmp_path, takes, data=saved(tmp_path / "d.npz", **given))
@@ -107,7 +120,9 @@ def test_a_frozen_input_may_be_left_out_of_every_kind_of_data(tmp_path, monkeypa
     (tmp_path / "d.csv").write_text("1,2,3\n4,5,6\n")
     for part in (ROWS[:1], ROWS[1:]):
         np.savez(tmp_path / f"{len(part)}.npz", x=part)
-    (tmp_path / "inputs_of_test_calls.py").write_text("import numpy as np\ndef rows():\n    yield {'x': np.zeros((2, 3), 'f4')}\n")
+    (tmp_path / "inputs_of_test_calls.py").write_text(
+        "import numpy as np\ndef rows():\n    yield {'x': np.zeros((2, 3), 'f4')}\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     for number, source in enumerate((tmp_path / "d.csv", tmp_path / "*.npz", "inputs_of_test_calls:rows")):
         found = chosen(tmp_path / str(number), takes, data=str(source))
@@ -133,19 +148,32 @@ def function(tmp_path, monkeypatch, request):
 
 def test_an_item_of_a_function_is_one_call_in_its_own_shapes(tmp_path, function):
     takes = calls.Takes.of({"s": (NODES, EDGES)})
-    source = function("for n, e in ((2, 5), (6, 1), (3, 3)):\n    yield {'nodes': np.ones((n, 4), 'f4'), 'edges': np.zeros(e, int)}")
+    source = function(
+        "for n, e in ((2, 5), (6, 1), (3, 3)):\n    yield {'nodes': np.ones((n, 4), 'f4'), 'edges': np.zeros(e, int)}"
+    )
     found = chosen(tmp_path, takes, data=source)
     assert [one.shapes for one in found.all] == [{"nodes": (n, 4), "edges": (e,)} for n, e in ((2, 5), (6, 1), (3, 3))]
     # The third, too, is one graph, though it has as many nodes as edges.
-    assert [(one.rows, one.whole) for one in found.all] == [(1, True)] * 3 and found.items == ("s",) and found.rows == {"s": 3}
+    assert (
+        [(one.rows, one.whole) for one in found.all] == [(1, True)] * 3
+        and found.items == ("s",)
+        and found.rows == {"s": 3}
+    )
     with pytest.raises(errors.UsageError, match="different lengths: nodes 2, edges 5") as caught:
         chosen(tmp_path, takes, data=saved(tmp_path / "d.npz", nodes=np.ones((2, 4), "f4"), edges=np.zeros(5, int)))
     assert "module:function" in caught.value.mend
 
 
-@pytest.mark.parametrize(("shapes", "rows"), [({"x": (8, 4), "bank": (10, 4)}, 8), ({"x": (8, 4), "n": ()}, 8), ({"n": ()}, 1), ({"bank": (10, 4)}, 10)])
+@pytest.mark.parametrize(
+    ("shapes", "rows"),
+    [({"x": (8, 4), "bank": (10, 4)}, 8), ({"x": (8, 4), "n": ()}, 8), ({"n": ()}, 1), ({"bank": (10, 4)}, 10)],
+)
 def test_the_rows_of_a_call_are_those_of_its_open_dimension(shapes, rows):
-    known = {"x": InputSpec("x", "float32", (None, 4)), "bank": InputSpec("bank", "float32", (10, 4)), "n": InputSpec("n", "int32", ())}
+    known = {
+        "x": InputSpec("x", "float32", (None, 4)),
+        "bank": InputSpec("bank", "float32", (10, 4)),
+        "n": InputSpec("n", "int32", ()),
+    }
     specs = [known[name] for name in shapes]
     assert drawing.calls("s", specs, [shapes], 0)[0].rows == rows
 
@@ -154,7 +182,7 @@ def test_the_rows_of_a_call_are_those_of_its_open_dimension(shapes, rows):
 def test_a_tuple_is_in_the_order_of_the_arguments(form, tmp_path, function):
     source = function("yield " + form.format("np.ones((2, 4), 'f4')", "np.zeros(2, int)"))
     placed = {"s": (EDGES.knowing(None, 1), NODES.knowing(None, 0))}
-    found, = chosen(tmp_path, calls.Takes.of(placed), data=source).all
+    (found,) = chosen(tmp_path, calls.Takes.of(placed), data=source).all
     assert found.shapes == {"nodes": (2, 4), "edges": (2,)}
     with pytest.raises(errors.UsageError, match="does not tell the order of its inputs") as caught:
         chosen(tmp_path, calls.Takes.of({"s": (EDGES, NODES)}), data=source)
@@ -172,17 +200,23 @@ def test_items_of_a_signature_that_was_not_asked_for_are_left_aside_and_said(tmp
     every = {"a": (NODES,), "b": (EDGES,)}
     source = function("yield 'a', {'nodes': np.ones((2, 4), 'f4')}\nyield 'b', {'edges': np.zeros(3, int)}")
     found = chosen(tmp_path, calls.Takes.of(every, keys=["a"]), data=source)
-    assert list(found.calls) == ["a"] and found.given.notes == ("items of signatures that were not asked for were left aside: b",)
+    assert list(found.calls) == ["a"] and found.given.notes == (
+        "items of signatures that were not asked for were left aside: b",
+    )
     assert set(chosen(tmp_path, calls.Takes.of(every), data=source).own) == {"a", "b"}
     with pytest.raises(errors.UsageError, match="yields for signature 'b'"):
         chosen(tmp_path, calls.Takes.of({"a": (NODES,)}), data=source)
     with pytest.raises(errors.UsageError, match="yields nothing for b, but for a"):
-        chosen(tmp_path, calls.Takes.of(every, keys=["b"]), data=function("yield 'a', {'nodes': np.ones((2, 4), 'f4')}"))
+        chosen(
+            tmp_path, calls.Takes.of(every, keys=["b"]), data=function("yield 'a', {'nodes': np.ones((2, 4), 'f4')}")
+        )
 
 
 def test_one_array_for_several_inputs_asks_for_all_by_name(tmp_path):
     np.save(tmp_path / "one.npy", ROWS)
-    with pytest.raises(errors.UsageError, match=r"one.npy is one array without a name, and the model has 2 inputs \(nodes, edges\)") as caught:
+    with pytest.raises(
+        errors.UsageError, match=r"one.npy is one array without a name, and the model has 2 inputs \(nodes, edges\)"
+    ) as caught:
         chosen(tmp_path, calls.Takes.of({"s": (NODES, EDGES)}), data=str(tmp_path / "one.npy"))
     assert caught.value.mend == "give an .npz with all of them: np.savez('data.npz', nodes=array, edges=array)"
 
@@ -216,7 +250,7 @@ def test_calibration_data_may_bear_the_name_of_a_twin(tmp_path, kind):
     np.savez(tmp_path / "d.npz", **{"serve/x": np.zeros(8)})
     (tmp_path / "d.csv").write_text("serve/x,other/x\n" + "1,2\n" * 8)
     options = DataOptions(source=str(tmp_path / f"d.{kind}"))
-    batch, = calibration_data.open(options, "serving_default", [spec], ("serve",))
+    (batch,) = calibration_data.open(options, "serving_default", [spec], ("serve",))
     assert batch["x"].shape == (8,) and batch["x"].max() == (0 if kind == "npz" else 1)
     if kind == "npz":
         with pytest.raises(errors.UsageError, match="nothing for input 'x'"):
@@ -224,7 +258,11 @@ def test_calibration_data_may_bear_the_name_of_a_twin(tmp_path, kind):
 
 
 def test_shapes_that_no_longer_fit_the_signature_are_not_used(tmp_path):
-    for shapes, rows in (({"x": [4, 3], "training": []}, [4]), ({"x": [4, 9], "training": []}, [1, 8]), ({"x": [4, 3]}, [1, 8])):
+    for shapes, rows in (
+        ({"x": [4, 3], "training": []}, [4]),
+        ({"x": [4, 9], "training": []}, [1, 8]),
+        ({"x": [4, 3]}, [1, 8]),
+    ):
         takes = calls.Takes.of(SPECS, SAME, manifest={"signatures": [{"name": "serving_default", "calls": [shapes]}]})
         assert [call.rows for call in chosen(tmp_path, takes).all] == rows
 

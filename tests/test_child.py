@@ -86,8 +86,10 @@ def test_a_worker_answers_many_calls_in_one_process_each_with_its_own_log():
     assert _gone(outcomes[0].result["pid"])
 
 
-@pytest.mark.parametrize("what, kind", [("refuse", errors.UsageError), ("bug", child.ChildBug), ("leave", child.ChildBug),
-                                        ("not JSON", child.ChildBug)])
+@pytest.mark.parametrize(
+    "what, kind",
+    [("refuse", errors.UsageError), ("bug", child.ChildBug), ("leave", child.ChildBug), ("not JSON", child.ChildBug)],
+)
 def test_an_error_ends_the_call_and_not_the_worker(what, kind):
     with child.worker(TARGET) as worker:
         before = worker.call({"do": "answer"}).result["pid"]
@@ -117,7 +119,11 @@ def test_an_abort_ends_the_worker_and_says_its_last_words():
         worker.call({"do": "answer", "text": "earlier"})
         with pytest.raises(child.ChildDied) as death:
             worker.call({"do": "abort"})
-        assert death.value.signal_name == "SIGABRT" and "last words" in death.value.mend and "earlier" not in death.value.log
+        assert (
+            death.value.signal_name == "SIGABRT"
+            and "last words" in death.value.mend
+            and "earlier" not in death.value.log
+        )
         assert not worker.alive
         with pytest.raises(child.ChildDied, match="has ended"):
             worker.call({"do": "answer"})
@@ -172,13 +178,20 @@ def test_an_interrupted_call_ends_the_worker_since_its_answer_would_be_taken_for
 
 
 def test_ctrl_c_in_a_call_ends_the_child_too(tmp_path):
-    code = ("import sys; from tftrt_tools.base.process import child, progress\n"
-            f"with child.worker({TARGET!r}) as worker:\n"
-            "  print(worker.call({'do': 'answer'}).result['pid'], flush=True)\n"
-            "  with progress.listening(lambda *said: print(*said, flush=True)): worker.call({'do': 'sleep'})\n")
+    code = (
+        "import sys; from tftrt_tools.base.process import child, progress\n"
+        f"with child.worker({TARGET!r}) as worker:\n"
+        "  print(worker.call({'do': 'answer'}).result['pid'], flush=True)\n"
+        "  with progress.listening(lambda *said: print(*said, flush=True)): worker.call({'do': 'sleep'})\n"
+    )
     root = str(pathlib.Path(__file__).resolve().parents[1])
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env={**os.environ, "PYTHONPATH": root})
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )
     pid = int(process.stdout.readline())
     assert process.stdout.readline().startswith("sleeping")
     process.send_signal(signal.SIGINT)

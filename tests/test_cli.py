@@ -35,15 +35,31 @@ def test_each_command_helps_without_tensorflow(command, tftrt):
 
 def test_the_working_commands_keep_tensorflow_out_of_their_own_process(zoo_model, converted, tmp_path):
     source, target = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
-    for arguments in (("convert", f"--input_saved_model_dir={source}", "--dry_run"), ("inspect", source), ("verify", source, target, "--nowrite")):
+    for arguments in (
+        ("convert", f"--input_saved_model_dir={source}", "--dry_run"),
+        ("inspect", source),
+        ("verify", source, target, "--nowrite"),
+    ):
         assert "tensorflow" not in loaded_modules(*arguments)
 
 
 def test_the_client_loads_what_it_needs_alone():
     code = "import sys, tftrt_tools.servers.client; tftrt_tools.servers.client.Client('127.0.0.1:1').close(); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    ).stdout.split()
     assert {"numpy", "grpc"} <= set(loaded)
-    assert not {"tensorflow", "tensorflow_serving", "absl", "scipy", "rich", "matplotlib", "jinja2", "aiohttp", "cattrs"} & set(loaded)
+    assert not {
+        "tensorflow",
+        "tensorflow_serving",
+        "absl",
+        "scipy",
+        "rich",
+        "matplotlib",
+        "jinja2",
+        "aiohttp",
+        "cattrs",
+    } & set(loaded)
 
 
 def test_no_command_is_wrong_usage(tftrt):
@@ -62,36 +78,70 @@ def test_version(tftrt):
 
 
 def test_json_on_stdout_is_json_alone(zoo_model):
-    done = command_here.run_tftrt("convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", "--dry_run", "--json=-")
+    done = command_here.run_tftrt(
+        "convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", "--dry_run", "--json=-"
+    )
     assert json.loads(done.stdout)["kind"] == "conversion" and "Signatures" in done.stderr
 
 
 def test_json_to_a_place_that_is_not_there(tftrt, zoo_model, tmp_path):
-    done = tftrt("convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", "--dry_run", f"--json={tmp_path}/no/such/file.json")
-    assert done.returncode == 2 and done.stderr.startswith(f"tftrt: error: {tmp_path}/no/such/file.json cannot be written: no directory")
+    done = tftrt(
+        "convert",
+        f"--input_saved_model_dir={zoo_model('digits_cnn')}",
+        "--dry_run",
+        f"--json={tmp_path}/no/such/file.json",
+    )
+    assert done.returncode == 2 and done.stderr.startswith(
+        f"tftrt: error: {tmp_path}/no/such/file.json cannot be written: no directory"
+    )
 
 
-@pytest.mark.parametrize("arguments, says", [
-    (("history", "--json=FOLDER"), "it is a directory"), (("history", "--plot=FOLDER/no/p.svg"), "no directory"),
-    (("bench", "localhost:1", "--model_name=m", "--csv=FOLDER/one", "--html=FOLDER/../FOLDER_NAME/one"), "two results would be written"),
-    (("bench", "localhost:1", "--model_name=m", "--hdr=FOLDER/no/b.hdr"), "no directory"),
-    (("regress", "--native=a", "--candidate=b", "--junit=FOLDER/x", "--html=FOLDER/x"), "two results would be written"),
-    (("regress", "--native=a", "--candidate=b", "--junit=FOLDER/x", "--save_baseline=FOLDER/x"), "two results would be written"),
-    (("verify", "a", "b", "--html=FOLDER"), "it is a directory"), (("sensitivity", "a", "--plot=FOLDER"), "it is a directory"),
-    (("export", "a", "--output=FOLDER/a.onnx", "--json=FOLDER/a.onnx.data"), "two results would be written"),
-    (("export", "a", "--output=FOLDER/a.onnx", "--output_table=FOLDER/a.onnx.data"), "two results would be written"),
-    (("calibrate", "a", "--output_table=FOLDER/no/table"), "no directory")])
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (("history", "--json=FOLDER"), "it is a directory"),
+        (("history", "--plot=FOLDER/no/p.svg"), "no directory"),
+        (
+            ("bench", "localhost:1", "--model_name=m", "--csv=FOLDER/one", "--html=FOLDER/../FOLDER_NAME/one"),
+            "two results would be written",
+        ),
+        (("bench", "localhost:1", "--model_name=m", "--hdr=FOLDER/no/b.hdr"), "no directory"),
+        (
+            ("regress", "--native=a", "--candidate=b", "--junit=FOLDER/x", "--html=FOLDER/x"),
+            "two results would be written",
+        ),
+        (
+            ("regress", "--native=a", "--candidate=b", "--junit=FOLDER/x", "--save_baseline=FOLDER/x"),
+            "two results would be written",
+        ),
+        (("verify", "a", "b", "--html=FOLDER"), "it is a directory"),
+        (("sensitivity", "a", "--plot=FOLDER"), "it is a directory"),
+        (("export", "a", "--output=FOLDER/a.onnx", "--json=FOLDER/a.onnx.data"), "two results would be written"),
+        (
+            ("export", "a", "--output=FOLDER/a.onnx", "--output_table=FOLDER/a.onnx.data"),
+            "two results would be written",
+        ),
+        (("calibrate", "a", "--output_table=FOLDER/no/table"), "no directory"),
+    ],
+)
 def test_a_result_that_could_not_be_written_is_refused_before_the_work(tftrt, tmp_path, arguments, says):
     arguments = [one.replace("FOLDER_NAME", tmp_path.name).replace("FOLDER", str(tmp_path)) for one in arguments]
     done = tftrt(*arguments)
     assert done.returncode == 2 and says in done.stderr and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [
-    ("export", "FILE", "--output=FOLDER/x.onnx", "--output_table=FILE"), ("export", "FILE", "--output=FOLDER/x.onnx", "--log_file=FILE"),
-    ("verify", "a.onnx", "FOLDER/../FOLDER_NAME/file", "--json=FILE"), ("verify", "a.onnx", "b.onnx", "--data=FILE", "--plot=FOLDER/link"),
-    ("verify", "FOLDER/m.onnx", "b.onnx", "--json=FOLDER/m.onnx.data"),
-    ("regress", "--native=a", "--candidate=FILE", "--html=FILE"), ("smoke", "x:1", "--log_file=FILE", "--json=FILE")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("export", "FILE", "--output=FOLDER/x.onnx", "--output_table=FILE"),
+        ("export", "FILE", "--output=FOLDER/x.onnx", "--log_file=FILE"),
+        ("verify", "a.onnx", "FOLDER/../FOLDER_NAME/file", "--json=FILE"),
+        ("verify", "a.onnx", "b.onnx", "--data=FILE", "--plot=FOLDER/link"),
+        ("verify", "FOLDER/m.onnx", "b.onnx", "--json=FOLDER/m.onnx.data"),
+        ("regress", "--native=a", "--candidate=FILE", "--html=FILE"),
+        ("smoke", "x:1", "--log_file=FILE", "--json=FILE"),
+    ],
+)
 def test_what_a_command_reads_is_not_written_over(tftrt, tmp_path, arguments):
     (tmp_path / "file").write_text("a model, or data")
     (tmp_path / "link").symlink_to(tmp_path / "file")
@@ -101,7 +151,9 @@ def test_what_a_command_reads_is_not_written_over(tftrt, tmp_path, arguments):
     for name, value in names.items():
         arguments = [one.replace(name, value) for one in arguments]
     done = tftrt(*arguments)
-    assert done.returncode == 2 and "would write over" in done.stderr and "which the command reads" in done.stderr, done.stderr
+    assert done.returncode == 2 and "would write over" in done.stderr and "which the command reads" in done.stderr, (
+        done.stderr
+    )
     assert (tmp_path / "file").read_text() == "a model, or data" and not (tmp_path / "x.onnx").exists()
     assert (tmp_path / "m.onnx.data").read_bytes() == weights
 
@@ -113,7 +165,9 @@ def test_the_log_that_smoke_reads_is_no_result(tftrt, tmp_path):
 
 
 def test_flags_from_a_file(zoo_model, tmp_path):
-    (tmp_path / "flags").write_text(f"--input_saved_model_dir={zoo_model('digits_cnn')}\n--dry_run\n--precision_mode=FP16\n")
+    (tmp_path / "flags").write_text(
+        f"--input_saved_model_dir={zoo_model('digits_cnn')}\n--dry_run\n--precision_mode=FP16\n"
+    )
     done = command_here.run_tftrt("convert", f"--flagfile={tmp_path / 'flags'}", "--json=-")
     assert json.loads(done.stdout)["settings"]["precision_mode"] == "FP16"
 
@@ -124,22 +178,34 @@ def test_errors_cross_the_process_border_whole():
         assert (type(back), back.cause, back.mend, back.exit_code) == (kind, "cause", "mend", kind.exit_code)
 
 
-@pytest.mark.parametrize("argv", [("regress", "--min_effect=nan"), ("bench", "x:1", "--duration_seconds=nan"), ("history", "--min_effect=nan")])
+@pytest.mark.parametrize(
+    "argv",
+    [("regress", "--min_effect=nan"), ("bench", "x:1", "--duration_seconds=nan"), ("history", "--min_effect=nan")],
+)
 def test_nan_is_no_number_for_any_flag(argv, capsys):
     assert cli.main(list(argv)) == 2
     assert "=nan is no number" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("argv", "told"), [(("promote", "x:1", "--version=two"), "--version=two is no whole number"),
-                                            (("regress", "--min_effect=much"), "--min_effect=much is no number")])
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (("promote", "x:1", "--version=two"), "--version=two is no whole number"),
+        (("regress", "--min_effect=much"), "--min_effect=much is no number"),
+    ],
+)
 def test_words_are_no_numbers(argv, told, capsys):
     assert cli.main(list(argv)) == 2
     assert f"error: {told}\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error, told", [
-    (KeyboardInterrupt(), "tftrt: error: interrupted\n  nothing was written; run the command again\n"),
-    (errors.Interrupted("ended by SIGTERM", "go on"), "tftrt: error: ended by SIGTERM\n  go on\n")])
+@pytest.mark.parametrize(
+    "error, told",
+    [
+        (KeyboardInterrupt(), "tftrt: error: interrupted\n  nothing was written; run the command again\n"),
+        (errors.Interrupted("ended by SIGTERM", "go on"), "tftrt: error: ended by SIGTERM\n  go on\n"),
+    ],
+)
 def test_an_interrupt_is_told_in_two_lines(monkeypatch, capsys, error, told):
     def interrupted(*_):
         raise error
@@ -157,8 +223,15 @@ def test_too_little_memory_is_an_error_of_one_line(monkeypatch, capsys):
     assert "not enough memory: Unable to allocate 47.7 GiB" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [("log", "a.log", "--json=a.log"), ("log", "a.log", "--json=link"), ("profile", "a.log", "b.log", "--html=b.log"),
-                                  ("diagnose", "model", "model", "--profile=a.log", "--json=./a.log")])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("log", "a.log", "--json=a.log"),
+        ("log", "a.log", "--json=link"),
+        ("profile", "a.log", "b.log", "--html=b.log"),
+        ("diagnose", "model", "model", "--profile=a.log", "--json=./a.log"),
+    ],
+)
 def test_a_report_never_replaces_what_is_read(argv, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("a.log", "b.log"):
@@ -175,17 +248,35 @@ def test_a_terminal_that_lacks_characters_gets_escapes(tmp_path):
     assert (done.returncode, done.stderr) == (0, "") and "of Zo\\xeb" in done.stdout
 
 
-@pytest.mark.parametrize("closed, code, says", [("<&-", 1, "tftrt: error: stdin is empty"), (">&-", 1, "tftrt: error: no line of stdin"), ("2>&-", 1, "")])
+@pytest.mark.parametrize(
+    "closed, code, says",
+    [("<&-", 1, "tftrt: error: stdin is empty"), (">&-", 1, "tftrt: error: no line of stdin"), ("2>&-", 1, "")],
+)
 def test_a_stream_that_is_closed_is_an_empty_one(closed, code, says):
-    done = subprocess.run(["bash", "-c", f"echo milk | {{ {sys.executable} -m tftrt_tools log - {closed}; }}"], capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stderr.partition("\n")[0][:len(says)]) == (code, says) and "Traceback" not in done.stderr
-    done = subprocess.run(["bash", "-c", f"{sys.executable} -m tftrt_tools log tests/data/logs/fallback.log.gz {closed}"], capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(
+        ["bash", "-c", f"echo milk | {{ {sys.executable} -m tftrt_tools log - {closed}; }}"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert (done.returncode, done.stderr.partition("\n")[0][: len(says)]) == (
+        code,
+        says,
+    ) and "Traceback" not in done.stderr
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m tftrt_tools log tests/data/logs/fallback.log.gz {closed}"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("words", ["--help", "--version", "log --help", "log tests/data/logs/fallback.log.gz"])
 def test_a_full_disk_below_stdout_is_one_line_with_its_mend(words):
-    done = subprocess.run(["bash", "-c", f"{sys.executable} -m tftrt_tools {words} > /dev/full"], capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m tftrt_tools {words} > /dev/full"], capture_output=True, text=True, cwd=ROOT
+    )
     assert done.returncode == 1 and done.stderr.splitlines()[0].endswith("No space left on device"), done.stderr
     assert len(done.stderr.splitlines()) == 2, done.stderr
 
@@ -202,13 +293,20 @@ def test_the_version_has_its_usual_names(tftrt):
     assert len(said) == 1 and said.pop().startswith("tftrt-tools ")
 
 
-@pytest.mark.parametrize(("command", "flags"), [("convert", ("input_saved_model_dir", "output_saved_model_dir")), ("regress", ("native", "candidate"))])
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [("convert", ("input_saved_model_dir", "output_saved_model_dir")), ("regress", ("native", "candidate"))],
+)
 def test_models_are_given_by_place_or_by_flag(command, flags, tftrt):
     from tftrt_tools.base import errors
     from tftrt_tools.command_line.commands import _flags
 
     module = importlib.import_module(f"tftrt_tools.command_line.commands.{command}")
-    for words in (["a", "b"], [f"--{flags[0]}=a", f"--{flags[1]}=b"], ["--data=x" if command == "regress" else "--dry_run", "a", "b"]):
+    for words in (
+        ["a", "b"],
+        [f"--{flags[0]}=a", f"--{flags[1]}=b"],
+        ["--data=x" if command == "regress" else "--dry_run", "a", "b"],
+    ):
         values, rest = _flags.parse(command, module, words)
         assert [values[flag].value for flag in flags] == ["a", "b"] and rest == []
     assert _flags.parse(command, module, ["a", "b", "c"])[1] == ["c"]

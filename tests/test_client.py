@@ -23,8 +23,19 @@ from tftrt_tools.base.wire import fields, tensor_bytes
 from tftrt_tools.servers import client
 from tftrt_tools.servers.client import model_metadata, model_service, protocols, serving_error
 
-FIELDS = {"float32": "float_val", "float64": "double_val", "float16": "half_val", "bfloat16": "half_val", "int64": "int64_val", "bool": "bool_val",
-          "uint32": "uint32_val", "uint64": "uint64_val", "complex64": "scomplex_val", "complex128": "dcomplex_val", "string": "string_val"}
+FIELDS = {
+    "float32": "float_val",
+    "float64": "double_val",
+    "float16": "half_val",
+    "bfloat16": "half_val",
+    "int64": "int64_val",
+    "bool": "bool_val",
+    "uint32": "uint32_val",
+    "uint64": "uint64_val",
+    "complex64": "scomplex_val",
+    "complex128": "dcomplex_val",
+    "string": "string_val",
+}
 texts = st.text(max_size=8)
 names = st.text(min_size=1, max_size=8)
 arrays = st.tuples(st.sampled_from(DTYPES), shapes, st.integers(0, 2**32)).map(lambda made: quiet(random_array(*made)))
@@ -69,17 +80,27 @@ def api_request(model, inputs, signature, version, label, outputs, content):
     return request
 
 
-versions = st.one_of(st.none(), st.integers(-2**63, 2**63 - 1), st.integers(0, 300))
+versions = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 300))
 
 
 @settings(max_examples=300, deadline=None)
-@given(names, st.dictionaries(texts, arrays, max_size=5), texts, versions, texts, st.lists(texts, max_size=3), st.booleans())
+@given(
+    names,
+    st.dictionaries(texts, arrays, max_size=5),
+    texts,
+    versions,
+    texts,
+    st.lists(texts, max_size=3),
+    st.booleans(),
+)
 @example("m", {}, "", 0, "", [], True)
 @example("m", {name: np.float32(1) for name in ("ids", "", "ids_mask", "id", "ä", "a\0")}, "", None, "", [], True)
 def test_request_bytes_are_those_of_the_api(model, inputs, signature, version, label, outputs, content):
     if version is not None:
         label = ""
-    wanted = api_request(model, inputs, signature, version, label, outputs, content).SerializeToString(deterministic=True)
+    wanted = api_request(model, inputs, signature, version, label, outputs, content).SerializeToString(
+        deterministic=True
+    )
     assert client.request_bytes(model, inputs, signature, version, label, outputs, content) == wanted
 
 
@@ -93,25 +114,46 @@ def test_request_bytes_are_those_of_make_tensor_proto(dtype):
     assert client.request_bytes("m", {"x": array}, content=content) == request.SerializeToString(deterministic=True)
 
 
-@pytest.mark.parametrize("array, plain", [
-    (np.arange(6, dtype=">f4"), np.arange(6, dtype=np.float32)),
-    (np.arange(12, dtype=np.int64).reshape(3, 4).T, np.arange(12, dtype=np.int64).reshape(3, 4).T.copy()),
-    (np.arange(12, dtype=np.float32)[::2], np.arange(0, 12, 2, dtype=np.float32)),
-    (np.array(["a", "ü"]), np.array([b"a", "ü".encode()], object)),
-    (np.array([b"a\x00b", "ü"], object), np.array([b"a\x00b", "ü".encode()], object)),
-    ([1, 2], np.array([1, 2])), (2.5, np.array(2.5)), ("text", np.array(b"text", object))], ids=str)
+@pytest.mark.parametrize(
+    "array, plain",
+    [
+        (np.arange(6, dtype=">f4"), np.arange(6, dtype=np.float32)),
+        (np.arange(12, dtype=np.int64).reshape(3, 4).T, np.arange(12, dtype=np.int64).reshape(3, 4).T.copy()),
+        (np.arange(12, dtype=np.float32)[::2], np.arange(0, 12, 2, dtype=np.float32)),
+        (np.array(["a", "ü"]), np.array([b"a", "ü".encode()], object)),
+        (np.array([b"a\x00b", "ü"], object), np.array([b"a\x00b", "ü".encode()], object)),
+        ([1, 2], np.array([1, 2])),
+        (2.5, np.array(2.5)),
+        ("text", np.array(b"text", object)),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("content", [True, False])
 def test_any_array_is_sent_as_the_plain_one(array, plain, content):
-    assert client.request_bytes("m", {"x": array}, content=content) == api_request("m", {"x": plain}, "", None, "", (), content).SerializeToString()
+    assert (
+        client.request_bytes("m", {"x": array}, content=content)
+        == api_request("m", {"x": plain}, "", None, "", (), content).SerializeToString()
+    )
 
 
-@pytest.mark.parametrize("arguments, told", [
-    ({"inputs": [1]}, "the inputs are a list"), ({"inputs": {"x": np.array([None])}}, "input 'x' cannot be sent: it holds objects of type NoneType"),
-    ({"inputs": {"x": np.zeros(2, "datetime64[s]")}}, "no TensorProto for dtype datetime64"), ({"inputs": {"x": [[1], [2, 3]]}}, "input 'x' cannot"),
-    ({"inputs": {1: 1.0}}, "1 is no text"), ({"inputs": {"\ud800": 1.0}}, "is no text that can be sent"), ({"model": ""}, "the model has no name"),
-    ({"model": 5}, "are texts"), ({"version": "1"}, "'1' is no version"), ({"version": True}, "True is no version"),
-    ({"version": 2**63}, "64 bits"), ({"version": 1, "label": "stable"}, "version 1 and label 'stable' are both given"),
-    ({"outputs": [b"y"]}, "no text")])
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        ({"inputs": [1]}, "the inputs are a list"),
+        ({"inputs": {"x": np.array([None])}}, "input 'x' cannot be sent: it holds objects of type NoneType"),
+        ({"inputs": {"x": np.zeros(2, "datetime64[s]")}}, "no TensorProto for dtype datetime64"),
+        ({"inputs": {"x": [[1], [2, 3]]}}, "input 'x' cannot"),
+        ({"inputs": {1: 1.0}}, "1 is no text"),
+        ({"inputs": {"\ud800": 1.0}}, "is no text that can be sent"),
+        ({"model": ""}, "the model has no name"),
+        ({"model": 5}, "are texts"),
+        ({"version": "1"}, "'1' is no version"),
+        ({"version": True}, "True is no version"),
+        ({"version": 2**63}, "64 bits"),
+        ({"version": 1, "label": "stable"}, "version 1 and label 'stable' are both given"),
+        ({"outputs": [b"y"]}, "no text"),
+    ],
+)
 def test_bad_arguments_are_refused_in_one_line(arguments, told):
     with pytest.raises(errors.UsageError) as caught:
         client.request_bytes(**{"model": "m", "inputs": {}, **arguments})
@@ -120,7 +162,7 @@ def test_bad_arguments_are_refused_in_one_line(arguments, told):
 
 def test_a_request_beyond_what_protobuf_can_hold_is_refused_before_it_is_made():
     huge = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (2**31 - 1,), (1,), writeable=False)
-    blocks = {str(number): huge[:2**29] for number in range(4)}
+    blocks = {str(number): huge[: 2**29] for number in range(4)}
     with pytest.raises(errors.UsageError, match="no message can have more than 2147483647"):
         client.request_bytes("m", blocks)
 
@@ -138,11 +180,16 @@ def response(outputs, content, version=1):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.dictionaries(texts, arrays, max_size=5), st.booleans(), st.integers(-2**63, 2**63 - 1))
+@given(st.dictionaries(texts, arrays, max_size=5), st.booleans(), st.integers(-(2**63), 2**63 - 1))
 def test_response_arrays_are_those_of_make_ndarray(outputs, content, version):
     answer = response(outputs, content, version)
     answered, found = client.response_arrays(answer.SerializeToString())
-    assert (answered.name, answered.version, answered.signature, answered.label) == ("m", version, "serving_default", "")
+    assert (answered.name, answered.version, answered.signature, answered.label) == (
+        "m",
+        version,
+        "serving_default",
+        "",
+    )
     assert list(found) == sorted(outputs)
     for alias, proto in answer.outputs.items():
         assert same(found[alias], tf.make_ndarray(proto)) and same(found[alias], outputs[alias])
@@ -160,12 +207,21 @@ def test_response_arrays_read_what_tensorflow_itself_writes(array):
 @pytest.mark.parametrize("count", [63, 64, 65, 66, 1000])
 def test_many_strings_are_written_and_read_as_few_are(count):
     array = np.array([b"%d" % number * (number % 100) for number in range(count)], object).reshape(1, count)
-    assert client.request_bytes("m", {"x": array}) == api_request("m", {"x": array}, "", None, "", (), True).SerializeToString()
+    assert (
+        client.request_bytes("m", {"x": array})
+        == api_request("m", {"x": array}, "", None, "", (), True).SerializeToString()
+    )
     answer = response({"y": array, "z": array[:, :3]}, True)
-    assert all(same(found, tf.make_ndarray(answer.outputs[alias])) for alias, found in client.response_arrays(answer.SerializeToString())[1].items())
+    assert all(
+        same(found, tf.make_ndarray(answer.outputs[alias]))
+        for alias, found in client.response_arrays(answer.SerializeToString())[1].items()
+    )
     answer.outputs["y"].tensor_shape.dim[0].size = 2
     assert same(client.response_arrays(answer.SerializeToString())[1]["y"], tf.make_ndarray(answer.outputs["y"]))
-    for damage, told in ((lambda proto: proto.ClearField("dtype"), "DataType (is )?0"), (lambda proto: proto.tensor_shape.dim.add(size=2**30), "asks for")):
+    for damage, told in (
+        (lambda proto: proto.ClearField("dtype"), "DataType (is )?0"),
+        (lambda proto: proto.tensor_shape.dim.add(size=2**30), "asks for"),
+    ):
         damage(answer.outputs["y"])
         with pytest.raises(ValueError, match=told):
             client.response_arrays(answer.SerializeToString())
@@ -188,7 +244,9 @@ def test_a_shape_that_asks_for_more_than_was_sent_is_filled_up_within_limits():
         return answer
 
     answer = one(1000, float_val=[1, 2])
-    assert np.array_equal(client.response_arrays(answer.SerializeToString())[1]["y"], tf.make_ndarray(answer.outputs["y"]))
+    assert np.array_equal(
+        client.response_arrays(answer.SerializeToString())[1]["y"], tf.make_ndarray(answer.outputs["y"])
+    )
     with pytest.raises(ValueError, match="output 'y': the shape asks for 100000000 elements and 1 were sent"):
         client.response_arrays(one(100_000_000, float_val=[1]).SerializeToString())
     many = one(50_000_000, float_val=[1])
@@ -204,13 +262,28 @@ def delimited(field, content):
 def test_fields_that_come_twice_count_as_protobuf_counts_them():
     shape = delimited(2, b"\x08\x02"), delimited(2, b"\x08\x01")
     first = delimited(1, b"y") + delimited(2, b"\x08\x03" + delimited(2, shape[0]) + delimited(7, b"\x05"))
-    twice = delimited(1, b"x") + first + delimited(2, b"\x08\x09" + delimited(2, shape[1]) + b"\x50\x07" + delimited(10, b"\x08") + b"\x53\x50\x09\x54")
+    twice = (
+        delimited(1, b"x")
+        + first
+        + delimited(
+            2, b"\x08\x09" + delimited(2, shape[1]) + b"\x50\x07" + delimited(10, b"\x08") + b"\x53\x50\x09\x54"
+        )
+    )
     spec = delimited(2, delimited(1, b"m") + delimited(2, b"\x08\x05") + delimited(4, b"stable"))
-    raw = delimited(1, twice) + spec + delimited(1, delimited(2, b"\x08\x01")) + delimited(1, delimited(1, b"y") + delimited(2, b"\x08\x07\x12\x00")) \
+    raw = (
+        delimited(1, twice)
+        + spec
+        + delimited(1, delimited(2, b"\x08\x01"))
+        + delimited(1, delimited(1, b"y") + delimited(2, b"\x08\x07\x12\x00"))
         + delimited(1, twice)
+    )
     parsed = predict_pb2.PredictResponse.FromString(raw)
     answered, found = client.response_arrays(raw)
-    assert (answered.name, answered.version, answered.label) == ("m", None, parsed.model_spec.version_label) == ("m", None, "stable")
+    assert (
+        (answered.name, answered.version, answered.label)
+        == ("m", None, parsed.model_spec.version_label)
+        == ("m", None, "stable")
+    )
     assert sorted(found) == sorted(parsed.outputs) == ["", "y"]
     assert found["y"].tolist() == tf.make_ndarray(parsed.outputs["y"]).tolist() == [[7], [8]]
 
@@ -241,7 +314,13 @@ def check_against_protobuf(raw):
         return
     for alias, proto in parsed.outputs.items():
         array = found[alias]
-        if array.dtype == object and proto.tensor_content or array.dtype.name not in FIELDS and not proto.tensor_content and proto.int_val:
+        if (
+            array.dtype == object
+            and proto.tensor_content
+            or array.dtype.name not in FIELDS
+            and not proto.tensor_content
+            and proto.int_val
+        ):
             continue  # make_ndarray reads no strings there, and refuses int_val beyond the dtype, which TensorFlow cuts off
         try:
             wanted = tf.make_ndarray(proto)
@@ -252,7 +331,9 @@ def check_against_protobuf(raw):
 
 @settings(max_examples=1000, deadline=None)
 @given(st.binary(max_size=200))
-@example(b"\n\x0c\n\0\x12\x08\x08\x01*\4\0\0\x80?\n\x0d*\x010\x12\x08\x08\x01*\4\0\0\0@")  # two entries of one name, the second with a strange field
+@example(
+    b"\n\x0c\n\0\x12\x08\x08\x01*\4\0\0\x80?\n\x0d*\x010\x12\x08\x08\x01*\4\0\0\0@"
+)  # two entries of one name, the second with a strange field
 def test_any_bytes_are_read_or_refused(raw):
     check_against_protobuf(raw)
 
@@ -269,7 +350,7 @@ def test_damaged_answers_are_read_or_refused(outputs, content, rng):
         elif kind == 1:
             raw[at] ^= 1 << rng.randrange(8)
         elif kind == 2:
-            del raw[at:at + rng.choice((1, 3))]
+            del raw[at : at + rng.choice((1, 3))]
         else:
             raw[at:at] = bytes(rng.choices((0, 1, 8, 18, 127, 128, 255), k=rng.choice((1, 9, 10))))
         raw = raw or bytearray(b"\0")
@@ -291,8 +372,22 @@ def test_a_cut_answer_is_never_read_as_another(content):
     assert whole == 2  # after nothing at all, and after the first output
 
 
-@pytest.mark.parametrize("raw", [b"\xff" * 30, b"\x0a\x05ab", b"\x0a\xff\xff\xff\xff\x0f", b"\x00", b"\x0b", b"\x0c", b"\x0b\x14", b"\x0e", b"\x0b" * 200,
-                                 b"\x0d\x00", delimited(1, delimited(1, b"\xff"))])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\xff" * 30,
+        b"\x0a\x05ab",
+        b"\x0a\xff\xff\xff\xff\x0f",
+        b"\x00",
+        b"\x0b",
+        b"\x0c",
+        b"\x0b\x14",
+        b"\x0e",
+        b"\x0b" * 200,
+        b"\x0d\x00",
+        delimited(1, delimited(1, b"\xff")),
+    ],
+)
 def test_malformed_messages_are_refused_as_protobuf_refuses_them(raw):
     with pytest.raises(DecodeError):
         predict_pb2.PredictResponse.FromString(raw)
@@ -304,10 +399,16 @@ def test_groups_are_passed_over():
     assert list(fields.walk(memoryview(b"\x0b\x08\x01\x13\x14\x0c\x10\x05"))) == [(2, fields.VARINT, 5)]
 
 
-@pytest.mark.parametrize("sizes", [[2**62] * 20, [2**62, 2**62, 0], [1] * 60, [0] * 300, [-1]], ids=lambda sizes: f"{sizes[0]} {len(sizes)} times")
+@pytest.mark.parametrize(
+    "sizes",
+    [[2**62] * 20, [2**62, 2**62, 0], [1] * 60, [0] * 300, [-1]],
+    ids=lambda sizes: f"{sizes[0]} {len(sizes)} times",
+)
 def test_impossible_shapes_are_refused(sizes):
     answer = predict_pb2.PredictResponse()
-    answer.outputs["y"].CopyFrom(tensor_pb2.TensorProto(dtype=1, tensor_shape={"dim": [{"size": size} for size in sizes]}, float_val=[1]))
+    answer.outputs["y"].CopyFrom(
+        tensor_pb2.TensorProto(dtype=1, tensor_shape={"dim": [{"size": size} for size in sizes]}, float_val=[1])
+    )
     with pytest.raises(ValueError):
         client.response_arrays(answer.SerializeToString())
 
@@ -322,7 +423,11 @@ def metadata_response():
     listed = get_model_metadata_pb2.SignatureDefMap()
     one = listed.signature_def["serving_default"]
     one.method_name = "tensorflow/serving/predict"
-    for alias, dtype, sizes in (("x", types_pb2.DT_FLOAT, (-1, 3)), ("text", types_pb2.DT_STRING, ()), ("odd", types_pb2.DT_RESOURCE, ())):
+    for alias, dtype, sizes in (
+        ("x", types_pb2.DT_FLOAT, (-1, 3)),
+        ("text", types_pb2.DT_STRING, ()),
+        ("odd", types_pb2.DT_RESOURCE, ()),
+    ):
         info = one.inputs[alias]
         info.name, info.dtype = f"{alias}:0", dtype
         info.tensor_shape.SetInParent()
@@ -339,8 +444,11 @@ def test_metadata_is_typed():
     assert found.model == client.ModelSpec("m", 7)
     one = found["serving_default"]
     assert one.method == "tensorflow/serving/predict" and one.outputs == {"y": client.TensorSpec("bfloat16", None)}
-    assert one.inputs == {"odd": client.TensorSpec("DataType 20", (), "odd:0"), "text": client.TensorSpec("string", (), "text:0"),
-                          "x": client.TensorSpec("float32", (None, 3), "x:0")}
+    assert one.inputs == {
+        "odd": client.TensorSpec("DataType 20", (), "odd:0"),
+        "text": client.TensorSpec("string", (), "text:0"),
+        "x": client.TensorSpec("float32", (None, 3), "x:0"),
+    }
     assert one.inputs["x"].text() == "float32[?,3]" and one.outputs["y"].text() == "bfloat16[…]"
 
 
@@ -349,7 +457,7 @@ def test_metadata_is_typed():
 def test_damaged_metadata_and_states_are_read_or_refused(noise, at, gone):
     raw = metadata_response()
     for reader in (model_metadata.read, model_service.read_status, model_service.read_reload):
-        for damaged in (noise, raw[:at] + noise + raw[at + gone:]):
+        for damaged in (noise, raw[:at] + noise + raw[at + gone :]):
             try:
                 reader(damaged)
             except ValueError:
@@ -359,13 +467,24 @@ def test_damaged_metadata_and_states_are_read_or_refused(noise, at, gone):
 def test_metadata_request_is_that_of_the_api():
     request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     request.model_spec.name, request.model_spec.version_label = "m", "stable"
-    assert model_metadata.request(client.ModelSpec("m", label="stable")) == request.SerializeToString(deterministic=True)
+    assert model_metadata.request(client.ModelSpec("m", label="stable")) == request.SerializeToString(
+        deterministic=True
+    )
 
 
-@pytest.mark.parametrize("arguments, told", [
-    ({"address": "http://here"}, "no address of a TensorFlow Serving's gRPC port"), ({"timeout": 0}, "timeout is 0"), ({"timeout": float("nan")}, "timeout is nan"),
-    ({"retries": 5}, "retries is 5"), ({"compression": "zip"}, "no compression 'zip'"), ({"tls": client.Tls(root="/no/such.pem")}, "/no/such.pem"),
-    ({"tls": client.Tls(certificate="a.pem")}, "needs its key"), ({"tls": client.Tls(root=str(ROOT / "setup.cfg"))}, "is no PEM file")])
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        ({"address": "http://here"}, "no address of a TensorFlow Serving's gRPC port"),
+        ({"timeout": 0}, "timeout is 0"),
+        ({"timeout": float("nan")}, "timeout is nan"),
+        ({"retries": 5}, "retries is 5"),
+        ({"compression": "zip"}, "no compression 'zip'"),
+        ({"tls": client.Tls(root="/no/such.pem")}, "/no/such.pem"),
+        ({"tls": client.Tls(certificate="a.pem")}, "needs its key"),
+        ({"tls": client.Tls(root=str(ROOT / "setup.cfg"))}, "is no PEM file"),
+    ],
+)
 @pytest.mark.parametrize("kind", [client.Client, client.AsyncClient])
 def test_bad_settings_are_refused_in_one_line(kind, arguments, told):
     with pytest.raises(errors.UsageError) as caught:
@@ -373,8 +492,15 @@ def test_bad_settings_are_refused_in_one_line(kind, arguments, told):
     assert told in caught.value.cause and caught.value.mend
 
 
-@pytest.mark.parametrize("config, told", [("model_config_lst {}", "line 1: ModelServerConfig has no field"), (5, "cannot be a int"),
-                                          (ROOT / "no.config", "No such file"), (str(ROOT / "no.config"), "No such file")])
+@pytest.mark.parametrize(
+    "config, told",
+    [
+        ("model_config_lst {}", "line 1: ModelServerConfig has no field"),
+        (5, "cannot be a int"),
+        (ROOT / "no.config", "No such file"),
+        (str(ROOT / "no.config"), "No such file"),
+    ],
+)
 def test_a_bad_configuration_is_refused_in_one_line(config, told):
     with client.Client("127.0.0.1:1") as one, pytest.raises(errors.TftrtError) as caught:
         one.reload(config)
@@ -396,9 +522,16 @@ def test_a_closed_client_says_so():
 
 def test_a_server_without_a_thread_left_is_told_with_its_flag():
     """The words of a real tensorflow_model_server 2.14.1 whose gRPC threads were all at work."""
-    error = serving_error.of("RESOURCE_EXHAUSTED", "Server Threadpool Exhausted", "here:8500", 1, protocols.TENSORFLOW_SERVING)
+    error = serving_error.of(
+        "RESOURCE_EXHAUSTED", "Server Threadpool Exhausted", "here:8500", 1, protocols.TENSORFLOW_SERVING
+    )
     assert "no thread left" in error.cause and "--grpc_max_threads" in error.mend
-    assert serving_error.of("RESOURCE_EXHAUSTED", "Received message larger than max", "here:8500", 1, protocols.TENSORFLOW_SERVING).mend == ""
+    assert (
+        serving_error.of(
+            "RESOURCE_EXHAUSTED", "Received message larger than max", "here:8500", 1, protocols.TENSORFLOW_SERVING
+        ).mend
+        == ""
+    )
 
 
 def test_the_texts_of_a_server_stay_whole_in_the_message():
@@ -430,5 +563,7 @@ async def main():
 asyncio.run(main())
 assert "tensorflow" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0 and done.stdout == "no server at 127.0.0.1:1: Connection refused\n", done.stderr

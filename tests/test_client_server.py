@@ -57,10 +57,16 @@ def test_every_dtype_comes_back_as_it_went(client, name, dtype, content):
 
 
 def test_a_tensorflow_serving_that_is_asked_as_a_triton_is_told(server, tftrt):
-    with pytest.raises(ServingError, match="is no Triton: it has no ModelMetadata") as caught, TritonClient(server.grpc_address) as triton:
+    with (
+        pytest.raises(ServingError, match="is no Triton: it has no ModelMetadata") as caught,
+        TritonClient(server.grpc_address) as triton,
+    ):
         triton.metadata("versions")
     assert "without triton://" in caught.value.mend
-    with pytest.raises(ServingError, match="is no Triton: it has no ModelInfer"), TritonClient(server.grpc_address) as triton:
+    with (
+        pytest.raises(ServingError, match="is no Triton: it has no ModelInfer"),
+        TritonClient(server.grpc_address) as triton,
+    ):
         triton.predict("versions", {"x": np.zeros(2, np.float32)})
     for command in ("bench", "smoke"):
         assert_clear(tftrt(command, f"triton://{server.grpc_address}", "--model_name=versions"), 1, "is no Triton")
@@ -69,7 +75,13 @@ def test_a_tensorflow_serving_that_is_asked_as_a_triton_is_told(server, tftrt):
 
 def test_versions_and_labels_choose_what_answers(client):
     x = np.zeros(2, np.float32)
-    for wanted, choice in ((2, {}), (1, {"version": 1}), (2, {"version": 2}), (1, {"label": "stable"}), (2, {"label": "canary"})):
+    for wanted, choice in (
+        (2, {}),
+        (1, {"version": 1}),
+        (2, {"version": 2}),
+        (1, {"label": "stable"}),
+        (2, {"label": "canary"}),
+    ):
         arrays = client.predict("versions", {"x": x}, **choice)
         assert arrays["y"].tolist() == [wanted, wanted] and arrays.model.version == wanted
 
@@ -100,7 +112,12 @@ def test_what_to_do_may_be_in_the_callers_own_words(server):
 def test_the_methods_tell_their_arguments():
     for kind in (Client, AsyncClient):
         told = inspect.signature(kind.predict)
-        assert list(told.parameters)[:4] == ["self", "model", "inputs", "signature"] and told.return_annotation.startswith("Answered[")
+        assert list(told.parameters)[:4] == [
+            "self",
+            "model",
+            "inputs",
+            "signature",
+        ] and told.return_annotation.startswith("Answered[")
         assert "Run a signature." in inspect.getdoc(kind.predict)
 
 
@@ -130,11 +147,20 @@ def test_requests_larger_than_grpcs_own_limit_come_through_compressed_or_not(ser
 
 def test_what_the_server_refuses_is_a_serving_error_with_its_text(client):
     for call, code, message in (
-            (lambda: client.predict("nobody", {"x": [1.0]}), "NOT_FOUND", "Servable not found for request: Latest(nobody)"),
-            (lambda: client.predict("versions", {"x": [1.0]}, version=9), "NOT_FOUND", "Servable not found for request: Specific(versions, 9)"),
-            (lambda: client.predict("versions", {"x": [1.0]}, label="no"), "INVALID_ARGUMENT", "Unrecognized servable version label: no"),
-            (lambda: client.metadata("nobody"), "NOT_FOUND", "Servable not found for request: Latest(nobody)"),
-            (lambda: client.status("nobody"), "NOT_FOUND", "Could not find any versions of model nobody")):
+        (lambda: client.predict("nobody", {"x": [1.0]}), "NOT_FOUND", "Servable not found for request: Latest(nobody)"),
+        (
+            lambda: client.predict("versions", {"x": [1.0]}, version=9),
+            "NOT_FOUND",
+            "Servable not found for request: Specific(versions, 9)",
+        ),
+        (
+            lambda: client.predict("versions", {"x": [1.0]}, label="no"),
+            "INVALID_ARGUMENT",
+            "Unrecognized servable version label: no",
+        ),
+        (lambda: client.metadata("nobody"), "NOT_FOUND", "Servable not found for request: Latest(nobody)"),
+        (lambda: client.status("nobody"), "NOT_FOUND", "Could not find any versions of model nobody"),
+    ):
         with pytest.raises(ServingError) as caught:
             call()
         assert (caught.value.code, caught.value.message) == (code, message)
@@ -142,7 +168,10 @@ def test_what_the_server_refuses_is_a_serving_error_with_its_text(client):
 
 
 def test_the_rest_port_and_no_host_are_told(server):
-    for address, told in ((server.rest_address, f"{server.rest_address} speaks HTTP, not gRPC"), ("no-such-host.invalid:1", "no server at no-such")):
+    for address, told in (
+        (server.rest_address, f"{server.rest_address} speaks HTTP, not gRPC"),
+        ("no-such-host.invalid:1", "no server at no-such"),
+    ):
         with Client(address, retries=0) as client, pytest.raises(ServingError) as caught:
             client.predict("versions", {"x": [1.0]})
         assert str(caught.value).startswith(told)
@@ -151,7 +180,10 @@ def test_the_rest_port_and_no_host_are_told(server):
 def test_a_deadline_ends_a_call_and_the_client_goes_on(client):
     with pytest.raises(ServingError) as caught:
         client.predict("slow", {"steps": np.array([ENDLESS_STEPS])}, timeout=0.3)
-    assert caught.value.code == "DEADLINE_EXCEEDED" and str(caught.value) == f"no answer from {client.address} within 0.3 s"
+    assert (
+        caught.value.code == "DEADLINE_EXCEEDED"
+        and str(caught.value) == f"no answer from {client.address} within 0.3 s"
+    )
     assert client.predict("slow", {"steps": np.array([3])})["done"].tolist() == [1.75]
 
 
@@ -250,7 +282,10 @@ def test_close_during_a_call_is_an_error_of_the_call_and_not_the_task_s_cancella
         with pytest.raises(ServingError) as caught:
             running.result(10)
     for error in (asyncio.run(main()), caught.value):
-        assert (error.code, str(error)) == ("CANCELLED", f"the client of {server.grpc_address} was closed during the call")
+        assert (error.code, str(error)) == (
+            "CANCELLED",
+            f"the client of {server.grpc_address} was closed during the call",
+        )
 
 
 def test_an_async_client_belongs_to_one_loop(server):
@@ -325,11 +360,16 @@ def test_retries_end_and_the_servers_text_is_told(counted):
     assert len(handler.seen) == 3
 
 
-@pytest.mark.parametrize("call, retries, code", [
-    (lambda client: client.reload("model_config_list {}"), 3, grpc.StatusCode.UNAVAILABLE),
-    (lambda client: client.predict("m", X), 0, grpc.StatusCode.UNAVAILABLE),
-    (lambda client: client.predict("m", X), 3, grpc.StatusCode.RESOURCE_EXHAUSTED),
-    (lambda client: client.predict("m", X), 3, grpc.StatusCode.INTERNAL)], ids=["reload", "no retries", "RESOURCE_EXHAUSTED", "INTERNAL"])
+@pytest.mark.parametrize(
+    "call, retries, code",
+    [
+        (lambda client: client.reload("model_config_list {}"), 3, grpc.StatusCode.UNAVAILABLE),
+        (lambda client: client.predict("m", X), 0, grpc.StatusCode.UNAVAILABLE),
+        (lambda client: client.predict("m", X), 3, grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (lambda client: client.predict("m", X), 3, grpc.StatusCode.INTERNAL),
+    ],
+    ids=["reload", "no retries", "RESOURCE_EXHAUSTED", "INTERNAL"],
+)
 def test_the_rest_is_sent_once(counted, call, retries, code):
     address, handler = counted(99, code)
     with Client(address, retries=retries) as client, pytest.raises(ServingError) as caught:
@@ -356,26 +396,44 @@ def test_headers_go_with_each_call(counted):
 
 def test_an_answer_that_cannot_be_read_is_a_serving_error(counted, monkeypatch):
     address, _ = counted(0)
-    monkeypatch.setattr(Counted, "service", lambda self, details: grpc.unary_unary_rpc_method_handler(lambda raw, context: b"\xff\xff"))
+    monkeypatch.setattr(
+        Counted, "service", lambda self, details: grpc.unary_unary_rpc_method_handler(lambda raw, context: b"\xff\xff")
+    )
     with Client(address) as client:
-        for call in (lambda: client.predict("m", X), lambda: client.metadata("m"), lambda: client.status("m"), lambda: client.reload("")):
+        for call in (
+            lambda: client.predict("m", X),
+            lambda: client.metadata("m"),
+            lambda: client.status("m"),
+            lambda: client.reload(""),
+        ):
             with pytest.raises(ServingError, match="cannot be read") as caught:
                 call()
             assert caught.value.code == "INTERNAL"
 
 
 def small(folder, log, *flags):
-    return launch.LocalServer(["--model_name=half_plus_two", f"--model_base_path={folder / 'half_plus_two'}", *flags], log)
+    return launch.LocalServer(
+        ["--model_name=half_plus_two", f"--model_base_path={folder / 'half_plus_two'}", *flags], log
+    )
 
 
 @pytest.mark.slow
 def test_a_server_that_goes_and_comes_back(folder, tmp_path):
     x = {"x": np.ones(3, np.float32)}
-    with small(folder, tmp_path / "log.txt") as server, Client(server.grpc_address) as client, \
-            Client(server.grpc_address, wait_for_ready=True) as patient:
-        assert client.predict("half_plus_two", x)["y"].tolist() == patient.predict("half_plus_two", x)["y"].tolist() == [2.5] * 3
+    with (
+        small(folder, tmp_path / "log.txt") as server,
+        Client(server.grpc_address) as client,
+        Client(server.grpc_address, wait_for_ready=True) as patient,
+    ):
+        assert (
+            client.predict("half_plus_two", x)["y"].tolist()
+            == patient.predict("half_plus_two", x)["y"].tolist()
+            == [2.5] * 3
+        )
         server.kill()
-        with pytest.raises(ServingError, match=f"no server at {server.grpc_address}: Connection refused|the connection to .* was lost"):
+        with pytest.raises(
+            ServingError, match=f"no server at {server.grpc_address}: Connection refused|the connection to .* was lost"
+        ):
             client.predict("half_plus_two", x)
         answers = []
         waiting = threading.Thread(target=lambda: answers.append(patient.predict("half_plus_two", x)["y"].tolist()))
@@ -405,8 +463,13 @@ def test_tls_with_a_root_and_a_client_certificate(folder, tmp_path, pems):  # no
         assert asyncio.run(main()) == [2.5] * 3
         unknown = f"no TLS with {address}: CERTIFICATE_VERIFY_FAILED: "
         closed = f"{address} closes the connection at once: "
-        for tls, told in ((Tls(root=pems["root"][0]), closed), (Tls(root=pems["stranger"][0], **own), unknown), (Tls(**own), unknown),
-                          (True, unknown), (None, closed)):
+        for tls, told in (
+            (Tls(root=pems["root"][0]), closed),
+            (Tls(root=pems["stranger"][0], **own), unknown),
+            (Tls(**own), unknown),
+            (True, unknown),
+            (None, closed),
+        ):
             with Client(address, tls=tls, retries=0) as client, pytest.raises(ServingError) as caught:
                 client.predict("half_plus_two", x)
             assert caught.value.code == "UNAVAILABLE" and str(caught.value).startswith(told), tls
@@ -414,9 +477,14 @@ def test_tls_with_a_root_and_a_client_certificate(folder, tmp_path, pems):  # no
 
 
 def test_tls_with_a_certificate_of_another_name(folder, tmp_path, pems):  # noqa: F811
-    with small(folder, tmp_path / "log.txt", ssl_config(tmp_path / "ssl.config", pems, "other.example", False)) as server:
+    with small(
+        folder, tmp_path / "log.txt", ssl_config(tmp_path / "ssl.config", pems, "other.example", False)
+    ) as server:
         address = f"localhost:{server.port}"
         with Client(address, tls=Tls(root=pems["root"][0], server_name="other.example")) as client:
             assert client.status("half_plus_two")[0].state == "AVAILABLE"
-        with Client(address, tls=Tls(root=pems["root"][0]), retries=0) as client, pytest.raises(ServingError, match="no TLS with localhost"):
+        with (
+            Client(address, tls=Tls(root=pems["root"][0]), retries=0) as client,
+            pytest.raises(ServingError, match="no TLS with localhost"),
+        ):
             client.status("half_plus_two")

@@ -39,9 +39,20 @@ def inlined(zoo_model):
             graph_def, tensors = inline.inline_segments(converted)
             constants = {node.name for node in graph_def.node if node.op == "Const"}
             # On a CPU an op of batch normalization leaves its last outputs as the memory was.
-            unset = {f"{node.name}:{port}" for node in graph_def.node if node.op.startswith("FusedBatchNorm") for port in range(3, 6)}
-            computed = sorted({outer for inner in tensors.values() for outer in inner.values()
-                               if outer.split(":")[0] not in constants and outer not in unset})
+            unset = {
+                f"{node.name}:{port}"
+                for node in graph_def.node
+                if node.op.startswith("FusedBatchNorm")
+                for port in range(3, 6)
+            }
+            computed = sorted(
+                {
+                    outer
+                    for inner in tensors.values()
+                    for outer in inner.values()
+                    if outer.split(":")[0] not in constants and outer not in unset
+                }
+            )
             known[name, signature] = Inlined(root, frozen, graph_def, tensors, computed)
         return known[name, signature]
 
@@ -54,6 +65,7 @@ def batches(name, count, signature="serving_default"):
 
 def fetched(one, names, batch):
     """The values of `names` by a plain run of the inlined graph."""
+
     def imported():
         tf.graph_util.import_graph_def(one.graph_def, name="")
 
@@ -70,7 +82,9 @@ def assert_alike(got, expected, name):
     """Equal but for the last bits: what else is asked for decides which ops TensorFlow fuses."""
     assert got.count == expected.count, name
     for attribute in ("minimum", "maximum", "range"):
-        np.testing.assert_allclose(getattr(got, attribute), getattr(expected, attribute), rtol=1e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(got, attribute), getattr(expected, attribute), rtol=1e-5, atol=1e-6, err_msg=name
+        )
     assert np.abs(np.cumsum(got.counts - expected.counts)).max() <= max(3, 0.01 * got.count), name
 
 
@@ -120,7 +134,9 @@ def test_two_batches_are_counted_as_the_sum_of_each(inlined):
 def test_tensors_that_only_pass_values_on_share_a_histogram(inlined):
     one = inlined("digits_cnn")
     (tensors,) = one.tensors.values()
-    inner = {key.rsplit("/", 2)[-2] + "/" + key.rsplit("/", 1)[-1]: outer for key, outer in tensors.items() if "/" in key}
+    inner = {
+        key.rsplit("/", 2)[-2] + "/" + key.rsplit("/", 1)[-1]: outer for key, outer in tensors.items() if "/" in key
+    }
     pool, flat, relu = inner["pool/MaxPool:0"], inner["flatten/Reshape:0"], inner["conv2/Relu:0"]
     got = collect.collect(one.frozen, one.graph_def, [pool, flat, relu], batches("digits_cnn", 1))
     assert got[pool] is got[flat] and got[pool] is not got[relu]

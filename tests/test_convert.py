@@ -85,7 +85,7 @@ def test_the_manifest_says_what_was_done(zoo_model, converted):
     assert said["versions"]["tensorflow"] == "2.14.1" and said["versions"]["tensorrt"].startswith("8.5.3")
     by_name = {one["name"]: one for one in said["signatures"]}
     assert set(by_name) == {"serving_default", "user_embedding", "item_embedding"}
-    described, = describe.describe(target)
+    (described,) = describe.describe(target)
     in_manifest = {engine["name"] for one in by_name.values() for engine in one["engines"]}
     assert in_manifest == {engine.name for engine in described.engines}
     assert said["engine_count"] == len(in_manifest)
@@ -94,15 +94,24 @@ def test_the_manifest_says_what_was_done(zoo_model, converted):
 
 
 def test_engine_names_are_unique_within_and_between_models(zoo_model, converted):
-    models = describe.describe(converted("ranker", "--precision_mode=FP16"), converted("ranker"), converted("digits_cnn", "--precision_mode=FP16"))
+    models = describe.describe(
+        converted("ranker", "--precision_mode=FP16"),
+        converted("ranker"),
+        converted("digits_cnn", "--precision_mode=FP16"),
+    )
     names = [engine.name for model in models for engine in model.engines]
     assert len(set(names)) == len(names)
 
 
 def test_the_flag_file_repeats_the_conversion(tftrt, zoo_model, tmp_path):
     source, target = zoo_model("ranker"), tmp_path / "out"
-    flags = ("--precision_mode=FP16", "--minimum_segment_size=4", "--signature_keys=user_embedding,item_embedding",
-             "--noallow_build_at_runtime", "--keep_native_nodes=.*item3.*|.*MatMul_5")
+    flags = (
+        "--precision_mode=FP16",
+        "--minimum_segment_size=4",
+        "--signature_keys=user_embedding,item_embedding",
+        "--noallow_build_at_runtime",
+        "--keep_native_nodes=.*item3.*|.*MatMul_5",
+    )
     assert convert(tftrt, source, target, *flags[:-1]).returncode == 0
     first, first_files = manifest(target), files.digest(target)
     flag_file = target / "assets.extra/tftrt/convert.flags"
@@ -130,12 +139,19 @@ def test_forbidding_builds_at_runtime_keeps_the_output_names(tftrt, zoo_model, c
     before, after = describe.describe(zoo_model("ranker"), target)
     assert after.outputs == before.outputs
     assert after.engines and not any(engine.allow_build_at_runtime for engine in after.engines)
-    assert not any(engine["allow_build_at_runtime"] for one in manifest(target)["signatures"] for engine in one["engines"])
+    assert not any(
+        engine["allow_build_at_runtime"] for one in manifest(target)["signatures"] for engine in one["engines"]
+    )
 
 
 def test_settings_reach_every_engine_op(converted):
-    target = converted("digits_cnn", "--max_workspace_size_bytes=33554432", "--maximum_cached_engines=3", "--use_dynamic_shape",
-                       "--dynamic_shape_profile_strategy=range+optimal")
+    target = converted(
+        "digits_cnn",
+        "--max_workspace_size_bytes=33554432",
+        "--maximum_cached_engines=3",
+        "--use_dynamic_shape",
+        "--dynamic_shape_profile_strategy=range+optimal",
+    )
     for engine in describe.describe(target)[0].engines:
         assert (engine.workspace_size_bytes, engine.maximum_cached_engines) == (33554432, 3)
         assert not engine.implicit_batch and engine.profile_strategy.lower() == "range+optimal"
@@ -150,7 +166,9 @@ def test_named_nodes_go_to_fp32_engines(tftrt, converted):
 
 
 def test_named_nodes_and_ops_stay_native(converted):
-    by_node = manifest(converted("digits_cnn", "--keep_native_nodes=.*/conv2d/Conv2D|.*conv.*1.*Conv2D"))["signatures"][0]
+    by_node = manifest(converted("digits_cnn", "--keep_native_nodes=.*/conv2d/Conv2D|.*conv.*1.*Conv2D"))["signatures"][
+        0
+    ]
     assert "kept native by --keep_native_nodes" in {left["reason"] for left in by_node["left_out"]}
     by_op = manifest(converted("digits_cnn", "--keep_native_ops=Softmax,MaxPool"))["signatures"][0]
     assert {left["op"]: left["reason"] for left in by_op["left_out"]}["Softmax"] == "kept native by --keep_native_ops"
@@ -190,12 +208,16 @@ def test_custom_layers_are_named_by_custom_objects(tftrt, tmp_path):
     from tensorflow.keras import Sequential, layers
 
     (tmp_path / "my_layers.py").write_text(
-        "import tensorflow as tf\nclass Twice(tf.keras.layers.Layer):\n  def call(self, x):\n    return x * 2.0\nCUSTOM = {'Twice': Twice}\n")
+        "import tensorflow as tf\nclass Twice(tf.keras.layers.Layer):\n  def call(self, x):\n    return x * 2.0\nCUSTOM = {'Twice': Twice}\n"
+    )
+
     class Twice(layers.Layer):
         def call(self, x):
             return x * 2.0
 
-    Sequential([layers.Input((8,)), layers.Dense(16, activation="relu"), Twice(), layers.Dense(4)]).save(tmp_path / "model.h5")
+    Sequential([layers.Input((8,)), layers.Dense(16, activation="relu"), Twice(), layers.Dense(4)]).save(
+        tmp_path / "model.h5"
+    )
     refused = convert(tftrt, "model.h5", "out", cwd=tmp_path)
     assert refused.returncode == 1 and "--custom_objects" in refused.stderr
     assert convert(tftrt, "model.h5", "out", "--custom_objects=my_layers:CUSTOM", cwd=tmp_path).returncode == 0
@@ -249,13 +271,15 @@ def test_a_converted_model_is_not_converted_again(tftrt, converted, tmp_path):
 
 
 def test_shapes_without_a_gpu_are_refused(tftrt, zoo_model, tmp_path):
-    done = convert(tftrt, zoo_model("digits_cnn"), tmp_path / "out", "--shapes=image:1x8x8x1", env={"CUDA_VISIBLE_DEVICES": "-1"})
+    done = convert(
+        tftrt, zoo_model("digits_cnn"), tmp_path / "out", "--shapes=image:1x8x8x1", env={"CUDA_VISIBLE_DEVICES": "-1"}
+    )
     assert done.returncode == 1 and "need a GPU" in done.stderr and not (tmp_path / "out").exists()
 
 
 def _truncated(path):
     data = (path / "saved_model.pb").read_bytes()
-    (path / "saved_model.pb").write_bytes(data[:len(data) // 2])
+    (path / "saved_model.pb").write_bytes(data[: len(data) // 2])
 
 
 BREAKS = {
@@ -312,18 +336,28 @@ def test_paths_that_can_never_work(tftrt, zoo_model, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("x")
     (tmp_path / "text.keras").write_text("no model")
-    for given, target, code, says in ((tmp_path / "nothing", "out", 2, "no such file"), (ROOT / "setup.cfg", "out", 2, "is a file"),
-                                      (source, "full", 2, "exists"), (source, source / "out", 2, "inside one another"),
-                                      (tmp_path / "text.keras", "out", 1, "not a Keras model file")):
+    for given, target, code, says in (
+        (tmp_path / "nothing", "out", 2, "no such file"),
+        (ROOT / "setup.cfg", "out", 2, "is a file"),
+        (source, "full", 2, "exists"),
+        (source, source / "out", 2, "inside one another"),
+        (tmp_path / "text.keras", "out", 1, "not a Keras model file"),
+    ):
         assert_clear(convert(tftrt, given, tmp_path / target, cwd=tmp_path), code, says)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "text.keras"]
-    for flags, says in (((), "--input_saved_model_dir is missing"), ((f"--input_saved_model_dir={source}",), "--output_saved_model_dir is missing")):
+    for flags, says in (
+        ((), "--input_saved_model_dir is missing"),
+        ((f"--input_saved_model_dir={source}",), "--output_saved_model_dir is missing"),
+    ):
         assert_clear(tftrt("convert", *flags), 2, says)
 
 
 def test_overwrite_replaces_the_model(tftrt, zoo_model, tmp_path):
     assert convert(tftrt, zoo_model("digits_cnn"), tmp_path / "out").returncode == 0
-    assert convert(tftrt, zoo_model("digits_cnn"), tmp_path / "out", "--precision_mode=FP16", "--overwrite").returncode == 0
+    assert (
+        convert(tftrt, zoo_model("digits_cnn"), tmp_path / "out", "--precision_mode=FP16", "--overwrite").returncode
+        == 0
+    )
     assert manifest(tmp_path / "out")["settings"]["precision_mode"] == "FP16"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -340,7 +374,10 @@ def test_a_full_disk_leaves_the_target_as_it_was(tftrt, zoo_model, tmp_path):
         (disk / "ballast").write_bytes(bytes(left - 100_000))
         done = convert(tftrt, zoo_model("digits_cnn"), disk / "out", "--precision_mode=FP16", "--overwrite")
         assert_clear(done, 1, "space")
-        assert files.digest(disk / "out") == before and sorted(path.name for path in disk.iterdir()) == ["ballast", "out"]
+        assert files.digest(disk / "out") == before and sorted(path.name for path in disk.iterdir()) == [
+            "ballast",
+            "out",
+        ]
     finally:
         subprocess.run(["umount", disk], check=True)
 
@@ -350,10 +387,23 @@ def test_a_full_disk_leaves_the_target_as_it_was(tftrt, zoo_model, tmp_path):
 def test_an_interrupt_leaves_the_target_as_it_was_and_no_child(zoo_model, converted, tmp_path, number, seconds):
     shutil.copytree(converted("digits_cnn"), tmp_path / "out")
     before = files.digest(tmp_path / "out")
-    command = [sys.executable, "-m", "tftrt_tools", "convert", f"--input_saved_model_dir={zoo_model('resnet50')}",
-               f"--output_saved_model_dir={tmp_path / 'out'}", "--overwrite"]
-    running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-                               env={**os.environ, "TFTRT_TEST_MARK": str(tmp_path)})
+    command = [
+        sys.executable,
+        "-m",
+        "tftrt_tools",
+        "convert",
+        f"--input_saved_model_dir={zoo_model('resnet50')}",
+        f"--output_saved_model_dir={tmp_path / 'out'}",
+        "--overwrite",
+    ]
+    running = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "TFTRT_TEST_MARK": str(tmp_path)},
+    )
     while not catches(running.pid, signal.SIGTERM):
         time.sleep(0.01)
     time.sleep(seconds)
@@ -369,7 +419,7 @@ def test_an_interrupt_leaves_the_target_as_it_was_and_no_child(zoo_model, conver
 
 def catches(process_id, number):
     """Has the process a handler for this signal? `tftrt` sets its own right at its start, Python has one for SIGINT before."""
-    caught, = (line for line in open(f"/proc/{process_id}/status") if line.startswith("SigCgt:"))
+    (caught,) = (line for line in open(f"/proc/{process_id}/status") if line.startswith("SigCgt:"))
     return bool(int(caught.split()[1], 16) >> number - 1 & 1)
 
 

@@ -14,7 +14,9 @@ from benchmarks.real_models import cases, make, run
 from tests.conftest import ROOT
 
 BUILD = ROOT / "build" / "real_models"
-MODELS = pathlib.Path(os.environ.get("TFTRT_CORPUS", BUILD / "models"))  # TFTRT_CORPUS=DIR: models that were made before
+MODELS = pathlib.Path(
+    os.environ.get("TFTRT_CORPUS", BUILD / "models")
+)  # TFTRT_CORPUS=DIR: models that were made before
 
 
 @pytest.mark.corpus
@@ -33,5 +35,8 @@ def test_a_real_model_converts_and_verifies_in_every_precision(case):
         assert exported["exit"] == 1 and case.no_onnx in exported["message"], exported["message"]
     else:
         assert exported["exit"] == 0, exported["message"]
-    assert set(last) == {"inspect", *(f"{step} {precision}" for step in ("convert", "verify") for precision in ("FP32", "FP16", "INT8"))}
+    assert set(last) == {
+        "inspect",
+        *(f"{step} {precision}" for step in ("convert", "verify") for precision in ("FP32", "FP16", "INT8")),
+    }
     assert {name: line["message"] for name, line in last.items() if line["exit"] or line["traceback"]} == {}

@@ -45,7 +45,9 @@ def test_a_shape_that_the_model_refuses_is_told_with_its_reason(decoder):
 
 
 def test_a_process_that_sees_no_gpu_is_said_to_see_none(decoder):
-    declared = types.SimpleNamespace(inputs=(InputSpec("jpeg", "string", (None,)),), calls=({"jpeg": (2,)},), unbuilt=())
+    declared = types.SimpleNamespace(
+        inputs=(InputSpec("jpeg", "string", (None,)),), calls=({"jpeg": (2,)},), unbuilt=()
+    )
     with pytest.raises(errors.TftrtError) as caught:
         coverage.check(kind.at(decoder), {"serving_default": declared}, None)
     assert "sees no GPU" in caught.value.cause and "nvidia-smi" in caught.value.mend

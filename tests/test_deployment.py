@@ -30,7 +30,9 @@ DOCKERFILE = (SERVING / "Dockerfile").read_text()
 # Of dcgm-exporter's default counters.
 GPU_METRICS = {"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_XID_ERRORS"}
 
-needs_promtool = pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool here (Debian's package prometheus has it)")
+needs_promtool = pytest.mark.skipif(
+    not shutil.which("promtool"), reason="no promtool here (Debian's package prometheus has it)"
+)
 
 
 def documents(paths):
@@ -55,30 +57,44 @@ def test_the_dockerfile_has_no_lint():
 
 
 def test_hadolint_finds_what_is_wrong(tmp_path):
-    (tmp_path / "Dockerfile").write_text(DOCKERFILE.replace("FROM tensorflow/serving:2.14.1-gpu${SERVING_DIGEST}", "FROM tensorflow/serving"))
+    (tmp_path / "Dockerfile").write_text(
+        DOCKERFILE.replace("FROM tensorflow/serving:2.14.1-gpu${SERVING_DIGEST}", "FROM tensorflow/serving")
+    )
     with pytest.raises(AssertionError, match="DL3006"):
         tool([pathlib.Path(sys.executable).parent / "hadolint", tmp_path / "Dockerfile"])
 
 
 def test_the_image_has_the_tensorrt_that_builds_the_engines():
     pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
-    wanted = dict(re.findall(r"^([\w-]+)==(\S+) --hash=sha256:[0-9a-f]{64}$", (SERVING / "image/tensorrt.txt").read_text(), re.MULTILINE))
+    wanted = dict(
+        re.findall(
+            r"^([\w-]+)==(\S+) --hash=sha256:[0-9a-f]{64}$", (SERVING / "image/tensorrt.txt").read_text(), re.MULTILINE
+        )
+    )
     assert wanted.pop("nvidia-cuda-nvrtc-cu11") == pinned["nvidia-cuda-nvcc-cu11"], "NVRTC is of the same CUDA"
     assert wanted == {"tensorrt": pinned["tensorrt"]}
 
 
 def test_what_the_dockerfile_copies_is_there_and_not_ignored():
     kept = [line[1:] for line in (SERVING / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")]
-    copied = [source for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
-              for source in line.removeprefix("--chmod=755 ").split()[:-1]]
+    copied = [
+        source
+        for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
+        for source in line.removeprefix("--chmod=755 ").split()[:-1]
+    ]
     assert len(copied) >= 6
     for source in copied:
         assert (ROOT / source).exists(), source
-        assert any(source == one or source.startswith(one + "/") for one in kept), f"{source} is not in the build's context"
+        assert any(source == one or source.startswith(one + "/") for one in kept), (
+            f"{source} is not in the build's context"
+        )
 
 
 def test_digests_are_arguments_and_none_is_invented():
-    assert re.findall(r"^ARG (\w+)=(.*)$", DOCKERFILE, re.MULTILINE) == [("SERVING_DIGEST", '""'), ("PYTHON_DIGEST", '""')]
+    assert re.findall(r"^ARG (\w+)=(.*)$", DOCKERFILE, re.MULTILINE) == [
+        ("SERVING_DIGEST", '""'),
+        ("PYTHON_DIGEST", '""'),
+    ]
     assert all(re.search(r"\$\{\w+_DIGEST\} AS", line) for line in re.findall(r"^FROM .*", DOCKERFILE, re.MULTILINE))
     assert "sha256" not in DOCKERFILE
 
@@ -86,23 +102,38 @@ def test_digests_are_arguments_and_none_is_invented():
 def test_the_image_is_the_one_that_serve_looks_for():
     assert f"--tag {IMAGES[0]} ." in DOCKERFILE
     compose = yaml.safe_load((SERVING / "compose.yaml").read_text())
-    servers = [compose["services"]["server"]["image"], *(container["image"] for one in kinds("Deployment")
-                                                         for container in one["spec"]["template"]["spec"]["containers"])]
-    servers += [one["spec"]["containers"][0]["image"] for _file, one in documents(KSERVE) if one["kind"] == "ServingRuntime"]
+    servers = [
+        compose["services"]["server"]["image"],
+        *(
+            container["image"]
+            for one in kinds("Deployment")
+            for container in one["spec"]["template"]["spec"]["containers"]
+        ),
+    ]
+    servers += [
+        one["spec"]["containers"][0]["image"] for _file, one in documents(KSERVE) if one["kind"] == "ServingRuntime"
+    ]
     assert servers == [IMAGES[0]] * 3
 
 
 @pytest.fixture
 def fake_server(tmp_path):
     """PATH with a tensorflow_model_server that says its arguments, and ends with code 7 after SIGTERM or when told to."""
-    (tmp_path / "tensorflow_model_server").write_text('#!/bin/bash\ntrap "echo got TERM; exit 7" TERM\n'
-                                                      'echo "started $*"\n[ "$1" != die ] || exit 9\nwhile :; do sleep 0.1; done\n')
+    (tmp_path / "tensorflow_model_server").write_text(
+        '#!/bin/bash\ntrap "echo got TERM; exit 7" TERM\n'
+        'echo "started $*"\n[ "$1" != die ] || exit 9\nwhile :; do sleep 0.1; done\n'
+    )
     (tmp_path / "tensorflow_model_server").chmod(0o755)
     return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
 
 
 def test_the_entry_point_passes_a_stop_on_and_waits_for_the_server(fake_server):
-    process = subprocess.Popen([SERVING / "image/entrypoint.sh", "--port=1", "--model_name=a b"], stdout=subprocess.PIPE, text=True, env=fake_server)
+    process = subprocess.Popen(
+        [SERVING / "image/entrypoint.sh", "--port=1", "--model_name=a b"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=fake_server,
+    )
     assert process.stdout.readline() == "started --port=1 --model_name=a b\n"
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=60)[0] == "got TERM\n"
@@ -110,12 +141,19 @@ def test_the_entry_point_passes_a_stop_on_and_waits_for_the_server(fake_server):
 
 
 def test_the_entry_point_ends_with_the_servers_exit_code(fake_server):
-    assert subprocess.run([SERVING / "image/entrypoint.sh", "die"], env=fake_server, capture_output=True, timeout=60, check=False).returncode == 9
+    assert (
+        subprocess.run(
+            [SERVING / "image/entrypoint.sh", "die"], env=fake_server, capture_output=True, timeout=60, check=False
+        ).returncode
+        == 9
+    )
 
 
 def test_the_health_check_is_whether_the_port_is_open():
     def code(port):
-        return subprocess.run([SERVING / "image/healthcheck.sh", str(port)], capture_output=True, timeout=60, check=False).returncode
+        return subprocess.run(
+            [SERVING / "image/healthcheck.sh", str(port)], capture_output=True, timeout=60, check=False
+        ).returncode
 
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
@@ -131,7 +169,11 @@ def server_arguments():
     found = [("Dockerfile", command)]
     for name, one in [*documents(MANIFESTS), *documents(KSERVE)]:
         spec = one.get("spec", {})
-        containers = spec.get("template", {}).get("spec", {}).get("containers", []) if one["kind"] == "Deployment" else spec.get("containers", [])
+        containers = (
+            spec.get("template", {}).get("spec", {}).get("containers", [])
+            if one["kind"] == "Deployment"
+            else spec.get("containers", [])
+        )
         found += [(name, container["args"]) for container in containers]
     return found
 
@@ -176,8 +218,15 @@ def compose():
 
 
 def test_compose_takes_the_file():
-    command = next((argv for argv in (["docker", "compose"], ["docker-compose"])
-                    if shutil.which(argv[0]) and not subprocess.run([*argv, "version"], capture_output=True, check=False).returncode), None)
+    command = next(
+        (
+            argv
+            for argv in (["docker", "compose"], ["docker-compose"])
+            if shutil.which(argv[0])
+            and not subprocess.run([*argv, "version"], capture_output=True, check=False).returncode
+        ),
+        None,
+    )
     if command is None:
         pytest.skip("no docker compose here (Debian's package docker-compose has it)")
     environment = {**os.environ, "MODELS": "/models", "GRAFANA_PASSWORD": "x"}
@@ -185,7 +234,10 @@ def test_compose_takes_the_file():
     assert set(shown["services"]) == {"server", "gpu-metrics", "prometheus", "grafana"}
     for missing in ("MODELS", "GRAFANA_PASSWORD"):
         with pytest.raises(AssertionError, match=missing):
-            tool([*command, "--file", SERVING / "compose.yaml", "config"], env={k: v for k, v in environment.items() if k != missing})
+            tool(
+                [*command, "--file", SERVING / "compose.yaml", "config"],
+                env={k: v for k, v in environment.items() if k != missing},
+            )
 
 
 def test_what_compose_mounts_is_there_and_nothing_is_open_to_the_network():
@@ -202,14 +254,22 @@ def test_what_compose_mounts_is_there_and_nothing_is_open_to_the_network():
 
 
 def alerts():
-    return [rule for group in yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
+    return [
+        rule for group in yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
+    ]
 
 
 def dashboard_queries():
     """(panel's title, PromQL with Grafana's variables filled in)."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
-    return [(panel["title"], target["expr"].replace("$__rate_interval", "5m").replace("$instance", ".*").replace("$model", ".*"))
-            for panel in panels for target in panel.get("targets", [])]
+    return [
+        (
+            panel["title"],
+            target["expr"].replace("$__rate_interval", "5m").replace("$instance", ".*").replace("$model", ".*"),
+        )
+        for panel in panels
+        for target in panel.get("targets", [])
+    ]
 
 
 def metrics_of(query):
@@ -233,7 +293,10 @@ def test_the_alerts_fire_when_they_should():
 def test_prometheus_takes_every_query_of_the_dashboard(tmp_path):
     queries = dashboard_queries()
     assert len(queries) >= 15
-    rules = [{"alert": title, "expr": query, "labels": {"number": str(number)}} for number, (title, query) in enumerate(queries)]
+    rules = [
+        {"alert": title, "expr": query, "labels": {"number": str(number)}}
+        for number, (title, query) in enumerate(queries)
+    ]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
     assert f"{len(queries)} rules found" in tool(["promtool", "check", "rules", tmp_path / "rules.yaml"])
 
@@ -243,7 +306,11 @@ def test_every_metric_that_is_asked_for_is_one_that_the_server_exports():
     asked = {name for _, query in queries for name in metrics_of(query)}
     assert asked <= metric_names.SERIES | GPU_METRICS, asked - metric_names.SERIES - GPU_METRICS
     # The reader of queries must see the names: a colon at the start, counters and parts of histograms.
-    assert {metric_names.REQUEST_COUNT.name, metric_names.REQUEST_LATENCY.name + "_bucket", "DCGM_FI_DEV_FB_USED"} <= asked
+    assert {
+        metric_names.REQUEST_COUNT.name,
+        metric_names.REQUEST_LATENCY.name + "_bucket",
+        "DCGM_FI_DEV_FB_USED",
+    } <= asked
     for _, query in queries:
         for metric in metric_names.METRICS:
             for labels in re.findall(re.escape(metric.name) + r"(?:_bucket|_sum|_count)?\{([^}]*)\}", query):
@@ -258,18 +325,30 @@ def test_histograms_have_the_servers_buckets():
 
 
 def test_the_alerts_that_are_tested_exist():
-    tested = {one["alertname"] for test in yaml.safe_load((MONITORING / "alerts_test.yaml").read_text())["tests"] for one in test["alert_rule_test"]}
+    tested = {
+        one["alertname"]
+        for test in yaml.safe_load((MONITORING / "alerts_test.yaml").read_text())["tests"]
+        for one in test["alert_rule_test"]
+    }
     assert tested <= {rule["alert"] for rule in alerts()} and len(tested) >= 5
 
 
 def test_grafana_finds_its_data_source_and_its_dashboard():
-    (source,) = yaml.safe_load((MONITORING / "grafana/provisioning/datasources/prometheus.yaml").read_text())["datasources"]
+    (source,) = yaml.safe_load((MONITORING / "grafana/provisioning/datasources/prometheus.yaml").read_text())[
+        "datasources"
+    ]
     dashboard = json.loads(DASHBOARD.read_text())
-    used = {one["datasource"]["uid"] for panel in dashboard["panels"] for one in [*panel.get("targets", []), *([panel] if "datasource" in panel else [])]}
+    used = {
+        one["datasource"]["uid"]
+        for panel in dashboard["panels"]
+        for one in [*panel.get("targets", []), *([panel] if "datasource" in panel else [])]
+    }
     assert used == {source["uid"]}
     services = compose()["services"]
     assert source["url"] == "http://prometheus:9090" and "prometheus" in services
-    (provider,) = yaml.safe_load((MONITORING / "grafana/provisioning/dashboards/dashboards.yaml").read_text())["providers"]
+    (provider,) = yaml.safe_load((MONITORING / "grafana/provisioning/dashboards/dashboards.yaml").read_text())[
+        "providers"
+    ]
     assert f"./monitoring/grafana/dashboards:{provider['options']['path']}:ro" in services["grafana"]["volumes"]
     scraped = yaml.safe_load((MONITORING / "prometheus.yaml").read_text())["scrape_configs"]
     hosts = {target.split(":")[0] for job in scraped for one in job["static_configs"] for target in one["targets"]}
@@ -287,8 +366,15 @@ def test_grafana_finds_its_data_source_and_its_dashboard():
 @pytest.mark.parametrize("version", ["1.27", "1.37"])
 def test_kubernetes_takes_every_manifest(version):
     found = documents(MANIFESTS)
-    assert {one["kind"] for _, one in found} == {"PersistentVolumeClaim", "ConfigMap", "Job", "Deployment", "Service", "PodDisruptionBudget",
-                                                 "HorizontalPodAutoscaler"}
+    assert {one["kind"] for _, one in found} == {
+        "PersistentVolumeClaim",
+        "ConfigMap",
+        "Job",
+        "Deployment",
+        "Service",
+        "PodDisruptionBudget",
+        "HorizontalPodAutoscaler",
+    }
     for _name, one in found:
         kubernetes_validate.validate(one, version, strict=True)
 
@@ -303,7 +389,9 @@ def test_a_manifest_with_a_mistyped_field_is_refused():
 
 def pods():
     """(name, pod's spec) of everything that runs."""
-    found = [(one["metadata"]["name"], one["spec"]["template"]["spec"]) for one in (*kinds("Deployment"), *kinds("Job"))]
+    found = [
+        (one["metadata"]["name"], one["spec"]["template"]["spec"]) for one in (*kinds("Deployment"), *kinds("Job"))
+    ]
     found += [(one["metadata"]["name"], one["spec"]) for _, one in documents(KSERVE) if one["kind"] == "ServingRuntime"]
     return found
 
@@ -311,9 +399,13 @@ def pods():
 def test_every_container_has_limits_a_gpu_and_no_privileges():
     for name, pod in pods():
         for container in pod["containers"]:
-            assert container["resources"]["limits"]["nvidia.com/gpu"] == 1 and "memory" in container["resources"]["limits"], name
+            assert (
+                container["resources"]["limits"]["nvidia.com/gpu"] == 1 and "memory" in container["resources"]["limits"]
+            ), name
             context = {**pod.get("securityContext", {}), **container["securityContext"]}
-            assert context["runAsNonRoot"] and context["runAsUser"] == 10001 and not context["allowPrivilegeEscalation"], name
+            assert (
+                context["runAsNonRoot"] and context["runAsUser"] == 10001 and not context["allowPrivilegeEscalation"]
+            ), name
             assert context["capabilities"] == {"drop": ["ALL"]}, name
     assert f"--uid {context['runAsUser']} " in DOCKERFILE and f"USER {context['runAsUser']}:" in DOCKERFILE
 
@@ -323,7 +415,9 @@ def test_what_the_manifests_refer_to_exists():
     (config,), (deployment,), (service,) = kinds("ConfigMap"), kinds("Deployment"), kinds("Service")
     for name, pod in pods()[:2]:
         volumes = {one["name"]: one for one in pod["volumes"]}
-        assert {one["persistentVolumeClaim"]["claimName"] for one in volumes.values() if "persistentVolumeClaim" in one} <= claims, name
+        assert {
+            one["persistentVolumeClaim"]["claimName"] for one in volumes.values() if "persistentVolumeClaim" in one
+        } <= claims, name
         for container in pod["containers"]:
             assert {one["name"] for one in container["volumeMounts"]} == set(volumes), name
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -339,7 +433,12 @@ def test_what_the_manifests_refer_to_exists():
     assert {one["targetPort"] for one in service["spec"]["ports"]} == set(ports)
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     (budget,), (scaler,) = kinds("PodDisruptionBudget"), kinds("HorizontalPodAutoscaler")
-    assert service["spec"]["selector"] == labels == deployment["spec"]["selector"]["matchLabels"] == budget["spec"]["selector"]["matchLabels"]
+    assert (
+        service["spec"]["selector"]
+        == labels
+        == deployment["spec"]["selector"]["matchLabels"]
+        == budget["spec"]["selector"]["matchLabels"]
+    )
     assert scaler["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
     assert budget["spec"]["minAvailable"] < scaler["spec"]["minReplicas"] <= deployment["spec"]["replicas"]
 
@@ -369,20 +468,36 @@ def test_the_build_job_runs_commands_that_exist_on_the_pool_that_serves():
 
 def test_kserve_gets_a_runtime_and_a_service_that_fit_together():
     """KServe's own schema is not here: its parts that are Kubernetes' are checked as such, the rest by name."""
-    (runtime,), (service,) = ([one for _, one in documents(KSERVE) if one["kind"] == kind] for kind in ("ServingRuntime", "InferenceService"))
+    (runtime,), (service,) = (
+        [one for _, one in documents(KSERVE) if one["kind"] == kind] for kind in ("ServingRuntime", "InferenceService")
+    )
     assert (runtime["apiVersion"], service["apiVersion"]) == ("serving.kserve.io/v1alpha1", "serving.kserve.io/v1beta1")
     assert set(runtime["spec"]) == {"annotations", "supportedModelFormats", "protocolVersions", "containers"}
     predictor = service["spec"]["predictor"]
-    pod = {key: predictor[key] for key in ("nodeSelector", "tolerations")} | {"containers": runtime["spec"]["containers"]}
-    kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": pod}, "1.37", strict=True)
+    pod = {key: predictor[key] for key in ("nodeSelector", "tolerations")} | {
+        "containers": runtime["spec"]["containers"]
+    }
+    kubernetes_validate.validate(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": pod}, "1.37", strict=True
+    )
     assert set(predictor) == {"minReplicas", "maxReplicas", "nodeSelector", "tolerations", "model"}
     assert set(predictor["model"]) == {"runtime", "modelFormat", "storageUri", "resources"}
     assert predictor["model"]["runtime"] == runtime["metadata"]["name"]
-    assert predictor["model"]["modelFormat"] in [{key: one[key] for key in ("name", "version")} for one in runtime["spec"]["supportedModelFormats"]]
+    assert predictor["model"]["modelFormat"] in [
+        {key: one[key] for key in ("name", "version")} for one in runtime["spec"]["supportedModelFormats"]
+    ]
     (container,) = runtime["spec"]["containers"]
     values = server_flags.parse(container["args"])
-    assert container["name"] == "kserve-container" and values.model_name == "{{.Name}}" and values.model_base_path == "/mnt/models"
-    assert values.rest_api_port == container["ports"][0]["containerPort"] == int(runtime["spec"]["annotations"]["prometheus.kserve.io/port"])
+    assert (
+        container["name"] == "kserve-container"
+        and values.model_name == "{{.Name}}"
+        and values.model_base_path == "/mnt/models"
+    )
+    assert (
+        values.rest_api_port
+        == container["ports"][0]["containerPort"]
+        == int(runtime["spec"]["annotations"]["prometheus.kserve.io/port"])
+    )
 
 
 # The guide
@@ -394,7 +509,12 @@ def test_the_guide_names_files_and_flags_that_exist():
         for line in block.replace("\\\n", " ").splitlines():
             if line.startswith("tftrt "):
                 check_flags(shlex.split(line, comments=True))
-    named = set(re.findall(r"`((?:image|config|monitoring|kubernetes|kserve)/[\w./-]*|compose\.yaml|Dockerfile)`", text))
+    named = set(
+        re.findall(r"`((?:image|config|monitoring|kubernetes|kserve)/[\w./-]*|compose\.yaml|Dockerfile)`", text)
+    )
     assert named and all((SERVING / name).exists() for name in named), named
-    folders = {path.relative_to(SERVING).parts[0] for path in SERVING.rglob("*") if path.is_file()} - {"README.md", "Dockerfile.dockerignore"}
+    folders = {path.relative_to(SERVING).parts[0] for path in SERVING.rglob("*") if path.is_file()} - {
+        "README.md",
+        "Dockerfile.dockerignore",
+    }
     assert all(f"`{name}" in text for name in folders), folders

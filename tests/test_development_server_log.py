@@ -19,8 +19,12 @@ def written():
     found = []
     for path in sorted(SERVER.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS \
-                    and ast.unparse(node.func.value).lower().endswith(("log", "logging")):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in LEVELS
+                and ast.unparse(node.func.value).lower().endswith(("log", "logging"))
+            ):
                 text = re.sub("%[ds]", lambda place: VALUE[place[0]], ast.literal_eval(node.args[0]))
                 found.append((f"{path.name}:{node.lineno}", LEVELS[node.func.attr], text))
     return found

@@ -16,6 +16,7 @@ from tftrt_tools.tftrt.conversion.settings import Settings
 
 def model(shape, layer, *, after=None):
     """A function x -> y of `layer`, as TensorFlow writes it."""
+
     @tf.function(autograph=False, input_signature=[tf.TensorSpec(shape, name="x")])
     def body(x):
         y = layer(x)
@@ -64,7 +65,9 @@ def test_what_is_written_computes_the_same(rank, opened):
         sizes = [(17, 13), (18, 12), (24, 24), (19, 9)]
         for one in sizes if not opened else sizes[:1]:
             shape = (None, *((None,) * rank if opened else one[:rank]), 4)
-            body = model(shape, lambda x, f=filters, p=padding, r=rates: tf.nn.convolution(x, f, padding=p, dilations=list(r)))
+            body = model(
+                shape, lambda x, f=filters, p=padding, r=rates: tf.nn.convolution(x, f, padding=p, dilations=list(r))
+            )
             asked = [(2, *given[:rank], 4) for given in (sizes if opened else [one])]
             written = check(body, *asked)
             assert written.dilations == ((1, *rates) if rank == 1 else tuple(rates)) and written.type == "Conv2D"
@@ -73,19 +76,25 @@ def test_what_is_written_computes_the_same(rank, opened):
 
 def test_depthwise_ones_get_zeros_in_their_filters():
     for rate, padding in itertools.product((2, 3), ("SAME", "VALID")):
-        layer = lambda x, r=rate, p=padding: tf.nn.depthwise_conv2d(x, weights(3, 3, 4, 2), (1, 1, 1, 1), p, dilations=(r, r))  # noqa: E731
+        layer = lambda x, r=rate, p=padding: tf.nn.depthwise_conv2d(
+            x, weights(3, 3, 4, 2), (1, 1, 1, 1), p, dilations=(r, r)
+        )
         written = check(model((None, None, None, 4), layer), (2, 11, 14, 4), (1, 12, 12, 4))
         assert written.type == "DepthwiseConv2dNative" and written.added_bytes > 0
 
 
 def test_depthwise_ones_whose_zeros_would_be_too_many_are_sums():
     for rate, size, padding in ((8, 40, "SAME"), (12, 31, "SAME"), (8, 21, "VALID")):
-        layer = lambda x, r=rate, p=padding: tf.nn.depthwise_conv2d(x, weights(3, 3, 4, 1), (1, 1, 1, 1), p, dilations=(r, r))  # noqa: E731
+        layer = lambda x, r=rate, p=padding: tf.nn.depthwise_conv2d(
+            x, weights(3, 3, 4, 1), (1, 1, 1, 1), p, dilations=(r, r)
+        )
         written = check(model((None, size, size + 3, 4), layer), (2, size, size + 3, 4), (1, size, size + 3, 4))
         assert (written.type, written.dilations, written.added_bytes) == ("AddV2", (rate, rate), 0)
     # Sizes that are open, and filters of several results for each channel, stay as they are.
     for shape, results in (((None, None, 40, 4), 1), ((None, 40, 40, 4), 2)):
-        layer = lambda x, n=results: tf.nn.depthwise_conv2d(x, weights(3, 3, 4, n), (1, 1, 1, 1), "SAME", dilations=(8, 8))  # noqa: E731
+        layer = lambda x, n=results: tf.nn.depthwise_conv2d(
+            x, weights(3, 3, 4, n), (1, 1, 1, 1), "SAME", dilations=(8, 8)
+        )
         graph_def = frozen_graph(model(shape, layer))
         before = graph_def.SerializeToString(deterministic=True)
         assert dilated.rewrite(graph_def) == () and graph_def.SerializeToString(deterministic=True) == before
@@ -94,12 +103,19 @@ def test_depthwise_ones_whose_zeros_would_be_too_many_are_sums():
 @pytest.mark.parametrize("opened", [False, True], ids=["known", "open"])
 def test_those_of_three_dimensions_get_zeros(opened):
     for rates, padding in (((2, 2, 2), "SAME"), ((1, 2, 3), "SAME"), ((2, 2, 2), "VALID")):
-        layer = lambda x, r=rates, p=padding: tf.nn.convolution(x, weights(3, 3, 3, 2, 4), padding=p, dilations=list(r))  # noqa: E731
+        layer = lambda x, r=rates, p=padding: tf.nn.convolution(x, weights(3, 3, 3, 2, 4), padding=p, dilations=list(r))
         shape = (None, *(None,) * 3, 2) if opened else (None, 7, 8, 9, 2)
         asked = [(2, 7, 8, 9, 2), (1, 8, 8, 8, 2)] if opened else [(2, 7, 8, 9, 2)]
         written = check(model(shape, layer), *asked)
-        assert (written.type, written.dilations, written.padding) == ("Conv3D", rates, padding) and written.added_bytes > 0
-    many = model((None, 12, 12, 12, 2), lambda x: tf.nn.convolution(x, weights(3, 3, 3, 2, 4), padding="SAME", dilations=[4, 4, 4]))
+        assert (written.type, written.dilations, written.padding) == (
+            "Conv3D",
+            rates,
+            padding,
+        ) and written.added_bytes > 0
+    many = model(
+        (None, 12, 12, 12, 2),
+        lambda x: tf.nn.convolution(x, weights(3, 3, 3, 2, 4), padding="SAME", dilations=[4, 4, 4]),
+    )
     assert dilated.rewrite(frozen_graph(many)) == ()
 
 
@@ -116,7 +132,10 @@ def channels_last(graph_def):
             sizes = list(node.attr[name].list.i)
             copy.attr[name].list.i[:] = [sizes[0], *sizes[2:], sizes[1]]
         copy.name += "/last"
-        for name, source, order in ((f"{node.name}/data", node.input[0], [0, 2, 3, 1]), (node.name, copy.name, [0, 3, 1, 2])):
+        for name, source, order in (
+            (f"{node.name}/data", node.input[0], [0, 2, 3, 1]),
+            (node.name, copy.name, [0, 3, 1, 2]),
+        ):
             axes = result.node.add(name=f"{name}/order", op="Const")
             axes.attr["dtype"].type = tf.int32.as_datatype_enum
             axes.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.array(order, np.int32)))
@@ -132,10 +151,16 @@ def test_those_with_channels_first_are_written_too(opened, tmp_path):
     def layer(x, kind, rates, padding):
         if kind == "Conv2D":
             return tf.nn.convolution(x, weights(3, 3, 4, 3), padding=padding, dilations=list(rates), data_format="NCHW")
-        return tf.nn.depthwise_conv2d(x, weights(3, 3, 4, 1), (1, 1, 1, 1), padding, dilations=rates, data_format="NCHW")
+        return tf.nn.depthwise_conv2d(
+            x, weights(3, 3, 4, 1), (1, 1, 1, 1), padding, dilations=rates, data_format="NCHW"
+        )
 
-    for kind, rates, padding in (("Conv2D", (2, 3), "SAME"), ("Conv2D", (2, 2), "VALID"), ("DepthwiseConv2dNative", (2, 2), "SAME"),
-                                 *([] if opened else [("DepthwiseConv2dNative", (8, 8), "SAME")])):
+    for kind, rates, padding in (
+        ("Conv2D", (2, 3), "SAME"),
+        ("Conv2D", (2, 2), "VALID"),
+        ("DepthwiseConv2dNative", (2, 2), "SAME"),
+        *([] if opened else [("DepthwiseConv2dNative", (8, 8), "SAME")]),
+    ):
         shape = (None, 4, None, None) if opened else (None, 4, 23, 20)
         body = model(shape, lambda x, k=kind, r=rates, p=padding: layer(x, k, r, p))
         function = body.get_concrete_function()
@@ -143,28 +168,55 @@ def test_those_with_channels_first_are_written_too(opened, tmp_path):
         after = function.graph.as_graph_def()
         [written] = dilated.rewrite(after, frozenset([fetched.split(":")[0]]))
         assert written.dilations == rates and written.type == (kind if rates != (8, 8) else "AddV2")
-        inputs = [np.random.default_rng(1).normal(size=(2, 4, *size)).astype("f4") for size in ((23, 20), *(((18, 19),) if opened else ()))]
-        for found, wanted in zip(*(run(channels_last(graph_def), fetched, *inputs) for graph_def in (after, before)), strict=True):
+        inputs = [
+            np.random.default_rng(1).normal(size=(2, 4, *size)).astype("f4")
+            for size in ((23, 20), *(((18, 19),) if opened else ()))
+        ]
+        for found, wanted in zip(
+            *(run(channels_last(graph_def), fetched, *inputs) for graph_def in (after, before)), strict=True
+        ):
             np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
-        path = save(model(shape, lambda x: tf.nn.relu(x), after=lambda y, k=kind, r=rates, p=padding: tf.nn.relu(layer(y, k, r, p))),
-                    tmp_path / f"{kind}{rates[1]}{padding}")
-        engine, = graph_pass.run(prepared(path, use_dynamic_shape=True), Settings(use_dynamic_shape=True)).engines
+        path = save(
+            model(
+                shape,
+                lambda x: tf.nn.relu(x),
+                after=lambda y, k=kind, r=rates, p=padding: tf.nn.relu(layer(y, k, r, p)),
+            ),
+            tmp_path / f"{kind}{rates[1]}{padding}",
+        )
+        (engine,) = graph_pass.run(prepared(path, use_dynamic_shape=True), Settings(use_dynamic_shape=True)).engines
         assert engine.compute_ops > 2 and not {"SpaceToBatchND", "BatchToSpaceND"} & set(engine.ops)
 
 
-@pytest.mark.parametrize(("shape", "layer", "ops"), [
-    ((None, 40, 40, 4), lambda x: tf.nn.depthwise_conv2d(x, weights(3, 3, 4, 1), (1, 1, 1, 1), "SAME", dilations=(8, 8)), {"Slice": 9, "Mul": 9}),
-    ((None, 8, 8, 8, 4), lambda x: tf.nn.convolution(x, weights(3, 3, 3, 4, 4), padding="SAME", dilations=[2, 2, 2]), {"Conv3D": 1})])
+@pytest.mark.parametrize(
+    ("shape", "layer", "ops"),
+    [
+        (
+            (None, 40, 40, 4),
+            lambda x: tf.nn.depthwise_conv2d(x, weights(3, 3, 4, 1), (1, 1, 1, 1), "SAME", dilations=(8, 8)),
+            {"Slice": 9, "Mul": 9},
+        ),
+        (
+            (None, 8, 8, 8, 4),
+            lambda x: tf.nn.convolution(x, weights(3, 3, 3, 4, 4), padding="SAME", dilations=[2, 2, 2]),
+            {"Conv3D": 1},
+        ),
+    ],
+)
 def test_tf_trt_takes_them_into_one_engine(shape, layer, ops, tmp_path):
     path = save(model(shape, lambda x: tf.nn.relu(x), after=lambda y: tf.nn.relu(layer(y))), tmp_path / "model")
     frozen = prepared(path, use_dynamic_shape=True)
     passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
-    engine, = passed.engines
+    (engine,) = passed.engines
     assert passed.coverage == 1.0 and {op: engine.ops[op] for op in ops} == ops, passed.left_out
     # In implicit batch mode TF-TRT takes no Slice.
-    assert [one.type for one in prepared(path, use_dynamic_shape=False).preparation.dilated] == [op for op in ops if op == "Conv3D"]
+    assert [one.type for one in prepared(path, use_dynamic_shape=False).preparation.dilated] == [
+        op for op in ops if op == "Conv3D"
+    ]
     x = np.random.default_rng(1).normal(size=(2, *shape[1:])).astype("f4")
-    np.testing.assert_allclose(answers(frozen, x)[0], list(frozen.original(x=tf.constant(x)).values())[0].numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        answers(frozen, x)[0], list(frozen.original(x=tf.constant(x)).values())[0].numpy(), rtol=1e-4, atol=1e-5
+    )
 
 
 def by_hand(x, *, paddings, crops, block=2, inside=lambda y: y, filters=None):
@@ -173,16 +225,24 @@ def by_hand(x, *, paddings, crops, block=2, inside=lambda y: y, filters=None):
     return tf.batch_to_space(y, [block, block], crops)
 
 
-@pytest.mark.parametrize(("paddings", "crops", "padding"), [
-    ([[2, 3], [2, 2]], [[0, 1], [0, 0]], "SAME"), ([[3, 2], [2, 2]], [[1, 0], [0, 0]], "SAME"), ([[1, 0], [4, 0]], [[1, 0], [2, 0]], "VALID"),
-    ([[4, 1], [0, 4]], [[0, 1], [0, 4]], "VALID")])
+@pytest.mark.parametrize(
+    ("paddings", "crops", "padding"),
+    [
+        ([[2, 3], [2, 2]], [[0, 1], [0, 0]], "SAME"),
+        ([[3, 2], [2, 2]], [[1, 0], [0, 0]], "SAME"),
+        ([[1, 0], [4, 0]], [[1, 0], [2, 0]], "VALID"),
+        ([[4, 1], [0, 4]], [[0, 1], [0, 4]], "VALID"),
+    ],
+)
 def test_paddings_and_crops_of_any_kind(paddings, crops, padding):
     written = check(model((None, 11, 12, 4), lambda x: by_hand(x, paddings=paddings, crops=crops)), (2, 11, 12, 4))
     assert written.padding == padding
 
 
 def test_more_crops_than_paddings_are_left():
-    graph_def = frozen_graph(model((None, 12, 12, 4), lambda x: by_hand(x, paddings=[[0, 0], [0, 0]], crops=[[1, 0], [0, 0]])))
+    graph_def = frozen_graph(
+        model((None, 12, 12, 4), lambda x: by_hand(x, paddings=[[0, 0], [0, 0]], crops=[[1, 0], [0, 0]]))
+    )
     assert dilated.rewrite(graph_def) == ()
 
 
@@ -194,15 +254,19 @@ def test_paddings_that_depend_on_the_size_are_left():
     graph_def = frozen_graph(model((None, None, 12, 4), layer))
     assert dilated.rewrite(graph_def) == ()
     # In the other direction the sum does not depend on it, and the place does.
-    grows = model((None, None, 12, 4), lambda x: by_hand(x, paddings=tf.stack([tf.stack([tf.shape(x)[1], 0]), [2, 2]]), crops=[[0, 0], [0, 0]]))
+    grows = model(
+        (None, None, 12, 4),
+        lambda x: by_hand(x, paddings=tf.stack([tf.stack([tf.shape(x)[1], 0]), [2, 2]]), crops=[[0, 0], [0, 0]]),
+    )
     assert dilated.rewrite(frozen_graph(grows)) == ()
 
 
 def test_what_stands_between_stays_between():
     def inside(y):
         y = tf.nn.relu(tf.nn.bias_add(y, weights(3)))
-        return tf.compat.v1.nn.fused_batch_norm(y, weights(3), weights(3), mean=weights(3), variance=np.abs(weights(3)),
-                                                is_training=False)[0] * weights(1, 1, 1, 3)
+        return tf.compat.v1.nn.fused_batch_norm(
+            y, weights(3), weights(3), mean=weights(3), variance=np.abs(weights(3)), is_training=False
+        )[0] * weights(1, 1, 1, 3)
 
     around = dict(paddings=[[2, 3], [2, 2]], crops=[[0, 1], [0, 0]])
     check(model((None, 11, 12, 4), lambda x: by_hand(x, **around, inside=inside)), (2, 11, 12, 4))
@@ -214,12 +278,18 @@ def test_what_stands_between_stays_between():
 
 def test_a_convolution_that_others_read_too_is_left():
     kept = []
-    layer = lambda x: by_hand(x, paddings=[[2, 3], [2, 2]], crops=[[0, 1], [0, 0]], inside=lambda y: kept.append(y) or y)  # noqa: E731
-    graph_def = frozen_graph(model((None, 11, 12, 4), layer, after=lambda y: (y, tf.reduce_sum(kept[-1]))[0] + tf.reduce_sum(kept[-1])))
+    layer = lambda x: by_hand(
+        x, paddings=[[2, 3], [2, 2]], crops=[[0, 1], [0, 0]], inside=lambda y: kept.append(y) or y
+    )
+    graph_def = frozen_graph(
+        model((None, 11, 12, 4), layer, after=lambda y: (y, tf.reduce_sum(kept[-1]))[0] + tf.reduce_sum(kept[-1]))
+    )
     assert dilated.rewrite(graph_def) == ()
     # So is one that is kept native, by any of its nodes.
     for op in ("SpaceToBatchND", "Conv2D", "BatchToSpaceND"):
-        graph_def = frozen_graph(model((None, 11, 12, 4), lambda x: by_hand(x, paddings=[[2, 3], [2, 2]], crops=[[0, 1], [0, 0]])))
+        graph_def = frozen_graph(
+            model((None, 11, 12, 4), lambda x: by_hand(x, paddings=[[2, 3], [2, 2]], crops=[[0, 1], [0, 0]]))
+        )
         name = next(node.name for node in graph_def.node if node.op == op)
         assert dilated.rewrite(graph_def, kept=frozenset([name])) == ()
 
@@ -242,8 +312,15 @@ def network(kind, size):
     return tf.keras.Model(inputs, layers.Conv2D(2, 1)(x))
 
 
-@pytest.mark.parametrize(("kind", "size", "shape", "share"), [
-    ("tcn", 24, (2, 24, 8), 1.0), ("tcn", None, (2, 23, 8), 1.0), ("unet", 16, (2, 16, 16, 3), 1.0), ("unet", None, (1, 18, 14, 3), 0.9)])
+@pytest.mark.parametrize(
+    ("kind", "size", "shape", "share"),
+    [
+        ("tcn", 24, (2, 24, 8), 1.0),
+        ("tcn", None, (2, 23, 8), 1.0),
+        ("unet", 16, (2, 16, 16, 3), 1.0),
+        ("unet", None, (1, 18, 14, 3), 0.9),
+    ],
+)
 def test_networks_of_keras_go_into_one_engine_and_answer_the_same(tmp_path, kind, size, shape, share):
     tf.keras.utils.set_random_seed(0)
     path = tmp_path / "model"
@@ -263,5 +340,8 @@ def test_networks_of_keras_go_into_one_engine_and_answer_the_same(tmp_path, kind
 
 
 def test_one_that_is_kept_native_stays_as_it_was(tmp_path):
-    path = save(model((None, 24, 8), lambda x: tf.nn.convolution(x, weights(3, 8, 8), padding="SAME", dilations=[2])), tmp_path / "model")
+    path = save(
+        model((None, 24, 8), lambda x: tf.nn.convolution(x, weights(3, 8, 8), padding="SAME", dilations=[2])),
+        tmp_path / "model",
+    )
     assert prepared(path, keep_native_nodes=".*/SpaceToBatchND").preparation.dilated == ()

@@ -22,10 +22,14 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 SITE = pathlib.Path(sysconfig.get_paths()["purelib"])
 RECOMMENDED = f'"tensorflow[and-cuda]=={releases.RECOMMENDED}"'
 
-needs_tensorflow = pytest.mark.skipif(not (SITE / "tensorflow").is_dir() or not (SITE / "tensorrt").is_dir(),
-                                      reason="TensorFlow or TensorRT is not installed in these site-packages")
-without_gpu = pytest.mark.skipif(libraries.find(libraries.DRIVER, libraries.from_environment()) is not None,
-                                 reason="this machine has an NVIDIA driver")
+needs_tensorflow = pytest.mark.skipif(
+    not (SITE / "tensorflow").is_dir() or not (SITE / "tensorrt").is_dir(),
+    reason="TensorFlow or TensorRT is not installed in these site-packages",
+)
+without_gpu = pytest.mark.skipif(
+    libraries.find(libraries.DRIVER, libraries.from_environment()) is not None,
+    reason="this machine has an NVIDIA driver",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +49,13 @@ def doctor(*arguments, python=sys.executable, **environment):
     """Run the command with --json=-: the tables then go to stderr."""
     env = {name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")}
     env |= {"PYTHONPATH": str(REPOSITORY)} | {name: str(value) for name, value in environment.items()}
-    done = subprocess.run([python, "-m", "tftrt_tools", "doctor", "--json=-", *arguments], env=env, text=True,
-                          capture_output=True, timeout=120)
+    done = subprocess.run(
+        [python, "-m", "tftrt_tools", "doctor", "--json=-", *arguments],
+        env=env,
+        text=True,
+        capture_output=True,
+        timeout=120,
+    )
     return Ran(done.returncode, done.stderr, json.loads(done.stdout) if done.stdout else None)
 
 
@@ -65,11 +74,15 @@ def environment(tmp_path_factory):
 
     def make(*without):
         root = tmp_path_factory.mktemp("environment")
-        subprocess.run([getattr(sys, "_base_executable", sys.executable), "-m", "venv", "--without-pip", root], check=True)
+        subprocess.run(
+            [getattr(sys, "_base_executable", sys.executable), "-m", "venv", "--without-pip", root], check=True
+        )
         site = next(root.glob("lib/python*/site-packages"))
         for entry in SITE.iterdir():
             name = entry.name
-            if any(name == package or name.startswith(f"{package}-") and name.endswith(".dist-info") for package in without):
+            if any(
+                name == package or name.startswith(f"{package}-") and name.endswith(".dist-info") for package in without
+            ):
                 continue
             if name == "tensorflow":
                 _mirror(entry, site / name)
@@ -109,7 +122,11 @@ def fake(bare):
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         (package / "python" / "platform").mkdir(parents=True)
         (package / "__init__.py").write_text(init)
-        stated = "" if build is None else f"import collections\nbuild_info = collections.OrderedDict({list(build.items())})\n"
+        stated = (
+            ""
+            if build is None
+            else f"import collections\nbuild_info = collections.OrderedDict({list(build.items())})\n"
+        )
         (package / "python" / "platform" / "build_info.py").write_text(stated)
         return python
 
@@ -132,8 +149,11 @@ def stub(tmp_path_factory):
             script = folder / "symbols.map"
             script.write_text(f"{version_of_symbols} {{ global: *; }};")
             options.append(f"-Wl,--version-script={script}")
-        subprocess.run([compiler, "-shared", "-fPIC", "-w", *options, "-o", folder / name, "-xc", "-"], input=source.encode(),
-                       check=True)
+        subprocess.run(
+            [compiler, "-shared", "-fPIC", "-w", *options, "-o", folder / name, "-xc", "-"],
+            input=source.encode(),
+            check=True,
+        )
         return folder
 
     return build
@@ -173,8 +193,12 @@ def test_without_a_gpu_build_and_run_are_refused_together(healthy):
 @needs_tensorflow
 def test_json_goes_to_a_file_and_the_text_to_stdout(bare, tmp_path):
     python, _ = bare
-    done = subprocess.run([python, "-m", "tftrt_tools", "doctor", f"--json={tmp_path}/doctor.json"],
-                          env=dict(os.environ, PYTHONPATH=str(REPOSITORY)), capture_output=True, text=True)
+    done = subprocess.run(
+        [python, "-m", "tftrt_tools", "doctor", f"--json={tmp_path}/doctor.json"],
+        env=dict(os.environ, PYTHONPATH=str(REPOSITORY)),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0
     assert "not installed" in done.stdout
     assert json.loads((tmp_path / "doctor.json").read_text())["tensorflow"] is None
@@ -211,7 +235,9 @@ def test_a_release_that_is_too_old(fake):
 
 def test_tensorflow_cpu(fake):
     ran = doctor(python=fake("tensorflow-cpu", "2.14.1", "__version__ = '2.14.1'"))
-    assert_refuses(ran, "convert", "tensorflow-cpu 2.14.1 is a CPU-only build", "pip uninstall -y tensorflow-cpu && pip install")
+    assert_refuses(
+        ran, "convert", "tensorflow-cpu 2.14.1 is a CPU-only build", "pip uninstall -y tensorflow-cpu && pip install"
+    )
 
 
 def test_a_cpu_build_under_the_plain_name(fake):
@@ -223,15 +249,23 @@ def test_metadata_without_the_package(fake, bare):
     python = fake("tensorflow", "2.14.1")
     shutil.rmtree(bare[1] / "tensorflow")
     (bare[1] / "tensorflow").mkdir()
-    assert_refuses(doctor(python=python), "convert", "its files are gone", 'pip install --force-reinstall "tensorflow==2.14.1"')
+    assert_refuses(
+        doctor(python=python), "convert", "its files are gone", 'pip install --force-reinstall "tensorflow==2.14.1"'
+    )
 
 
-@pytest.mark.parametrize("init, cause", [
-    ("import os; os.abort()", "importing TensorFlow ends the process (SIGABRT)"),
-    ("import os; os._exit(7)", "importing TensorFlow ends the process (the process ended with exit code 7"),
-    ("raise ImportError('numpy.core.multiarray failed\\nto import')", "ImportError: numpy.core.multiarray failed to import"),
-    ("raise SystemExit('no')", "import tensorflow fails: SystemExit: no"),
-])
+@pytest.mark.parametrize(
+    "init, cause",
+    [
+        ("import os; os.abort()", "importing TensorFlow ends the process (SIGABRT)"),
+        ("import os; os._exit(7)", "importing TensorFlow ends the process (the process ended with exit code 7"),
+        (
+            "raise ImportError('numpy.core.multiarray failed\\nto import')",
+            "ImportError: numpy.core.multiarray failed to import",
+        ),
+        ("raise SystemExit('no')", "import tensorflow fails: SystemExit: no"),
+    ],
+)
 def test_a_tensorflow_that_cannot_be_imported(fake, stub, init, cause):
     python = fake("tensorflow", "2.14.1", init, {"is_cuda_build": True, "cuda_version": "11.8"})
     path = _harmless_tensorrt(stub)
@@ -239,7 +273,9 @@ def test_a_tensorflow_that_cannot_be_imported(fake, stub, init, cause):
 
 
 def test_a_tensorflow_that_hangs(fake, stub):
-    python = fake("tensorflow", "2.14.1", "import time; time.sleep(60)", {"is_cuda_build": True, "cuda_version": "11.8"})
+    python = fake(
+        "tensorflow", "2.14.1", "import time; time.sleep(60)", {"is_cuda_build": True, "cuda_version": "11.8"}
+    )
     ran = doctor("--timeout=1", python=python, LD_LIBRARY_PATH=_harmless_tensorrt(stub))
     assert_refuses(ran, "convert", "importing TensorFlow did not end in time", "tftrt doctor --timeout=120")
 
@@ -257,8 +293,12 @@ def test_no_tensorrt(environment):
     assert_refuses(ran, "convert", "libnvinfer.so.8 is not found", f"pip install tensorrt=={pin}")
     # TensorFlow was asked all the same, and told what it was linked with.
     assert ran.result["tensorrt_linked"] and ran.result["tensorrt_loaded"] is None
-    check = subprocess.run([python, "-c", "from tftrt_tools.base import stack; stack.check_can_convert()"], text=True,
-                           capture_output=True, env=dict(os.environ, PYTHONPATH=str(REPOSITORY)))
+    check = subprocess.run(
+        [python, "-c", "from tftrt_tools.base import stack; stack.check_can_convert()"],
+        text=True,
+        capture_output=True,
+        env=dict(os.environ, PYTHONPATH=str(REPOSITORY)),
+    )
     assert "TftrtError: libnvinfer.so.8 (TensorRT) is not found" in check.stderr
 
 
@@ -278,7 +318,9 @@ def test_no_cublas_stops_conversion_too(environment):
 
 
 @needs_tensorflow
-@pytest.mark.parametrize("number, version, rule", [(100100, "10.1.0", "must be equal"), (8203, "8.2.3", "must not be older")])
+@pytest.mark.parametrize(
+    "number, version, rule", [(100100, "10.1.0", "must be equal"), (8203, "8.2.3", "must not be older")]
+)
 def test_a_tensorrt_of_the_wrong_version(stub, number, version, rule):
     folder = _harmless_tensorrt(stub, number)
     ran = doctor(LD_LIBRARY_PATH=folder)
@@ -291,8 +333,12 @@ def test_a_library_that_aborts_while_it_is_loaded(stub, tmp_path):
     source = "#include <stdlib.h>\n__attribute__((constructor)) static void end(void) { abort(); }"
     folder = stub("libnvinfer.so.8", source)
     ran = doctor(LD_LIBRARY_PATH=f"{folder}:{tmp_path}")
-    assert_refuses(ran, "convert", f"{folder}/libnvinfer.so.8: loading it ends the process (SIGABRT)",
-                   f'export LD_LIBRARY_PATH="{tmp_path}"')
+    assert_refuses(
+        ran,
+        "convert",
+        f"{folder}/libnvinfer.so.8: loading it ends the process (SIGABRT)",
+        f'export LD_LIBRARY_PATH="{tmp_path}"',
+    )
     assert ran.library("libcufft.so.10")["path"], "the other libraries are told all the same"
 
 
@@ -317,12 +363,17 @@ def test_a_cudnn_of_the_wrong_version(stub, driver, number, version):
     plugin = SITE / "tensorrt" / "libnvinfer_plugin.so.8"
     symbols = {word for word in _strings(plugin) if word.startswith("cudnn") and word.isalnum()} - {"cudnnGetVersion"}
     source = "".join(f"void {symbol}(void) {{}}\n" for symbol in symbols)
-    folder = stub("libcudnn.so.8", source + f"unsigned long cudnnGetVersion(void) {{ return {number}; }}",
-                  version_of_symbols="libcudnn.so.8")
+    folder = stub(
+        "libcudnn.so.8",
+        source + f"unsigned long cudnnGetVersion(void) {{ return {number}; }}",
+        version_of_symbols="libcudnn.so.8",
+    )
     ran = doctor(LD_LIBRARY_PATH=f"{folder}:{driver}")
     assert ran.library("libcudnn.so.8")["version"] == version
     assert ran.capability("convert")["can"]
-    assert_refuses(ran, "run", f"cuDNN {version} is loaded ({folder}/libcudnn.so.8)", f'export LD_LIBRARY_PATH="{driver}"')
+    assert_refuses(
+        ran, "run", f"cuDNN {version} is loaded ({folder}/libcudnn.so.8)", f'export LD_LIBRARY_PATH="{driver}"'
+    )
 
 
 def _strings(path):
@@ -337,7 +388,9 @@ def _strings(path):
 def test_a_cudnn_that_ends_the_process_without_nvrtc(driver):
     ran = doctor(LD_LIBRARY_PATH=driver)
     assert ran.library("libcudnn_cnn_infer.so.8")["died"] == "SIGABRT"
-    assert_refuses(ran, "run", "libcudnn_cnn_infer.so.8 needs libnvrtc.so", "pip install nvidia-cuda-nvrtc-cu11 && ln -s")
+    assert_refuses(
+        ran, "run", "libcudnn_cnn_infer.so.8 needs libnvrtc.so", "pip install nvidia-cuda-nvrtc-cu11 && ln -s"
+    )
 
 
 _NVML = """
@@ -357,8 +410,10 @@ int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) { memory[0
 @needs_tensorflow
 @without_gpu
 def test_a_gpu_that_the_driver_lists_and_tensorflow_does_not_see(driver, stub):
-    names = ("Version GetErrorString CreateProgram DestroyProgram CompileProgram GetPTXSize GetPTX GetCUBINSize GetCUBIN "
-             "GetProgramLogSize GetProgramLog AddNameExpression GetLoweredName GetNumSupportedArchs GetSupportedArchs").split()
+    names = (
+        "Version GetErrorString CreateProgram DestroyProgram CompileProgram GetPTXSize GetPTX GetCUBINSize GetCUBIN "
+        "GetProgramLogSize GetProgramLog AddNameExpression GetLoweredName GetNumSupportedArchs GetSupportedArchs"
+    ).split()
     nvrtc = stub("libnvrtc.so", "".join(f"int nvrtc{name}(void) {{ return 0; }}\n" for name in names))
     ran = doctor(LD_LIBRARY_PATH=f"{driver}:{nvrtc}:{stub('libnvidia-ml.so.1', _NVML)}")
     assert ran.result["gpus"] == [{"index": 0, "name": "Stub [GPU]", "memory_mib": 24576, "compute_capability": "8.6"}]
@@ -375,15 +430,35 @@ def library(name, needed_for, **found):
 @pytest.fixture
 def on_a_gpu():
     build = {"cuda_version": "11.8", "cuda_compute_capabilities": ["sm_80", "compute_80"]}
-    tensorflow = installed.TensorFlow(distribution="tensorflow", version="2.14.1", folder="/site/tensorflow", build=build, cuda={},
-                                      pins={"nvidia-cudnn-cu11": "8.7.0.84"})
-    asked = {"version": "2.14.1", "linked": [8, 4, 3], "tensorrt": {"built": True, "loads": True, "loaded": [8, 5, 3]},
-             "gpus": [{"name": "H100", "compute_capability": "9.0"}], "step": ""}
-    found = (library("libnvinfer.so.8", "convert", path="/site/tensorrt/libnvinfer.so.8", version="8.5.3"),
-             library("libcudnn.so.8", "run", path="/site/nvidia/cudnn/lib/libcudnn.so.8", version="8.7.0"),
-             library("libcuda.so.1", "run", path="/lib/libcuda.so.1", version="13.0"))
-    return facts.Facts(tensorflow=tensorflow, asked=asked, died=None, log="", libraries=found, driver={"driver": "580.0", "cuda": "13.0"},
-                       gpus=(gpus.Gpu(0, "H100", 81559, "9.0"),))
+    tensorflow = installed.TensorFlow(
+        distribution="tensorflow",
+        version="2.14.1",
+        folder="/site/tensorflow",
+        build=build,
+        cuda={},
+        pins={"nvidia-cudnn-cu11": "8.7.0.84"},
+    )
+    asked = {
+        "version": "2.14.1",
+        "linked": [8, 4, 3],
+        "tensorrt": {"built": True, "loads": True, "loaded": [8, 5, 3]},
+        "gpus": [{"name": "H100", "compute_capability": "9.0"}],
+        "step": "",
+    }
+    found = (
+        library("libnvinfer.so.8", "convert", path="/site/tensorrt/libnvinfer.so.8", version="8.5.3"),
+        library("libcudnn.so.8", "run", path="/site/nvidia/cudnn/lib/libcudnn.so.8", version="8.7.0"),
+        library("libcuda.so.1", "run", path="/lib/libcuda.so.1", version="13.0"),
+    )
+    return facts.Facts(
+        tensorflow=tensorflow,
+        asked=asked,
+        died=None,
+        log="",
+        libraries=found,
+        driver={"driver": "580.0", "cuda": "13.0"},
+        gpus=(gpus.Gpu(0, "H100", 81559, "9.0"),),
+    )
 
 
 def test_with_a_gpu_everything_can_be_done(on_a_gpu):
@@ -392,10 +467,13 @@ def test_with_a_gpu_everything_can_be_done(on_a_gpu):
     assert "compute capability 9.0" in found.notes[0]
 
 
-@pytest.mark.parametrize("change, cause", [
-    ({"driver": {"driver": "450.1", "cuda": "10.2"}}, "the driver runs CUDA 10.2 and older"),
-    ({"gpus": ()}, "lists no GPU"),
-])
+@pytest.mark.parametrize(
+    "change, cause",
+    [
+        ({"driver": {"driver": "450.1", "cuda": "10.2"}}, "the driver runs CUDA 10.2 and older"),
+        ({"gpus": ()}, "lists no GPU"),
+    ],
+)
 def test_a_driver_that_is_not_enough(on_a_gpu, change, cause):
     assert cause in problems.in_gpu(dataclasses.replace(on_a_gpu, **change)).cause
 
@@ -416,11 +494,16 @@ def test_a_build_with_another_cudnn_of_its_own(on_a_gpu):
 
 
 def test_names_that_tensorflow_asked_for_replace_those_of_the_matrix():
-    log = ("I tsl/dso_loader.cc:55] Successfully opened dynamic library libnvinfer.so.10\n"
-           "I tsl/dso_loader.cc:66] Could not load dynamic library 'libcurand.so.10'; dlerror: libcurand.so.10: no; LD_LIBRARY_PATH: /x\n")
+    log = (
+        "I tsl/dso_loader.cc:55] Successfully opened dynamic library libnvinfer.so.10\n"
+        "I tsl/dso_loader.cc:66] Could not load dynamic library 'libcurand.so.10'; dlerror: libcurand.so.10: no; LD_LIBRARY_PATH: /x\n"
+    )
     wanted = [("libnvinfer.so.8.6.1", "convert"), ("libcuda.so.1", "run")]
-    assert libraries.as_asked_for(wanted, log) == [("libnvinfer.so.10", "convert"), ("libcuda.so.1", "run"),
-                                                   ("libcurand.so.10", "run")]
+    assert libraries.as_asked_for(wanted, log) == [
+        ("libnvinfer.so.10", "convert"),
+        ("libcuda.so.1", "run"),
+        ("libcurand.so.10", "run"),
+    ]
     assert libraries.failures_in(log) == {"libcurand.so.10": "libcurand.so.10: no"}
 
 
@@ -431,9 +514,11 @@ def test_building_needs_more_than_running(on_a_gpu):
 
 
 def test_the_quick_check_imports_no_tensorflow():
-    code = ("import sys; from tftrt_tools.base import errors, stack\n"
-            "try: stack.check_can_convert()\nexcept errors.TftrtError as error: assert error.mend\n"
-            "assert not {'tensorflow', 'numpy'} & set(sys.modules)")
+    code = (
+        "import sys; from tftrt_tools.base import errors, stack\n"
+        "try: stack.check_can_convert()\nexcept errors.TftrtError as error: assert error.mend\n"
+        "assert not {'tensorflow', 'numpy'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ, PYTHONPATH=str(REPOSITORY)))
 
 
@@ -445,15 +530,21 @@ def test_the_quick_check_accepts_a_whole_installation():
 def test_the_quick_check_refuses_with_cause_and_mend(fake):
     python = fake("tensorflow", "2.18.0")
     code = "from tftrt_tools.base import errors, stack\ntry: stack.check_can_convert()\nexcept errors.TftrtError as e: print(e.mend)"
-    done = subprocess.run([python, "-c", code], text=True, capture_output=True,
-                          env=dict(os.environ, PYTHONPATH=str(REPOSITORY)))
+    done = subprocess.run(
+        [python, "-c", code], text=True, capture_output=True, env=dict(os.environ, PYTHONPATH=str(REPOSITORY))
+    )
     assert RECOMMENDED in done.stdout
 
 
 def working_command(python, *arguments):
     """Run a command that needs TensorFlow in an environment; returns its stderr lines, of which there must be two."""
-    done = subprocess.run([python, "-m", "tftrt_tools", *map(str, arguments)], text=True, capture_output=True, timeout=120,
-                          env=dict(os.environ, PYTHONPATH=str(REPOSITORY)))
+    done = subprocess.run(
+        [python, "-m", "tftrt_tools", *map(str, arguments)],
+        text=True,
+        capture_output=True,
+        timeout=120,
+        env=dict(os.environ, PYTHONPATH=str(REPOSITORY)),
+    )
     assert done.returncode == 1 and done.stdout == "" and len(done.stderr.splitlines()) == 2, done.stderr
     return done.stderr
 
@@ -471,7 +562,10 @@ def test_the_working_commands_say_what_is_missing(fake, bare, looks_like_a_model
     assert "TensorFlow is not installed" in working_command(python, *convert)
     for command in (("inspect", looks_like_a_model), ("verify", looks_like_a_model, looks_like_a_model)):
         said = working_command(python, *command)
-        assert "TensorFlow 2.14 is not installed for this Python" in said and "pip install -c constraints.txt '.[tftrt]'" in said
+        assert (
+            "TensorFlow 2.14 is not installed for this Python" in said
+            and "pip install -c constraints.txt '.[tftrt]'" in said
+        )
     assert "2.17 was the last release with it" in working_command(fake("tensorflow", "2.18.0"), *convert)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
@@ -496,5 +590,5 @@ def test_a_file_that_is_no_elf_wants_nothing(tmp_path):
 def test_without_tensorflow_it_says_what_works_here():
     from tftrt_tools.base.stack import diagnosis
 
-    note, = diagnosis._notes(types.SimpleNamespace(tensorflow=None, gpus=()))
+    (note,) = diagnosis._notes(types.SimpleNamespace(tensorflow=None, gpus=()))
     assert all(word in note for word in ("without TensorFlow", "bench", "log", "regress --server"))

@@ -50,7 +50,13 @@ def doubles(path):
 
 def two_tables(path):
     a, b = table(100, 4), table(30, 4)
-    save(path, lambda i: {"y": tf.nn.embedding_lookup(a, i) * tf.gather(b, tf.squeeze(tf.expand_dims(i, 0), 0))}, spec((None,), "i", tf.int64), a=a, b=b)
+    save(
+        path,
+        lambda i: {"y": tf.nn.embedding_lookup(a, i) * tf.gather(b, tf.squeeze(tf.expand_dims(i, 0), 0))},
+        spec((None,), "i", tf.int64),
+        a=a,
+        b=b,
+    )
 
 
 def depth(path):
@@ -84,8 +90,14 @@ def in_a_loop(path):
         def body(k, h):
             return k + 1, h + tf.gather(w, i[:, k])
 
-        return {"y": tf.while_loop(lambda k, h: k < 3, body, [0, tf.zeros((tf.shape(i)[0], 4))],
-                                   shape_invariants=[tf.TensorShape(()), tf.TensorShape((None, 4))])[1]}
+        return {
+            "y": tf.while_loop(
+                lambda k, h: k < 3,
+                body,
+                [0, tf.zeros((tf.shape(i)[0], 4))],
+                shape_invariants=[tf.TensorShape(()), tf.TensorShape((None, 4))],
+            )[1]
+        }
 
     save(path, summed, spec((None, 3), "i", tf.int32), w=w)
 
@@ -104,20 +116,41 @@ def session(path):
         v1.saved_model.simple_save(opened, str(path), {"i": i}, {"y": y})
 
 
-WHOLE = {floats: 64, doubles: 50, two_tables: 30, depth: 12, second_axis: 40, offsets: 50, coordinates: 7, in_a_loop: 20, asserted: 6, session: 77}
+WHOLE = {
+    floats: 64,
+    doubles: 50,
+    two_tables: 30,
+    depth: 12,
+    second_axis: 40,
+    offsets: 50,
+    coordinates: 7,
+    in_a_loop: 20,
+    asserted: 6,
+    session: 77,
+}
 
 
 def drawn(path, signature="serving_default", batches=(1, 8)):
     """(the loaded model, the InputSpecs of its signature, drawn calls)."""
     model = loading.load(str(path))
     specs = model.specs(signature)
-    shapes = [{one.name: tuple(batch if dim is None else dim for dim in one.shape) for one in specs} for batch in batches]
+    shapes = [
+        {one.name: tuple(batch if dim is None else dim for dim in one.shape) for one in specs} for batch in batches
+    ]
     return model, specs, drawing.calls(signature, specs, shapes, 0)
 
 
 def answered(model, made):
-    return [loading.answers(model.root.signatures[one.signature], {
-        name: tf.constant(value, tf.string if value.dtype == object else None) for name, value in one.inputs.items()}) for one in made]
+    return [
+        loading.answers(
+            model.root.signatures[one.signature],
+            {
+                name: tf.constant(value, tf.string if value.dtype == object else None)
+                for name, value in one.inputs.items()
+            },
+        )
+        for one in made
+    ]
 
 
 @pytest.mark.parametrize("make", WHOLE, ids=lambda one: one.__name__)
@@ -140,7 +173,12 @@ def test_a_share_of_a_table_is_drawn_as_a_fraction(tmp_path):
 
 def test_any_number_is_an_index_behind_a_hash(tmp_path):
     w = table(10, 4)
-    save(tmp_path / "m", lambda i: {"y": tf.gather(w, tf.strings.to_hash_bucket_fast(tf.strings.as_string(i), 10))}, spec((None,), "i", tf.int64), w=w)
+    save(
+        tmp_path / "m",
+        lambda i: {"y": tf.gather(w, tf.strings.to_hash_bucket_fast(tf.strings.as_string(i), 10))},
+        spec((None,), "i", tf.int64),
+        w=w,
+    )
     model, (only,), made = drawn(tmp_path / "m")
     assert only.limit is None and answered(model, made)
 
@@ -148,8 +186,11 @@ def test_any_number_is_an_index_behind_a_hash(tmp_path):
 @pytest.mark.parametrize("words", [True, False])
 def test_keys_are_those_of_the_lookup(words, tmp_path):
     layers = tf.keras.layers
-    lookup = layers.StringLookup(vocabulary=["cat", "dog", "bird"], num_oov_indices=0, mask_token=None) if words else \
-        layers.IntegerLookup(vocabulary=[10, 20, 30], num_oov_indices=0)
+    lookup = (
+        layers.StringLookup(vocabulary=["cat", "dog", "bird"], num_oov_indices=0, mask_token=None)
+        if words
+        else layers.IntegerLookup(vocabulary=[10, 20, 30], num_oov_indices=0)
+    )
     i = tf.keras.Input((1,), dtype="string" if words else "int64", name="k")
     tf.keras.Model(i, layers.Embedding(4, 2)(lookup(i))).export(str(tmp_path / "m"))
     model, (only,), made = drawn(tmp_path / "m")
@@ -164,7 +205,9 @@ def test_a_lookup_of_tensorflow_1(tmp_path):
         known = v1.lookup.StaticHashTable(v1.lookup.KeyValueTensorInitializer(["p", "q"], [0, 1]), -1)
         y = tf.gather(tf.constant([[1.0], [2.0]]), known.lookup(k))
         opened.run(v1.tables_initializer())
-        v1.saved_model.simple_save(opened, str(tmp_path / "m"), {"k": k}, {"y": y}, legacy_init_op=v1.tables_initializer())
+        v1.saved_model.simple_save(
+            opened, str(tmp_path / "m"), {"k": k}, {"y": y}, legacy_init_op=v1.tables_initializer()
+        )
     model, (only,), made = drawn(tmp_path / "m")
     assert only.limit.keys == ("p", "q") and answered(model, made)
 
@@ -176,7 +219,15 @@ def test_sizes_of_a_call_limit_what_refers_to_its_inputs(tmp_path):
         messages = tf.gather(tf.nn.relu(nodes @ w), senders)
         return {"y": tf.math.unsorted_segment_sum(messages, receivers, tf.shape(nodes)[0]) @ u}
 
-    save(tmp_path / "m", graph, spec((None, 4), "nodes"), spec((None,), "senders", tf.int32), spec((None,), "receivers", tf.int32), w=w, u=u)
+    save(
+        tmp_path / "m",
+        graph,
+        spec((None, 4), "nodes"),
+        spec((None,), "senders", tf.int32),
+        spec((None,), "receivers", tf.int32),
+        w=w,
+        u=u,
+    )
     model = loading.load(str(tmp_path / "m"))
     specs = model.specs("serving_default")
     by_name = {one.name: one for one in specs}
@@ -188,7 +239,11 @@ def test_sizes_of_a_call_limit_what_refers_to_its_inputs(tmp_path):
 
 def test_lengths_and_segments(tmp_path):
     def both(x, n, ids):
-        return {"y": tf.reverse_sequence(x, n, seq_axis=1), "last": tf.gather(x, n - 1, batch_dims=1), "sum": tf.math.segment_sum(x, ids)}
+        return {
+            "y": tf.reverse_sequence(x, n, seq_axis=1),
+            "last": tf.gather(x, n - 1, batch_dims=1),
+            "sum": tf.math.segment_sum(x, ids),
+        }
 
     save(tmp_path / "m", both, spec((None, 9, 4), "x"), spec((None,), "n", tf.int32), spec((None,), "ids", tf.int32))
     model, specs, made = drawn(tmp_path / "m", batches=(1, 60))
@@ -196,7 +251,9 @@ def test_lengths_and_segments(tmp_path):
     assert (lengths.min(), lengths.max()) == (1, 9) and (np.diff(ids) >= 0).all() and ids.max() < 60
     answered(model, made)
     assert drawing.drew(specs, [one.shapes for one in made]) == (
-        "ids: rising whole numbers from 0 to 59, which SegmentSum takes", "n: whole numbers from 1 to 9, which ReverseSequence takes")
+        "ids: rising whole numbers from 0 to 59, which SegmentSum takes",
+        "n: whole numbers from 1 to 9, which ReverseSequence takes",
+    )
 
 
 def test_a_table_of_another_signature_says_nothing(tmp_path):
@@ -208,7 +265,11 @@ def test_a_table_of_another_signature_says_nothing(tmp_path):
     module.functions = [large, small, none]
     tf.saved_model.save(module, str(tmp_path / "m"), signatures={"large": large, "none": none, "small": small})
     found = input_facts.specs(protos.meta_graph(protos.read(tmp_path / "m")))
-    assert {name: one.limit and one.limit.high for name, (one,) in found.items()} == {"large": 100, "none": None, "small": 5}
+    assert {name: one.limit and one.limit.high for name, (one,) in found.items()} == {
+        "large": 100,
+        "none": None,
+        "small": 5,
+    }
 
 
 def test_what_the_user_says_wins_and_what_was_drawn_is_said(tmp_path):
@@ -244,7 +305,9 @@ def test_limits_of_several_readers_are_taken_together():
     assert Limit(low=5, high=5).ends({}) is None and Limit().ends({}) is None
     spec_of = InputSpec("i", "int32", (None,)).knowing(both)
     assert InputSpec.from_dict(spec_of.to_dict()).limit == both
-    assert InputSpec("i", "int32", (None,)).to_dict() == {"name": "i", "dtype": "int32", "shape": [None]}, "files stay as they were"
+    assert InputSpec("i", "int32", (None,)).to_dict() == {"name": "i", "dtype": "int32", "shape": [None]}, (
+        "files stay as they were"
+    )
 
 
 # ONNX
@@ -268,30 +331,69 @@ def value(name, shape, dtype=TensorProto.FLOAT):
 
 INTS, SIZES = TensorProto.INT64, {"b": 7, "n": 7, "e": 9, "t": 5}
 FILES = {
-    "cast": ([node("Cast", ["i"], ["k"], to=INTS), node("Gather", ["W", "k"], ["y"])], [value("i", ["b", 6])], [f32("W", 50, 4)], {"i": (0, 50)}),
+    "cast": (
+        [node("Cast", ["i"], ["k"], to=INTS), node("Gather", ["W", "k"], ["y"])],
+        [value("i", ["b", 6])],
+        [f32("W", 50, 4)],
+        {"i": (0, 50)},
+    ),
     "axis": ([node("Gather", ["W", "i"], ["y"], axis=1)], [value("i", ["b"], INTS)], [f32("W", 4, 9)], {"i": (0, 9)}),
-    "elements": ([node("GatherElements", ["W", "i"], ["y"], axis=1)], [value("i", [4, 2], INTS)], [f32("W", 4, 9)], {"i": (0, 9)}),
-    "depth": ([node("OneHot", ["i", "d", "v"], ["y"])], [value("i", ["b"], INTS)], [i64("d", 13), f32("v", 2)], {"i": (0, 13)}),
-    "scatter": ([node("ScatterND", ["W", "i", "u"], ["y"])], [value("i", ["b", 1], INTS), value("u", ["b", 4])], [f32("W", 11, 4)], {"i": (0, 11)}),
-    "two": ([node("Gather", ["W", "i"], ["e"]), node("Gather", ["V", "i"], ["f"]), node("Add", ["e", "f"], ["y"])], [value("i", ["b"], INTS)],
-            [f32("W", 50, 4), f32("V", 5, 4)], {"i": (0, 5)}),
-    "offset": ([node("Add", ["i", "o"], ["k"]), node("Gather", ["W", "k"], ["y"])], [value("i", ["b", 2], INTS)], [f32("W", 50, 4), i64("o", [0, 30])],
-               {"i": (0, 20)}),
+    "elements": (
+        [node("GatherElements", ["W", "i"], ["y"], axis=1)],
+        [value("i", [4, 2], INTS)],
+        [f32("W", 4, 9)],
+        {"i": (0, 9)},
+    ),
+    "depth": (
+        [node("OneHot", ["i", "d", "v"], ["y"])],
+        [value("i", ["b"], INTS)],
+        [i64("d", 13), f32("v", 2)],
+        {"i": (0, 13)},
+    ),
+    "scatter": (
+        [node("ScatterND", ["W", "i", "u"], ["y"])],
+        [value("i", ["b", 1], INTS), value("u", ["b", 4])],
+        [f32("W", 11, 4)],
+        {"i": (0, 11)},
+    ),
+    "two": (
+        [node("Gather", ["W", "i"], ["e"]), node("Gather", ["V", "i"], ["f"]), node("Add", ["e", "f"], ["y"])],
+        [value("i", ["b"], INTS)],
+        [f32("W", 50, 4), f32("V", 5, 4)],
+        {"i": (0, 5)},
+    ),
+    "offset": (
+        [node("Add", ["i", "o"], ["k"]), node("Gather", ["W", "k"], ["y"])],
+        [value("i", ["b", 2], INTS)],
+        [f32("W", 50, 4), i64("o", [0, 30])],
+        {"i": (0, 20)},
+    ),
     "graph": ([node("Gather", ["x", "i"], ["y"])], [value("x", ["n", 4]), value("i", ["e"], INTS)], [], {"i": (0, 7)}),
-    "lengths": ([node("ReverseSequence", ["x", "i"], ["y"], time_axis=1, batch_axis=0)], [value("x", ["b", "t", 4]), value("i", ["b"], INTS)], [],
-                {"i": (1, 6)}),
+    "lengths": (
+        [node("ReverseSequence", ["x", "i"], ["y"], time_axis=1, batch_axis=0)],
+        [value("x", ["b", "t", 4]), value("i", ["b"], INTS)],
+        [],
+        {"i": (1, 6)},
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_an_onnx_file_tells_its_limits(name, tmp_path):
     nodes, taken, constants, wanted = FILES[name]
-    made = helper.make_model(helper.make_graph(nodes, "g", taken, [value("y", None)], constants), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", taken, [value("y", None)], constants),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
     path = str(tmp_path / "m.onnx")
     onnx.save(made, path)
-    contents, = runner_job.read({"models": [path]})
+    (contents,) = runner_job.read({"models": [path]})
     specs = [InputSpec.from_dict(one) for one in contents["signatures"]["serving_default"]["inputs"]]
-    shapes = {one.name: tuple(dim.dim_value or SIZES[dim.dim_param] for dim in one.type.tensor_type.shape.dim) for one in taken}
+    shapes = {
+        one.name: tuple(dim.dim_value or SIZES[dim.dim_param] for dim in one.type.tensor_type.shape.dim)
+        for one in taken
+    }
     assert {one.name: one.limit.ends(shapes) for one in specs if one.limit} == wanted
     call = execution_inputs.random(specs, shapes, 0)
     loaded = runner_job.Loaded(runner_job.opened(path))
@@ -310,17 +412,23 @@ def test_verify_draws_ids_in_floats_from_the_table(tftrt, tmp_path):
     floats(tmp_path / "m")
     done = tftrt("verify", tmp_path / "m", tmp_path / "m", "--nowrite")
     assert done.returncode == 0, done.stderr
-    assert "drawn: ids: whole numbers from 0 to 63, which words/embeddings takes" in done.stdout and "PASSED" in done.stdout
+    assert (
+        "drawn: ids: whole numbers from 0 to 63, which words/embeddings takes" in done.stdout
+        and "PASSED" in done.stdout
+    )
 
 
 def test_a_call_that_a_model_refuses_says_that_it_was_drawn(tftrt, tmp_path):
     save(tmp_path / "m", lambda x: {"y": tf.reshape(x, (-1, 6))}, spec((None, 4), "x"))
     done = tftrt("verify", tmp_path / "m", tmp_path / "m", "--nowrite")
-    assert done.returncode == 1 and "its values were drawn, and so were its shapes: give others by --shapes, --ranges or --data" in done.stderr
+    assert (
+        done.returncode == 1
+        and "its values were drawn, and so were its shapes: give others by --shapes, --ranges or --data" in done.stderr
+    )
 
 
 def test_takes_gets_limits_and_places_from_files():
     plain = InputSpec("i", "int64", (None,))
     known = plain.knowing(Limit(high=9, of="w"), 0)
-    found, = calls.Takes.of({"s": (plain,)}).limited_by({"s": (known,)}).specs["s"]
+    (found,) = calls.Takes.of({"s": (plain,)}).limited_by({"s": (known,)}).specs["s"]
     assert found.limit == known.limit and found.place == 0

@@ -24,8 +24,13 @@ def constant(value):
 
 def of_release_1_12(x, keep, shape=None):
     """As TensorFlow wrote a dropout up to 1.12."""
-    random = keep + tf.raw_ops.Add(x=tf.raw_ops.Mul(x=tf.random.uniform(tf.shape(x) if shape is None else shape, dtype=x.dtype),
-                                                    y=tf.constant(1.0, x.dtype) - tf.constant(0.0, x.dtype)), y=tf.constant(0.0, x.dtype))
+    random = keep + tf.raw_ops.Add(
+        x=tf.raw_ops.Mul(
+            x=tf.random.uniform(tf.shape(x) if shape is None else shape, dtype=x.dtype),
+            y=tf.constant(1.0, x.dtype) - tf.constant(0.0, x.dtype),
+        ),
+        y=tf.constant(0.0, x.dtype),
+    )
     return tf.raw_ops.Div(x=x, y=keep) * tf.floor(random)
 
 
@@ -87,8 +92,11 @@ def test_each_type_answers_exactly_the_same(form, dtype):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("shape", "ends"), [(lambda x: (tf.shape(x)[0], 1), 1), (lambda x: (1, 8), 1), (lambda x: (3, 1, 8), 0), (lambda x: (5, 8), 0)],
-                         ids=["rows", "columns", "more axes", "more rows"])
+@pytest.mark.parametrize(
+    ("shape", "ends"),
+    [(lambda x: (tf.shape(x)[0], 1), 1), (lambda x: (1, 8), 1), (lambda x: (3, 1, 8), 0), (lambda x: (5, 8), 0)],
+    ids=["rows", "columns", "more axes", "more rows"],
+)
 def test_noise_of_another_shape(form, shape, ends):
     if form == "2.14" and not ends:
         pytest.skip("tf.nn.dropout refuses it")
@@ -100,10 +108,14 @@ def test_noise_of_another_shape(form, shape, ends):
 
 def test_only_numbers_that_are_drawn_below_one_count():
     """Numbers of another range, a rounded sum, and a factor that is not floored."""
-    for body in (lambda x: x * tf.floor(1.0 + tf.random.normal(tf.shape(x))), lambda x: x * tf.floor(1.0 + tf.random.uniform(tf.shape(x), 0, 2)),
-                 lambda x: x * (1.0 + tf.random.uniform(tf.shape(x))), lambda x: x * tf.floor(0.5 + (0.5 + tf.random.uniform(tf.shape(x)))),
-                 lambda x: x * tf.cast(tf.random.uniform(tf.shape(x)) > 0.0, tf.float32),
-                 lambda x: tf.where(tf.random.uniform(tf.shape(x)) >= 0.0, x, tf.ones((4, 8)))):
+    for body in (
+        lambda x: x * tf.floor(1.0 + tf.random.normal(tf.shape(x))),
+        lambda x: x * tf.floor(1.0 + tf.random.uniform(tf.shape(x), 0, 2)),
+        lambda x: x * (1.0 + tf.random.uniform(tf.shape(x))),
+        lambda x: x * tf.floor(0.5 + (0.5 + tf.random.uniform(tf.shape(x)))),
+        lambda x: x * tf.cast(tf.random.uniform(tf.shape(x)) > 0.0, tf.float32),
+        lambda x: tf.where(tf.random.uniform(tf.shape(x)) >= 0.0, x, tf.ones((4, 8))),
+    ):
         assert dropouts.fold(graph_of(body)) == ()
 
 
@@ -122,5 +134,7 @@ def run(graph_def, value):
 def test_export_takes_it_out_too(tmp_path, tftrt):
     saved(tmp_path / "m", lambda x: tf.nn.softmax(tf.nn.relu(selected(tf.nn.relu(x @ W), constant(1.0)) @ W) + 1.0))
     done = tftrt("export", tmp_path / "m", f"--output={tmp_path / 'm.onnx'}")
-    assert done.returncode == 0 and "1 dropout that keeps everything taken out" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "1 dropout that keeps everything taken out" in done.stdout, (
+        done.stdout + done.stderr
+    )
     assert not [one.op_type for one in onnx.load(tmp_path / "m.onnx").graph.node if one.op_type.startswith("Random")]

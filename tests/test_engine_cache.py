@@ -26,9 +26,21 @@ from tftrt_tools.models.engine_cache.key import DeclaredInput, EngineKey, Fed
 from tftrt_tools.models.engine_cache.store import Store
 
 KEY = EngineKey(
-    segment_digest="sha256:00", inputs=(DeclaredInput("float32", (None, 8)), DeclaredInput("int32", (2,))), calls=((Fed((1, 8)), Fed((2,), (3, 4))),),
-    precision="FP16", implicit_batch=False, profile_strategy="Optimal", max_workspace_size_bytes=1 << 30, maximum_cached_engines=1,
-    tf32_allowed=True, tensorflow="2.14.1", tensorrt="8.5.3", tensorrt_linked="8.4.3", compute_capability="9.0", gpu="NVIDIA H100")
+    segment_digest="sha256:00",
+    inputs=(DeclaredInput("float32", (None, 8)), DeclaredInput("int32", (2,))),
+    calls=((Fed((1, 8)), Fed((2,), (3, 4))),),
+    precision="FP16",
+    implicit_batch=False,
+    profile_strategy="Optimal",
+    max_workspace_size_bytes=1 << 30,
+    maximum_cached_engines=1,
+    tf32_allowed=True,
+    tensorflow="2.14.1",
+    tensorrt="8.5.3",
+    tensorrt_linked="8.4.3",
+    compute_capability="9.0",
+    gpu="NVIDIA H100",
+)
 # Processes that do not share this one's threads and locks.
 FRESH = multiprocessing.get_context("spawn")
 
@@ -70,74 +82,119 @@ def names(cache):
 # Keys
 
 CHANGES = {
-    "segment_digest": "sha256:01", "inputs": (DeclaredInput("float32", (None, None)), DeclaredInput("int32", (2,))),
-    "calls": ((Fed((1, 8)), Fed((2,), (3, 5))),), "precision": "FP32", "implicit_batch": True, "profile_strategy": "Range",
-    "max_workspace_size_bytes": 1 << 29, "maximum_cached_engines": 2, "tf32_allowed": False, "tensorflow": "2.14.0",
-    "tensorrt": "8.5.2", "tensorrt_linked": "8.5.3", "compute_capability": "8.0", "gpu": "NVIDIA H100 PCIe", "cuda": "11.8",
-    "cudnn": "8.7", "multiprocessors": 132, "use_calibration": True, "explicit_precision": True, "names_digest": "sha256:02",
+    "segment_digest": "sha256:01",
+    "inputs": (DeclaredInput("float32", (None, None)), DeclaredInput("int32", (2,))),
+    "calls": ((Fed((1, 8)), Fed((2,), (3, 5))),),
+    "precision": "FP32",
+    "implicit_batch": True,
+    "profile_strategy": "Range",
+    "max_workspace_size_bytes": 1 << 29,
+    "maximum_cached_engines": 2,
+    "tf32_allowed": False,
+    "tensorflow": "2.14.0",
+    "tensorrt": "8.5.2",
+    "tensorrt_linked": "8.5.3",
+    "compute_capability": "8.0",
+    "gpu": "NVIDIA H100 PCIe",
+    "cuda": "11.8",
+    "cudnn": "8.7",
+    "multiprocessors": 132,
+    "use_calibration": True,
+    "explicit_precision": True,
+    "names_digest": "sha256:02",
     "environment": {"TF_TRT_SPARSE_MODE": "0"},
 }
 
 
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(EngineKey) if field.name not in ("calibration_digest", "format")])
+@pytest.mark.parametrize(
+    "field",
+    [field.name for field in dataclasses.fields(EngineKey) if field.name not in ("calibration_digest", "format")],
+)
 def test_every_field_changes_the_key(field):
     assert dataclasses.replace(KEY, **{field: CHANGES[field]}).name != KEY.name
 
 
 def test_the_calibration_table_changes_the_key():
-    tables = [dataclasses.replace(KEY, precision="INT8", use_calibration=True, names_digest="sha256:02",
-                                  calibration_digest=key.digest_of_text(text)) for text in ("TRT-8503\na: 3c0", "TRT-8503\na: 3c1")]
+    tables = [
+        dataclasses.replace(
+            KEY,
+            precision="INT8",
+            use_calibration=True,
+            names_digest="sha256:02",
+            calibration_digest=key.digest_of_text(text),
+        )
+        for text in ("TRT-8503\na: 3c0", "TRT-8503\na: 3c1")
+    ]
     assert tables[0].name != tables[1].name and key.digest_of_text("") == ""
     assert key.digest_of_text("a") == key.digest_of_text(b"a")
 
 
-@pytest.mark.parametrize("calls", [
-    ((Fed((2, 8)), Fed((2,), (3, 4))),),
-    ((Fed((1, 8)), Fed((2,), (4, 3))),),
-    ((Fed((1, 8)), Fed((2,), (3, 4))), (Fed((2, 8)), Fed((2,), (3, 4)))),
-])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        ((Fed((2, 8)), Fed((2,), (3, 4))),),
+        ((Fed((1, 8)), Fed((2,), (4, 3))),),
+        ((Fed((1, 8)), Fed((2,), (3, 4))), (Fed((2, 8)), Fed((2,), (3, 4)))),
+    ],
+)
 def test_shapes_values_and_their_order_change_the_key(calls):
     assert dataclasses.replace(KEY, calls=calls).name != KEY.name
-    assert len(calls) == 1 or dataclasses.replace(KEY, calls=calls[::-1]).name != dataclasses.replace(KEY, calls=calls).name
+    assert (
+        len(calls) == 1
+        or dataclasses.replace(KEY, calls=calls[::-1]).name != dataclasses.replace(KEY, calls=calls).name
+    )
 
 
 def test_a_key_crosses_json_whole():
-    full = dataclasses.replace(KEY, environment=key.environment({"TF_TRT_SPARSE_MODE": "0", "NVIDIA_TF32_OVERRIDE": "0"}),
-                               inputs=(DeclaredInput("float32", None), DeclaredInput("int32", (2,))))
+    full = dataclasses.replace(
+        KEY,
+        environment=key.environment({"TF_TRT_SPARSE_MODE": "0", "NVIDIA_TF32_OVERRIDE": "0"}),
+        inputs=(DeclaredInput("float32", None), DeclaredInput("int32", (2,))),
+    )
     back = EngineKey.from_dict(json.loads(json.dumps(full.to_dict())))
     assert back == full and back.name == full.name and len(full.name) == 64
 
 
 def test_only_variables_that_change_engines_count():
     assert key.environment({"PATH": "/bin", "TF_TRT_SPARSE_MODE": "0", "TF_TRT_FIXED_ALGORITHM_ID": "2"}) == {
-        "TF_TRT_FIXED_ALGORITHM_ID": "2", "TF_TRT_SPARSE_MODE": "0"}
+        "TF_TRT_FIXED_ALGORITHM_ID": "2",
+        "TF_TRT_SPARSE_MODE": "0",
+    }
 
 
-@pytest.mark.parametrize(("array", "values"), [
-    (np.int32([3, 4]), (3, 4)),
-    (np.int32(5), (5,)),
-    (np.zeros(9, np.int32), None),
-    (np.zeros((1, 2), np.int32), None),
-    (np.float32([1]), None),
-    (np.int64([1]), None),
-])
+@pytest.mark.parametrize(
+    ("array", "values"),
+    [
+        (np.int32([3, 4]), (3, 4)),
+        (np.int32(5), (5,)),
+        (np.zeros(9, np.int32), None),
+        (np.zeros((1, 2), np.int32), None),
+        (np.float32([1]), None),
+        (np.int64([1]), None),
+    ],
+)
 def test_values_of_what_may_be_a_shape_tensor_are_kept(array, values):
     assert Fed.of(array) == Fed(np.shape(array), values)
 
 
-@pytest.mark.parametrize("wrong", [
-    {"precision": "INT8", "use_calibration": True},
-    {"precision": "INT8", "calibration_digest": "sha256:01"},
-    {"calls": ()},
-    {"calls": ((Fed((1, 8)),),)},
-    {"calls": ((Fed((1, 8)), Fed((2,))),)},
-], ids=["calibrated while built", "table without names", "no call", "input missing", "shape tensor without values"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"precision": "INT8", "use_calibration": True},
+        {"precision": "INT8", "calibration_digest": "sha256:01"},
+        {"calls": ()},
+        {"calls": ((Fed((1, 8)),),)},
+        {"calls": ((Fed((1, 8)), Fed((2,))),)},
+    ],
+    ids=["calibrated while built", "table without names", "no call", "input missing", "shape tensor without values"],
+)
 def test_a_key_that_could_find_a_wrong_engine_cannot_be_made(wrong):
     with pytest.raises(ValueError):
         dataclasses.replace(KEY, **wrong)
 
 
 # The store
+
 
 def test_what_was_put_is_got(cache, engine, target):
     assert cache.get(KEY, target) == store.Miss(store.NOT_THERE) and not target.exists()
@@ -178,7 +235,10 @@ def test_nothing_but_entries_is_left_behind(cache, engine, target):
         with cache.lock(numbered(number)):
             cache.put(numbered(number), engine(bytes(400)))
     cache.get(numbered(2), target)
-    assert sorted(os.listdir(cache.folder)) == sorted([".locks", *names(cache)]) and os.listdir(cache.folder / ".locks") == []
+    assert (
+        sorted(os.listdir(cache.folder)) == sorted([".locks", *names(cache)])
+        and os.listdir(cache.folder / ".locks") == []
+    )
 
 
 def test_records_and_entries_cross_json_whole(cache, engine):
@@ -191,6 +251,7 @@ def test_records_and_entries_cross_json_whole(cache, engine):
 
 
 # Eviction
+
 
 def test_the_least_recently_used_goes_first(cache, engine):
     for number in range(3):
@@ -244,10 +305,15 @@ def test_an_entry_used_since_the_eviction_began_stays(cache, engine, target, mon
 
 def test_remove(cache, engine):
     cache.put(KEY, engine())
-    assert cache.remove(KEY.name) == "" and cache.remove(KEY.name) == store.NOT_THERE and cache.remove("../x") == store.NOT_THERE
+    assert (
+        cache.remove(KEY.name) == ""
+        and cache.remove(KEY.name) == store.NOT_THERE
+        and cache.remove("../x") == store.NOT_THERE
+    )
 
 
 # Damage
+
 
 def damage_truncated(entry):
     (entry / "engine").write_bytes(b"engi")
@@ -303,11 +369,24 @@ def test_a_damaged_entry_is_a_miss_that_says_so_and_is_gone(cache, engine, targe
     cache.entries()
     found = cache.get(KEY, target)
     assert not found.hit and found.damaged and "damaged" in found.reason and not target.exists()
-    assert cache.get(KEY, target).reason == store.NOT_THERE and cache.put(KEY, engine()).done and cache.get(KEY, target).hit
+    assert (
+        cache.get(KEY, target).reason == store.NOT_THERE
+        and cache.put(KEY, engine()).done
+        and cache.get(KEY, target).hit
+    )
 
 
-@pytest.mark.parametrize("damage", [damage_no_record, damage_half_a_record, damage_other_json, damage_not_text, damage_other_key,
-                                    damage_fifo_for_record])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        damage_no_record,
+        damage_half_a_record,
+        damage_other_json,
+        damage_not_text,
+        damage_other_key,
+        damage_fifo_for_record,
+    ],
+)
 def test_an_entry_without_a_good_record_is_listed_with_its_problem(cache, engine, damage):
     cache.put(KEY, engine())
     damage(cache.folder / KEY.name)
@@ -389,6 +468,7 @@ def test_other_things_in_the_folder_are_left_alone(cache, engine):
 
 # Disks that do not work
 
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EIO])
 @pytest.mark.parametrize("call", ["mkdir", "write", "rename", "fsync"])
 def test_a_disk_that_refuses_is_no_cache_and_one_line(cache, engine, target, monkeypatch, code, call):
@@ -399,7 +479,12 @@ def test_a_disk_that_refuses_is_no_cache_and_one_line(cache, engine, target, mon
     with monkeypatch.context() as patch:
         patch.setattr(pathlib.Path if call == "mkdir" else os, call, refuse)
         stored = cache.put(KEY, engine())
-    assert not stored.done and os.strerror(code) in stored.reason and cache.problem == stored.reason and "\n" not in cache.problem
+    assert (
+        not stored.done
+        and os.strerror(code) in stored.reason
+        and cache.problem == stored.reason
+        and "\n" not in cache.problem
+    )
     assert names(cache) == [numbered(1).name] and cache.get(numbered(1), target).hit, "what is there can still be read"
 
 
@@ -477,6 +562,7 @@ def test_without_a_home_there_is_no_cache_and_no_error(monkeypatch, engine):
 
 # Several processes
 
+
 def build_once(folder, log, number):
     cache = Store(folder)
     copy = pathlib.Path(f"{log}.{number}")
@@ -491,7 +577,9 @@ def build_once(folder, log, number):
 
 
 def test_of_several_processes_one_builds_and_the_others_find(tmp_path):
-    processes = [FRESH.Process(target=build_once, args=(tmp_path / "cache", tmp_path / "log", number)) for number in range(4)]
+    processes = [
+        FRESH.Process(target=build_once, args=(tmp_path / "cache", tmp_path / "log", number)) for number in range(4)
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -566,7 +654,9 @@ def put_and_evict(folder, source, enough):
 def test_a_reader_beside_eviction_gets_the_whole_engine_or_a_plain_miss(tmp_path, engine, target):
     content = os.urandom(3 << 20)
     enough = FRESH.Event()
-    processes = [FRESH.Process(target=put_and_evict, args=(tmp_path / "cache", engine(content), enough)) for _ in range(2)]
+    processes = [
+        FRESH.Process(target=put_and_evict, args=(tmp_path / "cache", engine(content), enough)) for _ in range(2)
+    ]
     for process in processes:
         process.start()
     cache, seen = Store(tmp_path / "cache"), {True: 0, False: 0}
@@ -581,6 +671,7 @@ def test_a_reader_beside_eviction_gets_the_whole_engine_or_a_plain_miss(tmp_path
 
 
 # The command
+
 
 @pytest.fixture
 def filled(tmp_path, engine):
@@ -668,10 +759,20 @@ def test_the_command_loads_no_tensorflow(filled):
     assert not {"tensorflow", "numpy"} & loaded_modules("cache", "list", f"--engine_cache_dir={filled.folder}")
 
 
-@pytest.mark.parametrize(("text", "size"), [
-    ("0", 0), ("1000", 1000), ("10GiB", 10 << 30), ("10 gib", 10 << 30), ("1.5kB", 1500), ("500MB", 500_000_000), ("2TiB", 2 << 40), ("7B", 7),
-    (str(2**62 + 1), 2**62 + 1),
-])
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("1000", 1000),
+        ("10GiB", 10 << 30),
+        ("10 gib", 10 << 30),
+        ("1.5kB", 1500),
+        ("500MB", 500_000_000),
+        ("2TiB", 2 << 40),
+        ("7B", 7),
+        (str(2**62 + 1), 2**62 + 1),
+    ],
+)
 def test_sizes(text, size):
     assert _engine_cache.parse_bytes("x", text) == size
 

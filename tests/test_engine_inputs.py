@@ -38,7 +38,7 @@ class Growing(tf.Module):
             for _ in tf.range(2):
                 tf.autograph.experimental.set_loop_options(shape_invariants=[(x, tf.TensorShape([None, 8]))])
                 x = tf.concat([x, x[:1]], axis=0)
-                x = tf.nn.relu(1. - tf.matmul(x, self.w) * 2.)
+                x = tf.nn.relu(1.0 - tf.matmul(x, self.w) * 2.0)
         return {"y": x}
 
 
@@ -47,7 +47,9 @@ def recurrent(tmp_path_factory):
     """Keras' recurrent layers, whose loops TensorFlow lowers: the LSTM's engines lie inside, the GRU's with constants of their own."""
     tf.keras.utils.set_random_seed(1)
     layers = tf.keras.layers
-    model = tf.keras.Sequential([layers.Input((12, 8), name="x"), layers.LSTM(16, return_sequences=True), layers.GRU(8), layers.Dense(4)])
+    model = tf.keras.Sequential(
+        [layers.Input((12, 8), name="x"), layers.LSTM(16, return_sequences=True), layers.GRU(8), layers.Dense(4)]
+    )
     path = tmp_path_factory.mktemp("recurrent") / "model"
     tf.saved_model.save(model, str(path))
     return path
@@ -56,7 +58,9 @@ def recurrent(tmp_path_factory):
 def test_shapes_come_from_inference_or_from_running_the_graph(zoo_model):
     found = of_calls(zoo_model("bert_encoder"), {"input_ids": (4, 16), "input_mask": (4, 16)})
     assert sorted(tuple(fed.shape for fed in call) for (call,) in found.values()) == [
-        ((4, 16),), ((4, 16), (16, 64), (4, 1, 1, 16))]
+        ((4, 16),),
+        ((4, 16), (16, 64), (4, 1, 1, 16)),
+    ]
 
 
 def test_a_call_that_the_model_refuses_is_a_clear_error(zoo_model):
@@ -83,7 +87,9 @@ def test_segments_inside_loops_answer_when_inlined(recurrent):
     frozen = graph_pass.freeze("serving_default", root.signatures["serving_default"])
     inlined, _ = inline.inline_segments(graph_pass.run(frozen, Settings(use_dynamic_shape=True)).graph_def)
     x = tf.random.stateless_normal((2, 12, 8), [1, 2])
-    expected, got = (tf.nest.flatten(function(x=x)) for function in (frozen.original, tf_private.rebuild(inlined, frozen)))
+    expected, got = (
+        tf.nest.flatten(function(x=x)) for function in (frozen.original, tf_private.rebuild(inlined, frozen))
+    )
     tf.debugging.assert_near(expected[0], got[0])
 
 
@@ -100,7 +106,9 @@ def test_a_branch_that_no_call_takes_reaches_no_engine_op(tmp_path):
 
 def test_an_input_that_nothing_reads_is_no_matter(tmp_path):
     """A TF1 export's placeholder with a default, and one of a function."""
-    assert set(of_calls(models.with_unread_input(tmp_path / "tf1"), {"x": (2, 8), "training": ()}).values()) == {((Fed((2, 8)),),)}
+    assert set(of_calls(models.with_unread_input(tmp_path / "tf1"), {"x": (2, 8), "training": ()}).values()) == {
+        ((Fed((2, 8)),),)
+    }
 
 
 def test_shapes_that_follow_the_values_are_told_apart(tmp_path):
@@ -133,8 +141,17 @@ def test_a_model_that_decodes_pictures_is_given_some(tmp_path):
 
 def test_what_lies_behind_an_inner_loop_is_still_inside_the_outer():
     graph = tf.compat.v1.GraphDef()
-    for name, op, *sources in [("x", "Placeholder"), ("outer", "Enter", "x"), ("merge", "Merge", "outer", "next"), ("inner", "Enter", "merge"),
-                               ("left", "Exit", "inner:0"), ("behind", "Relu", "left"), ("next", "NextIteration", "behind"),
-                               ("out", "Exit", "behind"), ("y", "Relu", "out"), ("constant", "Const", "^merge")]:
+    for name, op, *sources in [
+        ("x", "Placeholder"),
+        ("outer", "Enter", "x"),
+        ("merge", "Merge", "outer", "next"),
+        ("inner", "Enter", "merge"),
+        ("left", "Exit", "inner:0"),
+        ("behind", "Relu", "left"),
+        ("next", "NextIteration", "behind"),
+        ("out", "Exit", "behind"),
+        ("y", "Relu", "out"),
+        ("constant", "Const", "^merge"),
+    ]:
         graph.node.add(name=name, op=op, input=sources)
     assert control_flow.in_loops(graph) == {"outer", "merge", "inner", "left", "behind", "next", "constant"}

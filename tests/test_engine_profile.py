@@ -23,7 +23,11 @@ def test_the_layers_add_up_to_the_kernels_and_hold_every_node(name):
         assert sum(one.share for one in profile.layers) == pytest.approx(1)
         assert not profile.fusion.gone
         # Operations are counted once, in the layer that does them.
-        graph = next(graph for graph in recording(name).graphs if graph.nodes[0].outputs[0].shape == profile.shapes["TensorRTInputPH_0"])
+        graph = next(
+            graph
+            for graph in recording(name).graphs
+            if graph.nodes[0].outputs[0].shape == profile.shapes["TensorRTInputPH_0"]
+        )
         assert sum(one.flops or 0 for one in profile.layers) == graph.flops > 0
         assert all(one.seconds == 0 and not one.kernels for one in profile.layers if one.kind == "NoOp")
 
@@ -35,7 +39,9 @@ def test_iprofiler_agrees_with_the_kernels_once_its_events_are_taken_off():
     assert raw > 1.08
     assert not large.notes
     # At batch 1 the GPU waits for launches, which IProfiler counts to the layers. It says so.
-    assert one.agreement > 1.05 and one.notes == ("the layers' times by IProfiler, less its events, are 1.07 of their kernels' times",)
+    assert one.agreement > 1.05 and one.notes == (
+        "the layers' times by IProfiler, less its events, are 1.07 of their kernels' times",
+    )
 
 
 def test_a_transformer_is_one_layer_of_many_kernels_and_its_gaps_are_no_time_of_the_layer():
@@ -54,9 +60,21 @@ def test_a_transformer_is_one_layer_of_many_kernels_and_its_gaps_are_no_time_of_
 def test_the_slowest_layers_come_first_with_what_they_are():
     large = profiles(RESNET)[1]
     (first, share), (second, both), *_ = large.by_time()
-    assert (first.nodes[-1].rsplit("/")[-2:], second.nodes[0].rsplit("/")[-2:]) == (["conv1_relu", "Relu"], ["pool1_pad", "Pad"])
-    assert first.share == pytest.approx(0.096, abs=0.001) and both == pytest.approx(first.share + second.share) and share == first.share
-    assert (first.kind, first.precision, first.precision_from, first.formats) == ("CaskConvolution", "FP16", "kernels", "Half c8 → Half c8")
+    assert (first.nodes[-1].rsplit("/")[-2:], second.nodes[0].rsplit("/")[-2:]) == (
+        ["conv1_relu", "Relu"],
+        ["pool1_pad", "Pad"],
+    )
+    assert (
+        first.share == pytest.approx(0.096, abs=0.001)
+        and both == pytest.approx(first.share + second.share)
+        and share == first.share
+    )
+    assert (first.kind, first.precision, first.precision_from, first.formats) == (
+        "CaskConvolution",
+        "FP16",
+        "kernels",
+        "Half c8 → Half c8",
+    )
     assert first.output_shape == (32, 64, 112, 112) and first.tactic.startswith("0x") and len(first.nodes) == 3
     # 7 x 7 x 3 multiplications for each of the outputs.
     assert first.flops == 2 * 7 * 7 * 3 * 32 * 64 * 112 * 112
@@ -71,7 +89,9 @@ def test_types_of_kernels_tell_tf32_from_fp32():
 
 def test_the_roof_of_a_layer():
     small, (_, large) = profiles(DIGITS)[0], profiles(RESNET)
-    assert large.peaks.flops["FP16"] == pytest.approx(1.07e15, rel=0.01) and large.peaks.bytes_per_s == pytest.approx(3.352e12, rel=0.001)
+    assert large.peaks.flops["FP16"] == pytest.approx(1.07e15, rel=0.01) and large.peaks.bytes_per_s == pytest.approx(
+        3.352e12, rel=0.001
+    )
     copying = layer(large, "conv2_block2_out/Relu")
     assert copying.bound == "memory" and 0.6 < copying.roof_share < 0.8 and 2000 < copying.gb_per_s < 2700
     # Three tensors of 32 x 256 x 56 x 56, one of a quarter, and the weights, two bytes each.
@@ -84,7 +104,11 @@ def test_the_roof_of_a_layer():
 def test_usual_groups_are_fused_and_moves_are_counted():
     large = profiles(RESNET)[1]
     groups = large.fusion.groups
-    assert {group.kind for group in groups} == {"convolution", "product"} and len(groups) == 54 and all(group.fused for group in groups)
+    assert (
+        {group.kind for group in groups} == {"convolution", "product"}
+        and len(groups) == 54
+        and all(group.fused for group in groups)
+    )
     # A residual sum can be fused to one of its two convolutions.
     sums = [group for group in groups if any(node.endswith("/add") for node in group.nodes)]
     assert len(sums) == 16 and all(len(group.layers) == 1 for group in groups)
@@ -117,7 +141,10 @@ def test_without_ranges_kernels_are_aligned_by_their_times():
             answer["trace"]["ranges"] = []
         for right, guessed in zip(profiles(name), engines.profiles(found)[0], strict=True):
             assert guessed.kernels_by == "aligned" and any("by their times" in note for note in guessed.notes)
-            same = sum(len(set(one.kernels) & set(other.kernels)) for one, other in zip(right.layers, guessed.layers, strict=True))
+            same = sum(
+                len(set(one.kernels) & set(other.kernels))
+                for one, other in zip(right.layers, guessed.layers, strict=True)
+            )
             assert same >= least * sum(len(set(one.kernels)) for one in right.layers)
             # Then the layers' times are IProfiler's.
             assert guessed.layer_seconds > right.layer_seconds
@@ -130,10 +157,18 @@ def test_what_could_not_be_measured_is_said():
     for answer in found.parts["timed"]["answers"]:
         answer["errors"] = {"row_seconds": "RuntimeError: TensorRT refused the call"}
         del answer["row_seconds"]
-    made, failed = engines.profiles(dataclasses.replace(found, graphs=tuple(dataclasses.replace(one, nodes=()) for one in found.graphs), built={}))
+    made, failed = engines.profiles(
+        dataclasses.replace(found, graphs=tuple(dataclasses.replace(one, nodes=()) for one in found.graphs), built={})
+    )
     assert failed == ("graph: RuntimeError: no capture",)
     for one in made:
-        assert one.kernels_by is None and one.kernel_seconds is None and one.agreement is None and one.latency is None and one.fusion is None
+        assert (
+            one.kernels_by is None
+            and one.kernel_seconds is None
+            and one.agreement is None
+            and one.latency is None
+            and one.fusion is None
+        )
         assert one.layer_seconds == sum(layer.profiler_seconds for layer in one.layers) > 0
         assert "timed, row_seconds: RuntimeError: TensorRT refused the call" in one.notes
         assert "the native segment was removed: no operations, no fusion map" in one.notes
@@ -145,7 +180,10 @@ def test_a_profile_for_a_range_says_at_what_it_was_measured():
     for answer in found.parts["told"]["answers"]:
         answer["profiles"] = [{"TensorRTInputPH_0": [[1, 8, 8, 1], [32, 8, 8, 1], [32, 8, 8, 1]]}]
     first, second, *_ = engines.profiles(found)[0]
-    assert first.notes[-1] == "this profile serves TensorRTInputPH_0 from 1x8x8x1 to 32x8x8x1; it was measured at what it was tuned for"
+    assert (
+        first.notes[-1]
+        == "this profile serves TensorRTInputPH_0 from 1x8x8x1 to 32x8x8x1; it was measured at what it was tuned for"
+    )
     assert not any("serves" in note for note in second.notes)
 
 
@@ -162,7 +200,11 @@ def test_two_engines_are_compared_by_their_nodes():
     assert sum(row.one.seconds for row in found.rows) == pytest.approx(small.layer_seconds)
     assert sum(row.other.seconds for row in found.rows) == pytest.approx(large.layer_seconds)
     first = found.rows[0]
-    assert [node.rsplit("/")[-1] for node in first.nodes] == ["Conv2D", "FusedBatchNormV3", "Relu"] and first.difference > 100e-6
+    assert [node.rsplit("/")[-1] for node in first.nodes] == [
+        "Conv2D",
+        "FusedBatchNormV3",
+        "Relu",
+    ] and first.difference > 100e-6
     moves = next(row for row in found.rows if not row.nodes)
     assert len(moves.one.layers) < len(moves.other.layers)
 
@@ -170,10 +212,19 @@ def test_two_engines_are_compared_by_their_nodes():
 def test_nodes_that_are_fused_otherwise_are_one_row():
     one = profiles(DIGITS)[0]
     conv = layer(one, "conv2/Relu")
-    halves = [dataclasses.replace(conv, nodes=conv.nodes[:2], seconds=4e-6), dataclasses.replace(conv, name="relu", nodes=conv.nodes[2:], seconds=3e-6)]
-    other = dataclasses.replace(one, layers=tuple(part for two in one.layers for part in (halves if two is conv else [two])))
+    halves = [
+        dataclasses.replace(conv, nodes=conv.nodes[:2], seconds=4e-6),
+        dataclasses.replace(conv, name="relu", nodes=conv.nodes[2:], seconds=3e-6),
+    ]
+    other = dataclasses.replace(
+        one, layers=tuple(part for two in one.layers for part in (halves if two is conv else [two]))
+    )
     rows = [row for row in engines_compare.compare(one, other).rows if row.fused_otherwise]
-    assert len(rows) == 1 and rows[0].nodes == conv.nodes and (len(rows[0].one.layers), len(rows[0].other.layers)) == (1, 2)
+    assert (
+        len(rows) == 1
+        and rows[0].nodes == conv.nodes
+        and (len(rows[0].one.layers), len(rows[0].other.layers)) == (1, 2)
+    )
     assert rows[0].difference == pytest.approx(7e-6 - conv.seconds)
 
 

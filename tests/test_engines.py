@@ -70,7 +70,9 @@ def build(model, calls, folder, store=None, minutes=None, dynamic=True):
     finishing.unique_names(passed.graph_def, f"TRTEngineOp_{next(_NUMBERS)}")
     result = SignatureResult.of("serving_default", loading.input_specs(function), passed)
     folder.mkdir(exist_ok=True)
-    work = finishing.Work(settings=settings, gpu=GPU, versions=VERSIONS, store=store, origin="model", budget=watched.Budget(minutes))
+    work = finishing.Work(
+        settings=settings, gpu=GPU, versions=VERSIONS, store=store, origin="model", budget=watched.Budget(minutes)
+    )
     made = finishing.finished(frozen, passed.graph_def, result, work, calls, folder)
     return made.result, made.resources, passed.graph_def, work
 
@@ -90,7 +92,8 @@ def test_what_is_not_ready_in_time_stays_native_and_the_rest_is_kept(steps, buil
     first, second, third = (engine.name for engine in result.engines)
     assert [one.name for one in result.built] == list(resources) == [first]
     assert [(one.name, one.reason) for one in result.unbuilt] == [
-        (name, "not ready when --max_build_minutes=0.03 were over") for name in (second, third)]
+        (name, "not ready when --max_build_minutes=0.03 were over") for name in (second, third)
+    ]
     allowed = {engine.name: engine.allow_build_at_runtime for engine in graph.engine_ops(graph_def)}
     assert allowed == {first: True, second: False, third: False}
     finishing.check_built([result], work.budget)
@@ -111,7 +114,9 @@ def test_where_nothing_was_ready_the_check_fails(steps, builds, tmp_path):
 
 
 def test_an_engine_op_that_no_call_reaches_is_named(builds, tmp_path):
-    result, resources, _, _ = build(saved(Branches(), tmp_path / "model"), [{"x": (2, 8), "branch": ()}], tmp_path / "files")
+    result, resources, _, _ = build(
+        saved(Branches(), tmp_path / "model"), [{"x": (2, 8), "branch": ()}], tmp_path / "files"
+    )
     (left,) = result.unbuilt
     assert left.reason == engines.NOT_REACHED and left.name not in resources and len(result.built) == 2
 
@@ -144,9 +149,13 @@ def test_in_implicit_batch_mode_the_smaller_batch_is_built_first(steps, builds, 
 
 
 LAYER = "4: [graphShapeAnalyzer.cpp] Error Code 4: Internal Error ({engine}/{node}-slice:SLICE: ISliceLayer has out of bounds access on axis 1)"
-LOGGED = "2026-11-26 09:43:10.100000: E tensorflow/compiler/tf2tensorrt/utils/trt_logger.cc:86] DefaultLogger {said}\n" + (
-    "2026-11-26 09:43:10.200000: W tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:1120] TF-TRT Warning: Engine creation for "
-    "{engine} failed. The native segment will be used instead. Reason: INTERNAL: Failed to build TensorRT engine\n")
+LOGGED = (
+    "2026-11-26 09:43:10.100000: E tensorflow/compiler/tf2tensorrt/utils/trt_logger.cc:86] DefaultLogger {said}\n"
+    + (
+        "2026-11-26 09:43:10.200000: W tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:1120] TF-TRT Warning: Engine creation for "
+        "{engine} failed. The native segment will be used instead. Reason: INTERNAL: Failed to build TensorRT engine\n"
+    )
+)
 
 
 class Refusals(Builds):
@@ -161,7 +170,9 @@ class Refusals(Builds):
         (one,) = graph.native_segments(lone.graph_def).values()
         self.refused = next((node.name for node in one.function.node_def if node.op == self.op), None)
         if self.refused:
-            os.write(2, LOGGED.format(said=self.words.format(engine=lone.node, node=self.refused), engine=lone.node).encode())
+            os.write(
+                2, LOGGED.format(said=self.words.format(engine=lone.node, node=self.refused), engine=lone.node).encode()
+            )
 
     def serialize(self, name, path):
         return not self.refused and super().serialize(name, path)
@@ -170,9 +181,21 @@ class Refusals(Builds):
 def converted(model, calls, tmp_path, **settings):
     """Returns: the finishing.Made of the model's only signature, as convert_job makes it."""
     loaded = loading.load(model)
-    work = finishing.Work(settings=Settings(use_dynamic_shape=True, **settings), gpu=GPU, versions=VERSIONS, store=None, origin="model")
-    ready, measured = convert_job._ready(loaded, ["serving_default"], 0, None, work, int8.Source(options=None, given=None), f"TRTEngineOp_r{next(_NUMBERS)}", calls,
-                                         str(tmp_path), 0)
+    work = finishing.Work(
+        settings=Settings(use_dynamic_shape=True, **settings), gpu=GPU, versions=VERSIONS, store=None, origin="model"
+    )
+    ready, measured = convert_job._ready(
+        loaded,
+        ["serving_default"],
+        0,
+        None,
+        work,
+        int8.Source(options=None, given=None),
+        f"TRTEngineOp_r{next(_NUMBERS)}",
+        calls,
+        str(tmp_path),
+        0,
+    )
     return convert_job._signature(ready, measured, work, int8.Decision(methods.Method("max"), ""), str(tmp_path))
 
 
@@ -196,7 +219,11 @@ def test_a_node_that_tensorrt_refuses_by_name_stays_in_tensorflow_and_the_rest_i
     made = converted(cropping(tmp_path / "model"), [{"x": (1, 24, 8)}, {"x": (4, 24, 8)}], tmp_path)
     (left,) = [one for one in made.result.left_out if one.op == "StridedSlice"]
     assert left.reason.startswith(pass_log.REFUSED) and "ISliceLayer has out of bounds access" in left.reason
-    assert len(made.result.built) == 2 and not made.result.unbuilt and set(made.resources) == {one.name for one in made.result.built}
+    assert (
+        len(made.result.built) == 2
+        and not made.result.unbuilt
+        and set(made.resources) == {one.name for one in made.result.built}
+    )
     x = tf.random.normal((2, 24, 8))
     original = loading.load(tmp_path / "model").root.signatures["serving_default"](x=x)["y"]
     assert made.function is not None and original.shape == (2, 20, 8)

@@ -17,19 +17,30 @@ from tftrt_tools.base.files import whole_file
 from tftrt_tools.models.savedmodel.job import loading
 
 
-@pytest.mark.parametrize(("text", "told"), [
-    ("", ""),
-    (" \n ", ""),
-    ("one\ntwo", "one"),
-    ("Incompatible shapes: [2] vs. [3]\n\t [[{{node add}}]] [Op:__inference_f_7]", "Incompatible shapes: [2] vs. [3]"),
-    ("Incompatible shapes: [2] vs. [3] [[{{node add}}]]", "Incompatible shapes: [2] vs. [3]"),
-    ("Graph execution error:\n\nDetected at node 'add' defined at (most recent call last):\nNode: 'add'\nbad value", "bad value"),
-    ("Graph execution error:", "Graph execution error:"),
-    ("[[{{node add}}]]", "[[{{node add}}]]"),
-    ("x" * 1000, "x" * 300),
-    ("2 root error(s) found.\n  (0) INVALID_ARGUMENT: Unknown image file format.\n\t [[{{node map/DecodeJpeg}}]]\n  (1) again",
-     "INVALID_ARGUMENT: Unknown image file format."),
-])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", ""),
+        (" \n ", ""),
+        ("one\ntwo", "one"),
+        (
+            "Incompatible shapes: [2] vs. [3]\n\t [[{{node add}}]] [Op:__inference_f_7]",
+            "Incompatible shapes: [2] vs. [3]",
+        ),
+        ("Incompatible shapes: [2] vs. [3] [[{{node add}}]]", "Incompatible shapes: [2] vs. [3]"),
+        (
+            "Graph execution error:\n\nDetected at node 'add' defined at (most recent call last):\nNode: 'add'\nbad value",
+            "bad value",
+        ),
+        ("Graph execution error:", "Graph execution error:"),
+        ("[[{{node add}}]]", "[[{{node add}}]]"),
+        ("x" * 1000, "x" * 300),
+        (
+            "2 root error(s) found.\n  (0) INVALID_ARGUMENT: Unknown image file format.\n\t [[{{node map/DecodeJpeg}}]]\n  (1) again",
+            "INVALID_ARGUMENT: Unknown image file format.",
+        ),
+    ],
+)
 def test_the_first_line_says_what_is_wrong(text, told):
     assert errors.first_line(text) == told
 
@@ -117,29 +128,55 @@ def test_a_file_that_is_open_beside_a_connection_that_fails_is_not_named(tmp_pat
     assert errors.from_os_error(caught.value).cause == "Connection reset by peer"
 
 
-@pytest.mark.parametrize(("command", "named"), [
-    (("export", "MODEL", "--output=model.onnx"), "model.onnx: File too large"),
-    (("export", "MODEL", "--output=model.onnx", "--external_data"), "model.onnx.data: File too large"),
-    (("publish", "MODEL", "--base_path=base", "--model_name=m"), "variables.data-00000-of-00001: File too large"),
-    (("convert", "--input_saved_model_dir=MODEL", "--output_saved_model_dir=made"), "a file of the model cannot be written in "),
-])
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (("export", "MODEL", "--output=model.onnx"), "model.onnx: File too large"),
+        (("export", "MODEL", "--output=model.onnx", "--external_data"), "model.onnx.data: File too large"),
+        (("publish", "MODEL", "--base_path=base", "--model_name=m"), "variables.data-00000-of-00001: File too large"),
+        (
+            ("convert", "--input_saved_model_dir=MODEL", "--output_saved_model_dir=made"),
+            "a file of the model cannot be written in ",
+        ),
+    ],
+)
 def test_commands_say_which_file_may_not_become_so_large(command, named, zoo_model, tmp_path):
     words = [part.replace("MODEL", str(zoo_model("digits_cnn"))) for part in command]
     limited = ["bash", "-c", 'ulimit -f 100; exec "$@"', "bash", sys.executable, "-m", "tftrt_tools", *words]
-    done = subprocess.run(limited, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=240)
+    done = subprocess.run(
+        limited, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=240
+    )
     cause, mend = done.stderr.splitlines()
-    assert done.returncode == 1 and named in cause and "`ulimit -f`" in mend and not list(tmp_path.iterdir()), done.stderr
+    assert done.returncode == 1 and named in cause and "`ulimit -f`" in mend and not list(tmp_path.iterdir()), (
+        done.stderr
+    )
 
 
 def test_nothing_advises_to_install_this_package_from_an_index():
     """No index has its name, so whoever takes it there would own who follows the advice: it is installed from a checkout."""
-    advice = re.compile(r"(pip3?|uv|pipx|poetry|conda)\b[^\n|;&]*\s['\"]?tftrt[-_]tools\b|(?<![\w/])tftrt[-_]tools\s*(\[[\w,-]+\]|==|>=|~=|@)", re.IGNORECASE)
+    advice = re.compile(
+        r"(pip3?|uv|pipx|poetry|conda)\b[^\n|;&]*\s['\"]?tftrt[-_]tools\b|(?<![\w/])tftrt[-_]tools\s*(\[[\w,-]+\]|==|>=|~=|@)",
+        re.IGNORECASE,
+    )
     folders = "tftrt_tools", "docs", "serving", "benchmarks", "saved_models"
-    texts = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    texts = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
     texts += [path for path in ROOT.glob("*") if path.is_file()]
     found = {}
     for path in texts:
         with contextlib.suppress(UnicodeDecodeError):
-            found |= {f"{path.relative_to(ROOT)}: {line.strip()}": 1 for line in path.read_text().splitlines() if advice.search(line)}
+            found |= {
+                f"{path.relative_to(ROOT)}: {line.strip()}": 1
+                for line in path.read_text().splitlines()
+                if advice.search(line)
+            }
     assert list(found) == []
-    assert advice.search("pip install 'tftrt-tools[tftrt]'") and advice.search("pip install tftrt-tools") and not advice.search(errors.install("tftrt"))
+    assert (
+        advice.search("pip install 'tftrt-tools[tftrt]'")
+        and advice.search("pip install tftrt-tools")
+        and not advice.search(errors.install("tftrt"))
+    )

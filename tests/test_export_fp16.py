@@ -16,8 +16,10 @@ def graph(text, opset=16, integers=(), **values):
     model = parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]>\n{text}')
     for number, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
-    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value, np.int64 if name in integers else np.float32), name)
-                                   for name, value in values.items())
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(value, np.int64 if name in integers else np.float32), name)
+        for name, value in values.items()
+    )
     return shape_inference.infer_shapes(model, check_type=True, data_prop=True)
 
 
@@ -34,10 +36,22 @@ TIMES = np.array([[1.7e9, 2049.0, 4097.0, 100003.0]], np.float32)
 INTEGERS = ("s", "i", "a", "p", "t", "one", "parts")
 # Each moves x, which is float32[N,4], to an output.
 MOVED = [
-    "y = Identity(x)", "y = Reshape(x, s)", "y = Flatten(x)", "y = Transpose <perm: ints = [1, 0]> (x)", "y = Slice(x, a, p, one)", "y = Gather <axis: int = 1> (x, i)",
-    "y = Concat <axis: int = 0> (x, x)", "y, z = Split <axis: int = 1> (x, parts)", "y = Pad(x, t)", "u = Unsqueeze(x, a) y = Squeeze(u, a)",
-    "y = Expand(x, t4)", "y = Tile(x, t2)", "b = Greater(x, k) y = Where(b, x, k)", "v = Gather <axis: int = 1> (x, i) h = Reshape(v, s) y = Identity(h)",
-    "r = Relu(k4) c = Concat <axis: int = 0> (x, r) y = Transpose <perm: ints = [1, 0]> (c)", "u = Unsqueeze(x, a) y = Resize(u, , sc)",
+    "y = Identity(x)",
+    "y = Reshape(x, s)",
+    "y = Flatten(x)",
+    "y = Transpose <perm: ints = [1, 0]> (x)",
+    "y = Slice(x, a, p, one)",
+    "y = Gather <axis: int = 1> (x, i)",
+    "y = Concat <axis: int = 0> (x, x)",
+    "y, z = Split <axis: int = 1> (x, parts)",
+    "y = Pad(x, t)",
+    "u = Unsqueeze(x, a) y = Squeeze(u, a)",
+    "y = Expand(x, t4)",
+    "y = Tile(x, t2)",
+    "b = Greater(x, k) y = Where(b, x, k)",
+    "v = Gather <axis: int = 1> (x, i) h = Reshape(v, s) y = Identity(h)",
+    "r = Relu(k4) c = Concat <axis: int = 0> (x, r) y = Transpose <perm: ints = [1, 0]> (c)",
+    "u = Unsqueeze(x, a) y = Resize(u, , sc)",
     "f = Reshape(x, s) c = Cast <to: int = 7> (f) y = Cast <to: int = 1> (c)",
 ]
 
@@ -45,15 +59,33 @@ MOVED = [
 @pytest.mark.parametrize("opset", [13, 16, 18])
 @pytest.mark.parametrize("nodes", MOVED)
 def test_what_is_only_moved_from_an_input_to_an_output_stays(nodes, opset):
-    outputs = "float[M,K] y, float[N,O] z" if " z" in nodes else "float y" if nodes.startswith("f =") else "float[A,B] y"
+    outputs = (
+        "float[M,K] y, float[N,O] z" if " z" in nodes else "float y" if nodes.startswith("f =") else "float[A,B] y"
+    )
     outputs = outputs if "Resize" not in nodes and "s)" not in nodes and "i)" not in nodes else "y"
-    model = parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> g (float[N,4] x) => (float[N,3] score) {{ {nodes} m = MatMul(x, w) score = Softmax(m) }}')
+    model = parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": {opset}]> g (float[N,4] x) => (float[N,3] score) {{ {nodes} m = MatMul(x, w) score = Softmax(m) }}'
+    )
     for number, node in enumerate(model.graph.node):
         node.name = f"{node.op_type}_{number}"
     constants = {"w": RNG.normal(size=(4, 3)), "k": 0.0, "k4": np.ones((1, 4)), "sc": [1.0, 2, 2]}
-    whole = {"s": [-1], "i": [0, 3], "a": [0], "p": [1], "t": [0, 0, 0, 1], "one": [1], "parts": [1, 3], "t4": [1, 4], "t2": [1, 2]}
-    model.graph.initializer.extend([*(numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in constants.items()),
-                                    *(numpy_helper.from_array(np.asarray(value, np.int64), name) for name, value in whole.items())])
+    whole = {
+        "s": [-1],
+        "i": [0, 3],
+        "a": [0],
+        "p": [1],
+        "t": [0, 0, 0, 1],
+        "one": [1],
+        "parts": [1, 3],
+        "t4": [1, 4],
+        "t2": [1, 2],
+    }
+    model.graph.initializer.extend(
+        [
+            *(numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in constants.items()),
+            *(numpy_helper.from_array(np.asarray(value, np.int64), name) for name, value in whole.items()),
+        ]
+    )
     known = {one.name: one for one in shape_inference.infer_shapes(model, data_prop=True).graph.value_info}
     model.graph.output.extend(known[name] for name in ("y", "z") if name in known)
     model = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
@@ -63,8 +95,12 @@ def test_what_is_only_moved_from_an_input_to_an_output_stays(nodes, opset):
 
 
 def test_what_is_moved_to_or_from_fp16_is_in_fp16():
-    model = graph("g (float[N,4,1] x) => (float[N,5] y) { r = Squeeze(x, one) m = MatMul(r, w) y = Transpose <perm: ints = [0, 1]> (m) }",
-                  integers=("one",), one=[2], w=RNG.normal(size=(4, 5)))
+    model = graph(
+        "g (float[N,4,1] x) => (float[N,5] y) { r = Squeeze(x, one) m = MatMul(r, w) y = Transpose <perm: ints = [0, 1]> (m) }",
+        integers=("one",),
+        one=[2],
+        w=RNG.normal(size=(4, 5)),
+    )
     assert [one.precision for one in half.convert(model, (), {}).nodes] == ["FP16"] * 3
 
 
@@ -100,11 +136,23 @@ GUARDS = {
     "rsqrt": ("p = Mul(x, x) m = Add(p, e) s2 = Sqrt(m) r = Reciprocal(s2) y = Mul(x, r)", 1e-12),
     "power": ("p = Mul(x, x) m = Max(p, e) r = Pow(m, mh) y = Mul(x, r)", 1e-12),
     "quotient": ("a = Abs(x) s2 = ReduceSum <keepdims: int = 1> (a, one) m = Add(s2, e) y = Div(x, m)", 1e-12),
-    "l2": ("n = ReduceL2 <axes: ints = [1], keepdims: int = 1> (x) c = Clip(n, e) q = Expand(c, f) y = Div(x, q)", 1e-12),
-    "l2 of squares": ("p = Mul(x, x) s2 = ReduceSum <keepdims: int = 1> (p, one) m = Max(s2, e) q = Sqrt(m) y = Div(x, q)", 1e-12),
+    "l2": (
+        "n = ReduceL2 <axes: ints = [1], keepdims: int = 1> (x) c = Clip(n, e) q = Expand(c, f) y = Div(x, q)",
+        1e-12,
+    ),
+    "l2 of squares": (
+        "p = Mul(x, x) s2 = ReduceSum <keepdims: int = 1> (p, one) m = Max(s2, e) q = Sqrt(m) y = Div(x, q)",
+        1e-12,
+    ),
     "epsilons of channels": ("p = Mul(x, x) m = Add(p, e64) q = Sqrt(m) y = Div(x, q)", 1e-12),
-    "layer norm": ("u = ReduceMean <axes: ints = [1]> (x) d = Sub(x, u) p = Pow(d, two) v = ReduceMean <axes: ints = [1]> (p) m = Add(v, e) q = Sqrt(m) y = Div(d, q)", 1e-12),
-    "clamp in a branch": ("p = Mul(x, x) m = If(b) <then_branch = t () => (float[N,64] c) { c = Max(p, e) }, else_branch = f () => (float[N,64] c) { c = Max(p, e) }> y = Log(m)", 1e-12),
+    "layer norm": (
+        "u = ReduceMean <axes: ints = [1]> (x) d = Sub(x, u) p = Pow(d, two) v = ReduceMean <axes: ints = [1]> (p) m = Add(v, e) q = Sqrt(m) y = Div(d, q)",
+        1e-12,
+    ),
+    "clamp in a branch": (
+        "p = Mul(x, x) m = If(b) <then_branch = t () => (float[N,64] c) { c = Max(p, e) }, else_branch = f () => (float[N,64] c) { c = Max(p, e) }> y = Log(m)",
+        1e-12,
+    ),
 }
 
 
@@ -112,18 +160,37 @@ GUARDS = {
 def test_what_keeps_from_zero_does_so_in_fp16(name):
     nodes, epsilon = GUARDS[name]
     inputs = "float[N,64] x, bool b" if "If(b)" in nodes else "float[N,64] x"
-    model = graph(f"g ({inputs}) => (float[N,64] y) {{ {nodes} }}", integers=("one", "s", "f"), e=epsilon, e64=np.full(64, epsilon), two=2.0, mh=-0.5,
-                  w=np.abs(RNG.normal(size=(64, 64))), one=[1], s=[0, 64], f=[1, 64])
+    model = graph(
+        f"g ({inputs}) => (float[N,64] y) {{ {nodes} }}",
+        integers=("one", "s", "f"),
+        e=epsilon,
+        e64=np.full(64, epsilon),
+        two=2.0,
+        mh=-0.5,
+        w=np.abs(RNG.normal(size=(64, 64))),
+        one=[1],
+        s=[0, 64],
+        f=[1, 64],
+    )
     x = np.concatenate([np.zeros((1, 64)), np.full((1, 64), 1e-4), np.full((1, 64), 3e-6), RNG.normal(size=(2, 64))])
     plain, rounded, listed = answers(model, x, **({"b": np.array(True)} if "If(b)" in nodes else {}))
-    assert np.isfinite(rounded["y"]).all() and rounded["y"] == pytest.approx(plain["y"], rel=5e-3, abs=2e-2), [(one.name, one.reason) for one in listed]
+    assert np.isfinite(rounded["y"]).all() and rounded["y"] == pytest.approx(plain["y"], rel=5e-3, abs=2e-2), [
+        (one.name, one.reason) for one in listed
+    ]
 
 
 def test_a_small_number_that_nothing_divides_by_is_no_reason():
-    model = graph("g (float[N,64] x) => (float[N,64] y) { m = Max(x, e) y = MatMul(m, w) }", e=1e-12, w=RNG.normal(size=(64, 64)))
-    assert [(one.op, one.precision) for one in half.convert(model, (), {}).nodes] == [("Max", "FP32"), ("MatMul", "FP16")]
+    model = graph(
+        "g (float[N,64] x) => (float[N,64] y) { m = Max(x, e) y = MatMul(m, w) }", e=1e-12, w=RNG.normal(size=(64, 64))
+    )
+    assert [(one.op, one.precision) for one in half.convert(model, (), {}).nodes] == [
+        ("Max", "FP32"),
+        ("MatMul", "FP16"),
+    ]
     # An epsilon that FP16 holds.
-    model = graph("g (float[N,64] x) => (float[N,64] y) { p = Mul(x, x) m = Add(p, e) q = Sqrt(m) y = Div(x, q) }", e=1e-3)
+    model = graph(
+        "g (float[N,64] x) => (float[N,64] y) { p = Mul(x, x) m = Add(p, e) q = Sqrt(m) y = Div(x, q) }", e=1e-3
+    )
     assert {one.precision for one in half.convert(model, (), {}).nodes} == {"FP16"}
 
 

@@ -41,7 +41,7 @@ def digits_data(tmp_path_factory):
 
 def written(path):
     """(the record of the only file of an export, its Written)."""
-    made, = json.loads(path.read_text())["files"]
+    (made,) = json.loads(path.read_text())["files"]
     return made, made["precision"]
 
 
@@ -52,9 +52,20 @@ def constants(model):
 def test_int8_of_a_trained_model_keeps_its_accuracy(zoo_model, tftrt, digits_data, tmp_path):
     training, held_back, labels = digits_data
     target, ranges = tmp_path / "int8.onnx", tmp_path / "ranges.json"
-    done = tftrt("export", zoo_model("digits_cnn"), f"--output={target}", "--precision_mode=INT8", f"--calibration_data={training}",
-                 f"--data={held_back}", f"--labels={labels}", f"--output_table={ranges}", f"--json={tmp_path / 'j.json'}")
-    assert done.returncode == 0 and "in INT8: 2 Conv, 2 MatMul" in done.stdout and "accuracy on 400 labels" in done.stdout, done.stdout
+    done = tftrt(
+        "export",
+        zoo_model("digits_cnn"),
+        f"--output={target}",
+        "--precision_mode=INT8",
+        f"--calibration_data={training}",
+        f"--data={held_back}",
+        f"--labels={labels}",
+        f"--output_table={ranges}",
+        f"--json={tmp_path / 'j.json'}",
+    )
+    assert (
+        done.returncode == 0 and "in INT8: 2 Conv, 2 MatMul" in done.stdout and "accuracy on 400 labels" in done.stdout
+    ), done.stdout
     made, said = written(tmp_path / "j.json")
     judged = said["verification"]
     assert judged["arithmetic"] == "INT8" and judged["bounds"]["serving_default/probabilities"]["snr_db"] == 15
@@ -66,9 +77,14 @@ def test_int8_of_a_trained_model_keeps_its_accuracy(zoo_model, tftrt, digits_dat
     again = tftrt("verify", zoo_model("digits_cnn"), target, f"--data={held_back}", f"--json={tmp_path / 'v.json'}")
     assert again.returncode == 0 and json.loads((tmp_path / "v.json").read_text())["arithmetic"] == "INT8", again.stdout
     # The simulation that chose the method, and a run of the file that was written.
-    assert set(said["comparison"]["worst_db"]) == {"entropy", "percentile 99.99", "mse", "max"} and said["method"] == said["comparison"]["taken"]
+    assert (
+        set(said["comparison"]["worst_db"]) == {"entropy", "percentile 99.99", "mse", "max"}
+        and said["method"] == said["comparison"]["taken"]
+    )
     model = onnx.load(target)
-    assert [one.type.tensor_type.elem_type for one in (*model.graph.input, *model.graph.output)] == [onnx.TensorProto.FLOAT] * 2
+    assert [one.type.tensor_type.elem_type for one in (*model.graph.input, *model.graph.output)] == [
+        onnx.TensorProto.FLOAT
+    ] * 2
     rounded = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
     assert len(rounded) == 8 and sum(node.op_type == "DequantizeLinear" for node in model.graph.node) == 8
     values = constants(model)
@@ -77,14 +93,19 @@ def test_int8_of_a_trained_model_keeps_its_accuracy(zoo_model, tftrt, digits_dat
         assert zero.dtype == np.int8 and not zero.any() and zero.shape == scale.shape and (scale > 0).all()
     # A scale for each output channel of the weights: 16, 32, 64 and 10 of them.
     assert sorted(values[node.input[1]].size for node in rounded if node.input[0] in values) == sorted(
-        values[node.input[0]].shape[node.attribute[0].i] for node in rounded if node.input[0] in values)
+        values[node.input[0]].shape[node.attribute[0].i] for node in rounded if node.input[0] in values
+    )
     assert file.overview(str(target)).facts["tftrt.precision"] == "INT8"
     # The table has all tensors, by their names in the graph; with it the same file comes out.
     kept = calibration_file.read(ranges)
     scales = kept.engines[0].table.scales
-    assert len(scales) > len(said["ranges"]) and all(scales[name] * 127 == pytest.approx(most, rel=1e-6) for name, most in said["ranges"].items())
+    assert len(scales) > len(said["ranges"]) and all(
+        scales[name] * 127 == pytest.approx(most, rel=1e-6) for name, most in said["ranges"].items()
+    )
     again = tmp_path / "again.onnx"
-    done = tftrt("export", zoo_model("digits_cnn"), f"--output={again}", "--precision_mode=INT8", f"--calibration_table={ranges}")
+    done = tftrt(
+        "export", zoo_model("digits_cnn"), f"--output={again}", "--precision_mode=INT8", f"--calibration_table={ranges}"
+    )
     assert done.returncode == 0, done.stderr
     same, first = constants(onnx.load(again)), values
     assert set(same) == set(first) and all(np.allclose(same[name], first[name], rtol=1e-6) for name in first)
@@ -97,27 +118,48 @@ def test_the_table_of_a_tf_trt_model_gives_the_same_ranges(zoo_model, tftrt, dig
     assert tftrt("calibrate", zoo_model("digits_cnn"), *common, f"--output_table={ranges}").returncode == 0
     said = []
     for name, flags in (("table", [f"--calibration_table={ranges}"]), ("data", common)):
-        done = tftrt("export", zoo_model("digits_cnn"), f"--output={tmp_path / name}.onnx", "--precision_mode=INT8", *flags,
-                     f"--json={tmp_path / 'j.json'}")
+        done = tftrt(
+            "export",
+            zoo_model("digits_cnn"),
+            f"--output={tmp_path / name}.onnx",
+            "--precision_mode=INT8",
+            *flags,
+            f"--json={tmp_path / 'j.json'}",
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         said.append(written(tmp_path / "j.json")[1])
     assert said[0]["method"] == "table" and [one["precision"] for one in said[0]["nodes"]] == ["INT8"] * 4
     # With data the last layer may be left out, because INT8 costs most just there.
     assert len(said[0]["ranges"]) == 4 and len(said[1]["ranges"]) >= 3
-    assert {tensor: said[0]["ranges"][tensor] for tensor in said[1]["ranges"]} == pytest.approx(said[1]["ranges"], rel=1e-5)
+    assert {tensor: said[0]["ranges"][tensor] for tensor in said[1]["ranges"]} == pytest.approx(
+        said[1]["ranges"], rel=1e-5
+    )
 
 
 def test_nodes_that_the_user_names_and_answers_that_are_wrong(zoo_model, tftrt, digits_data, tmp_path):
     training, held_back, _ = digits_data
-    common = (f"--output={tmp_path / 'm.onnx'}", "--precision_mode=INT8", f"--calibration_data={training}", f"--data={held_back}",
-              f"--json={tmp_path / 'j.json'}")
+    common = (
+        f"--output={tmp_path / 'm.onnx'}",
+        "--precision_mode=INT8",
+        f"--calibration_data={training}",
+        f"--data={held_back}",
+        f"--json={tmp_path / 'j.json'}",
+    )
     done = tftrt("export", zoo_model("digits_cnn"), *common, "--fp32_nodes=.*/conv1/.*,.*/probabilities/MatMul")
     assert done.returncode == 0, done.stderr
     _, said = written(tmp_path / "j.json")
-    assert [(one["precision"], one["reason"]) for one in said["nodes"]] == [("INT8", "")] * 2 + [("FP32", "--fp32_nodes names it")] * 2
+    assert [(one["precision"], one["reason"]) for one in said["nodes"]] == [("INT8", "")] * 2 + [
+        ("FP32", "--fp32_nodes names it")
+    ] * 2
     (tmp_path / "m.onnx").unlink()
-    done = tftrt("export", zoo_model("digits_cnn"), *common, "--thresholds=snr_db>=110", f"--output_table={tmp_path / 't.json'}")
-    assert done.returncode == 3 and "failed: serving_default/probabilities: snr_db is" in done.stdout and "nothing was written" in done.stdout
+    done = tftrt(
+        "export", zoo_model("digits_cnn"), *common, "--thresholds=snr_db>=110", f"--output_table={tmp_path / 't.json'}"
+    )
+    assert (
+        done.returncode == 3
+        and "failed: serving_default/probabilities: snr_db is" in done.stdout
+        and "nothing was written" in done.stdout
+    )
     assert [one.name for one in tmp_path.iterdir()] == ["j.json"]
 
 
@@ -126,7 +168,9 @@ def graph(text, **values):
     model = parser.parse_model(f'<ir_version: 8, opset_import: ["": 16]>\n{text}')
     for number, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
-    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in values.items())
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in values.items()
+    )
     return shape_inference.infer_shapes(model, check_type=True, data_prop=True)
 
 
@@ -134,47 +178,117 @@ RNG = np.random.default_rng(7)
 W = RNG.normal(size=(4, 4, 1, 1))
 PLACES = [
     # A residual: the other side of the addition, not the convolution's.
-    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) b = Relu(a) c = Conv(b, w) d = Add(c, b) y = Relu(d) }",
-     {"Conv_0": ["x"], "Conv_2": ["b"], "Add_3": ["b"]}, {}),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) b = Relu(a) c = Conv(b, w) d = Add(c, b) y = Relu(d) }",
+        {"Conv_0": ["x"], "Conv_2": ["b"], "Add_3": ["b"]},
+        {},
+    ),
     # Two convolutions: the later one stays whole, whichever side it is on.
-    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) c = Conv(x, w) y = Add(c, a) }",
-     {"Conv_0": ["x"], "Conv_1": ["x"], "Add_2": ["a"]}, {}),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) c = Conv(x, w) y = Add(c, a) }",
+        {"Conv_0": ["x"], "Conv_1": ["x"], "Add_2": ["a"]},
+        {},
+    ),
     # Something else reads the convolution's result, too: nothing can be one kernel.
-    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y, float[N,4,8,8] c) { b = Relu(x) c = Conv(b, w) y = Add(c, b) }", {"Conv_1": ["b"]}, {}),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4,8,8] y, float[N,4,8,8] c) { b = Relu(x) c = Conv(b, w) y = Add(c, b) }",
+        {"Conv_1": ["b"]},
+        {},
+    ),
     # What element-wise nodes read beside a convolution is rounded for them, too, where all that comes of it is rounded.
-    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) b = Conv(a, w) s = Sigmoid(b) d = Add(a, s) y = Conv(d, w) }",
-     {"Conv_0": ["x"], "Conv_1": ["a"], "Add_3": ["a"], "Conv_4": ["d"]}, {}),
-    ("g (float[N,4] x) => (float[N,4] y) { a = MatMul(x, m) b = Add(a, k4) r = Relu(b) c = MatMul(r, m) s = Tanh(c) d = Mul(r, s) t = Flatten(d) "
-     "y = MatMul(t, m) }", {"MatMul_0": ["x"], "MatMul_3": ["r"], "Mul_5": ["r"], "MatMul_7": ["t"]}, {}),
-    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) b = Conv(a, w) s = Sigmoid(b) y = Add(a, s) }",
-     {"Conv_0": ["x"], "Conv_1": ["a"]}, {}),
-    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y, float[N,4,8,8] d) { a = Conv(x, w) b = Conv(a, w) s = Sigmoid(b) d = Add(a, s) y = Conv(d, w) }",
-     {"Conv_0": ["x"], "Conv_1": ["a"], "Conv_4": ["d"]}, {}),
-    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) b = Conv(a, w) s = Softmax(a) d = Mul(b, s) y = Conv(d, w) }",
-     {"Conv_0": ["x"], "Conv_1": ["a"], "Conv_4": ["d"]}, {}),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) b = Conv(a, w) s = Sigmoid(b) d = Add(a, s) y = Conv(d, w) }",
+        {"Conv_0": ["x"], "Conv_1": ["a"], "Add_3": ["a"], "Conv_4": ["d"]},
+        {},
+    ),
+    (
+        "g (float[N,4] x) => (float[N,4] y) { a = MatMul(x, m) b = Add(a, k4) r = Relu(b) c = MatMul(r, m) s = Tanh(c) d = Mul(r, s) t = Flatten(d) "
+        "y = MatMul(t, m) }",
+        {"MatMul_0": ["x"], "MatMul_3": ["r"], "Mul_5": ["r"], "MatMul_7": ["t"]},
+        {},
+    ),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) b = Conv(a, w) s = Sigmoid(b) y = Add(a, s) }",
+        {"Conv_0": ["x"], "Conv_1": ["a"]},
+        {},
+    ),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4,8,8] y, float[N,4,8,8] d) { a = Conv(x, w) b = Conv(a, w) s = Sigmoid(b) d = Add(a, s) y = Conv(d, w) }",
+        {"Conv_0": ["x"], "Conv_1": ["a"], "Conv_4": ["d"]},
+        {},
+    ),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) b = Conv(a, w) s = Softmax(a) d = Mul(b, s) y = Conv(d, w) }",
+        {"Conv_0": ["x"], "Conv_1": ["a"], "Conv_4": ["d"]},
+        {},
+    ),
     # No other convolution reads it: nothing has to be rounded by a kernel of its own.
-    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) s = Sigmoid(a) d = Mul(a, s) y = Conv(d, w) }",
-     {"Conv_0": ["x"], "Conv_3": ["d"]}, {}),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w) s = Sigmoid(a) d = Mul(a, s) y = Conv(d, w) }",
+        {"Conv_0": ["x"], "Conv_3": ["d"]},
+        {},
+    ),
     # A bias and a broadcast are no residual; open sizes may be equal.
-    ("g (float[N,4,H,8] x, float[N,4,I,8] s) => (float[N,4,8,8] y) { a = Conv(x, w) y = Add(a, s) }", {"Conv_0": ["x"], "Add_1": ["s"]}, {}),
-    ("g (float[N,4,H,8] x, float[N,4,1,8] s) => (float[N,4,H,8] y) { a = Conv(x, w) y = Add(a, s) }", {"Conv_0": ["x"]}, {}),
-    ("g (float[N,4,8,8] x, float[1,4,1,1] s) => (float[N,4,8,8] y) { a = Conv(x, w) b = Add(a, k) y = Add(b, s) }", {"Conv_0": ["x"]}, {}),
+    (
+        "g (float[N,4,H,8] x, float[N,4,I,8] s) => (float[N,4,8,8] y) { a = Conv(x, w) y = Add(a, s) }",
+        {"Conv_0": ["x"], "Add_1": ["s"]},
+        {},
+    ),
+    (
+        "g (float[N,4,H,8] x, float[N,4,1,8] s) => (float[N,4,H,8] y) { a = Conv(x, w) y = Add(a, s) }",
+        {"Conv_0": ["x"]},
+        {},
+    ),
+    (
+        "g (float[N,4,8,8] x, float[1,4,1,1] s) => (float[N,4,8,8] y) { a = Conv(x, w) b = Add(a, k) y = Add(b, s) }",
+        {"Conv_0": ["x"]},
+        {},
+    ),
     # An average counts where what follows is in INT8.
-    ("g (float[N,4,8,8] x) => (float[N,4] y) { a = Conv(x, w) p = GlobalAveragePool(a) f = Flatten(p) y = MatMul(f, m) }",
-     {"Conv_0": ["x"], "GlobalAveragePool_1": ["a"], "MatMul_3": ["f"]}, {}),
-    ("g (float[N,4,8,8] x) => (float[N,4,1,1] y) { a = Conv(x, w) y = GlobalAveragePool(a) }", {"Conv_0": ["x"]},
-     {"GlobalAveragePool_1": "its result is an output"}),
-    ("g (float[N,4,8,8] x) => (float[N,4,1,1] y) { p = GlobalAveragePool(x) y = Softmax(p) }", {},
-     {"GlobalAveragePool_0": "Softmax Softmax_1 behind it is not in INT8"}),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4] y) { a = Conv(x, w) p = GlobalAveragePool(a) f = Flatten(p) y = MatMul(f, m) }",
+        {"Conv_0": ["x"], "GlobalAveragePool_1": ["a"], "MatMul_3": ["f"]},
+        {},
+    ),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4,1,1] y) { a = Conv(x, w) y = GlobalAveragePool(a) }",
+        {"Conv_0": ["x"]},
+        {"GlobalAveragePool_1": "its result is an output"},
+    ),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4,1,1] y) { p = GlobalAveragePool(x) y = Softmax(p) }",
+        {},
+        {"GlobalAveragePool_0": "Softmax Softmax_1 behind it is not in INT8"},
+    ),
     # Products.
-    ("g (float[N,4] x) => (float[N,4] y) { a = MatMul(x, m) y = Gemm <transB: int = 1> (a, m) }", {"MatMul_0": ["x"], "Gemm_1": ["a"]}, {}),
-    ("g (float[N,4,4] x) => (float[N,4,4] y) { a = MatMul(x, x) b = MatMul(m, a) y = MatMul(b, n) }", {},
-     {"MatMul_0": "both its inputs are computed", "MatMul_1": "its weights are the first input",
-      "MatMul_2": "its weights have 3 dimensions"}),
-    ("g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = ConvTranspose(x, w) y = ConvTranspose <group: int = 4> (a, v) }",
-     {"ConvTranspose_0": ["x"]}, {"ConvTranspose_1": "its channels are in groups"}),
+    (
+        "g (float[N,4] x) => (float[N,4] y) { a = MatMul(x, m) y = Gemm <transB: int = 1> (a, m) }",
+        {"MatMul_0": ["x"], "Gemm_1": ["a"]},
+        {},
+    ),
+    (
+        "g (float[N,4,4] x) => (float[N,4,4] y) { a = MatMul(x, x) b = MatMul(m, a) y = MatMul(b, n) }",
+        {},
+        {
+            "MatMul_0": "both its inputs are computed",
+            "MatMul_1": "its weights are the first input",
+            "MatMul_2": "its weights have 3 dimensions",
+        },
+    ),
+    (
+        "g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = ConvTranspose(x, w) y = ConvTranspose <group: int = 4> (a, v) }",
+        {"ConvTranspose_0": ["x"]},
+        {"ConvTranspose_1": "its channels are in groups"},
+    ),
 ]
-VALUES = {"w": W, "m": RNG.normal(size=(4, 4)), "n": RNG.normal(size=(1, 4, 4)), "k": np.ones((1, 4, 1, 1)), "v": W[:, :1], "k4": np.ones(4)}
+VALUES = {
+    "w": W,
+    "m": RNG.normal(size=(4, 4)),
+    "n": RNG.normal(size=(1, 4, 4)),
+    "k": np.ones((1, 4, 1, 1)),
+    "v": W[:, :1],
+    "k4": np.ones(4),
+}
 
 
 @pytest.mark.parametrize(("text", "sites", "left"), PLACES)
@@ -192,7 +306,11 @@ def fake(values, scale):
 
 def test_the_rounded_graph_computes_what_its_scales_say():
     weights = np.array([[0.5, 0.0, 3.0], [-0.25, 0.0, -1.0]], np.float32)
-    model = graph("g (float[N,2] x) => (float[N,3] y) { a = MatMul(x, w) y = Gemm <transB: int = 1> (a, u) }", w=weights, u=RNG.normal(size=(3, 3)))
+    model = graph(
+        "g (float[N,2] x) => (float[N,3] y) { a = MatMul(x, w) y = Gemm <transB: int = 1> (a, u) }",
+        w=weights,
+        u=RNG.normal(size=(3, 3)),
+    )
     found = placement.place(model, ())
     x = RNG.normal(size=(5, 2)).astype(np.float32)
     made = onnx_ranges.Session(qdq.with_rounding(model, found, {"x": 0.02, "a": 0.03}))
@@ -209,8 +327,11 @@ def test_the_rounded_graph_computes_what_its_scales_say():
 
 
 def test_scales_that_are_fed_are_those_that_count():
-    model = graph("g (float[N,4,8,8] x) => (float[N,4,4,4] y) { a = Conv(x, w) b = Relu(a) p = MaxPool <kernel_shape: ints = [2,2], strides: "
-                  "ints = [2,2]> (b) t = Relu(p) c = Conv(t, w) y = Add(c, t) }", w=W)
+    model = graph(
+        "g (float[N,4,8,8] x) => (float[N,4,4,4] y) { a = Conv(x, w) b = Relu(a) p = MaxPool <kernel_shape: ints = [2,2], strides: "
+        "ints = [2,2]> (b) t = Relu(p) c = Conv(t, w) y = Add(c, t) }",
+        w=W,
+    )
     found = placement.place(model, ())
     scales = {"x": 0.03, "t": 0.05}
     assert set(found.tensors) == set(scales)
@@ -224,26 +345,47 @@ def test_the_last_layer_stays_if_int8_costs_most_just_there(tftrt, tmp_path):
     first, last = np.diag([100.0, 100, 1, 1]).astype(np.float32), np.array([[0], [0], [1], [1]], np.float32)
     source = onnx_sources.rows(tmp_path / "saved", lambda x: tf.nn.relu(x @ first) @ last)
     np.savez(tmp_path / "rows.npz", x=np.random.default_rng(1).random((64, 4), np.float32))
-    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--precision_mode=INT8", f"--calibration_data={tmp_path / 'rows.npz'}",
-                 "--calibration_method=max", f"--data={tmp_path / 'rows.npz'}", f"--json={tmp_path / 'j.json'}")
+    done = tftrt(
+        "export",
+        source,
+        f"--output={tmp_path / 'm.onnx'}",
+        "--precision_mode=INT8",
+        f"--calibration_data={tmp_path / 'rows.npz'}",
+        "--calibration_method=max",
+        f"--data={tmp_path / 'rows.npz'}",
+        f"--json={tmp_path / 'j.json'}",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     nodes = written(tmp_path / "j.json")[1]["nodes"]
-    assert [one["precision"] for one in nodes] == ["INT8", "FP32"] and nodes[1]["reason"].startswith("INT8 of the last layer alone costs ")
+    assert [one["precision"] for one in nodes] == ["INT8", "FP32"] and nodes[1]["reason"].startswith(
+        "INT8 of the last layer alone costs "
+    )
 
 
 def test_a_tensor_without_values_has_no_scale(tftrt, tmp_path):
     weights = np.eye(4, dtype=np.float32)
-    source = onnx_sources.rows(tmp_path / "saved", lambda x: tf.nn.softmax((x @ weights) + tf.nn.relu(x - 9.0) @ (2 * weights)))
+    source = onnx_sources.rows(
+        tmp_path / "saved", lambda x: tf.nn.softmax((x @ weights) + tf.nn.relu(x - 9.0) @ (2 * weights))
+    )
     np.savez(tmp_path / "rows.npz", x=np.random.default_rng(1).random((64, 4), np.float32))
-    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--precision_mode=INT8", f"--calibration_data={tmp_path / 'rows.npz'}",
-                 f"--json={tmp_path / 'j.json'}")
+    done = tftrt(
+        "export",
+        source,
+        f"--output={tmp_path / 'm.onnx'}",
+        "--precision_mode=INT8",
+        f"--calibration_data={tmp_path / 'rows.npz'}",
+        f"--json={tmp_path / 'j.json'}",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    left, = (one for one in written(tmp_path / "j.json")[1]["nodes"] if one["precision"] == "FP32")
+    (left,) = (one for one in written(tmp_path / "j.json")[1]["nodes"] if one["precision"] == "FP32")
     assert left["reason"].startswith("the calibration data has no range of ") and "Relu" in left["reason"]
 
 
 def test_names_of_a_table_that_stand_for_tensors():
-    model = graph("g (float[N,8,8,4] x) => (float[N,4,8,8] y) { t = Transpose <perm: ints = [0,3,1,2]> (x) c = Conv(t, w) y = Relu(c) }", w=W)
+    model = graph(
+        "g (float[N,8,8,4] x) => (float[N,4,8,8] y) { t = Transpose <perm: ints = [0,3,1,2]> (x) c = Conv(t, w) y = Relu(c) }",
+        w=W,
+    )
     model.graph.node[1].output[0] = model.graph.node[2].input[0] = "part/Conv:0"
     del model.graph.value_info[:]
     model = shape_inference.infer_shapes(model)
@@ -257,7 +399,11 @@ def branches(x):
 
 def loop(x):
     weights = np.random.default_rng(3).normal(size=(4, 4)).astype(np.float32) / 2
-    return tf.while_loop(lambda n, y: tf.reduce_sum(tf.abs(y)) < 40.0, lambda n, y: (n + 1, tf.abs(y @ weights) + tf.abs(x) + 0.5), [0, tf.cos(x)])[1]
+    return tf.while_loop(
+        lambda n, y: tf.reduce_sum(tf.abs(y)) < 40.0,
+        lambda n, y: (n + 1, tf.abs(y @ weights) + tf.abs(x) + 0.5),
+        [0, tf.cos(x)],
+    )[1]
 
 
 # {what: (function of x, ops that are in FP16 beside others, {op in FP32: the beginning of the reason})}.
@@ -265,8 +411,11 @@ HALVES = {
     "branches": (branches, {"Tanh", "Sin", "Mul"}, {"If": "its inner graphs have their own casts"}),
     "loop": (loop, {"MatMul", "Abs", "Add", "Cos"}, {"Loop": "its inner graphs have their own casts"}),
     "resize": (lambda x: tf.image.resize(tf.reshape(tf.sin(x), (-1, 2, 2, 1)), (5, 5)), {"Sin", "Resize"}, {}),
-    "range": (lambda x: tf.range(0.0, tf.cast(tf.shape(x)[0], tf.float32))[:, None] * tf.sin(x), {"Sin", "Mul"},
-              {"Range": "FP16 counts or orders too roughly", "Cast": "its type is its own"}),
+    "range": (
+        lambda x: tf.range(0.0, tf.cast(tf.shape(x)[0], tf.float32))[:, None] * tf.sin(x),
+        {"Sin", "Mul"},
+        {"Range": "FP16 counts or orders too roughly", "Cast": "its type is its own"},
+    ),
     "sums": (lambda x: tf.cumsum(tf.sin(x), 1), {"Sin"}, {"CumSum": "FP16 counts or orders too roughly"}),
     "top": (lambda x: tf.math.top_k(tf.sin(x), 2)[0], {"Sin"}, {"TopK": "FP16 counts or orders too roughly"}),
     "large": (lambda x: tf.minimum(tf.sin(x), 1e6) - tf.cos(x), {"Sin", "Cos"}, {"Min": "its constant "}),
@@ -279,10 +428,15 @@ HALVES = {
 def test_fp16_keeps_in_fp32_what_it_would_lose(name, tftrt, tmp_path):
     function, halves, kept = HALVES[name]
     source = onnx_sources.rows(tmp_path / "saved", function)
-    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--precision_mode=FP16", f"--json={tmp_path / 'j.json'}")
+    done = tftrt(
+        "export", source, f"--output={tmp_path / 'm.onnx'}", "--precision_mode=FP16", f"--json={tmp_path / 'j.json'}"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     made, said = written(tmp_path / "j.json")
-    assert said["verification"]["arithmetic"] == "FP16" and made["inputs"][0]["dtype"] == made["outputs"][0]["dtype"] == "float32"
+    assert (
+        said["verification"]["arithmetic"] == "FP16"
+        and made["inputs"][0]["dtype"] == made["outputs"][0]["dtype"] == "float32"
+    )
     assert halves <= {one["op"] for one in said["nodes"] if one["precision"] == "FP16"}
     reasons = {one["op"]: one["reason"] for one in said["nodes"] if one["precision"] == "FP32"}
     assert set(kept) <= set(reasons) and all(reasons[op].startswith(reason) for op, reason in kept.items())
@@ -291,23 +445,34 @@ def test_fp16_keeps_in_fp32_what_it_would_lose(name, tftrt, tmp_path):
     if name == "grown":
         assert any("reaches " in reason for reason in reasons.values())
     model = onnx.load(tmp_path / "m.onnx")
-    assert [one.type.tensor_type.elem_type for one in (*model.graph.input, *model.graph.output)] == [onnx.TensorProto.FLOAT] * 2
+    assert [one.type.tensor_type.elem_type for one in (*model.graph.input, *model.graph.output)] == [
+        onnx.TensorProto.FLOAT
+    ] * 2
 
 
 def test_fp16_weights_are_half_as_large_and_named_nodes_keep_theirs(zoo_model, tftrt, tmp_path):
     sizes = {}
     for name, flags in (("all", []), ("but one", ["--fp32_nodes=.*/hidden/.*"])):
-        done = tftrt("export", zoo_model("digits_cnn"), f"--output={tmp_path / name}.onnx", "--precision_mode=FP16", *flags)
+        done = tftrt(
+            "export", zoo_model("digits_cnn"), f"--output={tmp_path / name}.onnx", "--precision_mode=FP16", *flags
+        )
         assert done.returncode == 0, done.stderr
-        sizes[name] = {one.name: one.data_type for one in onnx.load(tmp_path / f"{name}.onnx").graph.initializer if len(one.raw_data) > 1000}
+        sizes[name] = {
+            one.name: one.data_type
+            for one in onnx.load(tmp_path / f"{name}.onnx").graph.initializer
+            if len(one.raw_data) > 1000
+        }
     assert set(sizes["all"].values()) == {onnx.TensorProto.FLOAT16}
     assert [name for name, kind in sizes["but one"].items() if kind == onnx.TensorProto.FLOAT] == [
-        "StatefulPartitionedCall/digits_cnn/hidden/MatMul/ReadVariableOp:0"]
+        "StatefulPartitionedCall/digits_cnn/hidden/MatMul/ReadVariableOp:0"
+    ]
 
 
 def test_a_tiny_bias_is_no_reason_for_fp32_and_a_tiny_divisor_is():
     text = "g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w, b) c = Add(a, b4) d = Add(c, e) y = Div(d, e) }"
-    made = half.convert(graph(text, w=W, b=np.full(4, 1e-6), b4=np.full((1, 4, 1, 1), 1e-6), e=np.float32(1e-6)), (), {})
+    made = half.convert(
+        graph(text, w=W, b=np.full(4, 1e-6), b4=np.full((1, 4, 1, 1), 1e-6), e=np.float32(1e-6)), (), {}
+    )
     assert [one.precision for one in made.nodes] == ["FP16", "FP16", "FP32", "FP32"]
 
 
@@ -320,13 +485,15 @@ def test_simulated_fp16_rounds_as_numpy_does():
     expected = bits * bits + np.array([0.1, 0.2, 0.3, 1000.0], np.float16)
     answer = onnx_ranges.Session(half.convert(model, (), {}, simulated=True).model).run({"x": x})["y"]
     assert answer.dtype == np.float32 and (answer == expected.astype(np.float32)).all()
-    assert np.isinf(onnx_ranges.Session(half.convert(model, (), {}, simulated=True).model).run({"x": x + 300})["y"]).all()
+    assert np.isinf(
+        onnx_ranges.Session(half.convert(model, (), {}, simulated=True).model).run({"x": x + 300})["y"]
+    ).all()
 
 
 @pytest.mark.parametrize("other", ["y/fp16", "y/fp32", "a/fp16", "w/fp16", "y/fp16/bits"])
 @pytest.mark.parametrize("simulated", [False, True])
 def test_names_that_fp16_gives_may_be_there_already(other, simulated):
-    text = f"g (float[N,4] x) => (float[N,4] y, float[N,4] \"{other}\") {{ a = Mul(x, w) y = Add(a, x) \"{other}\" = Sub(y, a) }}"
+    text = f'g (float[N,4] x) => (float[N,4] y, float[N,4] "{other}") {{ a = Mul(x, w) y = Add(a, x) "{other}" = Sub(y, a) }}'
     model = graph(text, w=[1.0, 2.0, 3.0, 4.0])
     made = half.convert(model, (), {}, simulated=simulated).model
     assert [one.name for one in made.graph.output] == ["y", other]
@@ -350,7 +517,7 @@ def test_names_that_fp16_gives_may_be_those_of_nodes_and_of_what_a_loop_counts_w
 
 @pytest.mark.parametrize("other", ["x/int8", "x/int8_scale", "x/int8_zero", "x/rounded", "w/int8", "w/rounded"])
 def test_names_that_int8_gives_may_be_there_already(other):
-    text = f"g (float[N,4] x) => (float[N,4] y) {{ \"{other}\" = Sub(x, x) a = MatMul(x, w) y = Add(a, \"{other}\") }}"
+    text = f'g (float[N,4] x) => (float[N,4] y) {{ "{other}" = Sub(x, x) a = MatMul(x, w) y = Add(a, "{other}") }}'
     model = graph(text, w=np.eye(4))
     model.graph.node[0].name = other
     found = placement.place(model, ())
@@ -363,12 +530,21 @@ def test_names_that_int8_gives_may_be_there_already(other):
 
 BAD = [
     (["--precision_mode=INT8"], "INT8 needs ranges, and neither --calibration_data nor --calibration_table is given"),
-    (["--precision_mode=INT8", "--calibrate_on_random_data", "--opset=12"], "--opset=12 has no nodes for --precision_mode=INT8"),
+    (
+        ["--precision_mode=INT8", "--calibrate_on_random_data", "--opset=12"],
+        "--opset=12 has no nodes for --precision_mode=INT8",
+    ),
     (["--precision_mode=FP16", "--opset=12"], "--opset=12 has no nodes for --precision_mode=FP16"),
     (["--calibration_data=x.npz"], "--calibration_data has no effect with --precision_mode=FP32"),
-    (["--precision_mode=FP16", "--calibration_table=x"], "--calibration_table has no effect with --precision_mode=FP16"),
+    (
+        ["--precision_mode=FP16", "--calibration_table=x"],
+        "--calibration_table has no effect with --precision_mode=FP16",
+    ),
     (["--fp32_nodes=.*"], "--fp32_nodes has no effect with --precision_mode=FP32"),
-    (["--precision_mode=INT8", "--calibrate_on_random_data", "--calibration_method=most"], "--calibration_method=most is unknown"),
+    (
+        ["--precision_mode=INT8", "--calibrate_on_random_data", "--calibration_method=most"],
+        "--calibration_method=most is unknown",
+    ),
     (["--precision_mode=INT8", "--calibration_table=none"], "no such file or directory: none"),
     (["--precision_mode=INT8", "--calibration_table=none", "--calibration_data=x.npz"], "exclude each other"),
     (["--precision_mode=FP16", "--output_table=t.json"], "--output_table is for ranges that are measured here"),
@@ -380,7 +556,10 @@ BAD = [
 @pytest.fixture(scope="session")
 def dense(tmp_path_factory):
     """A SavedModel that takes x, rows of 4."""
-    return onnx_sources.rows(tmp_path_factory.mktemp("dense") / "saved", lambda x: tf.nn.softmax(x @ tf.ones((4, 3)) * tf.constant([1.0, 2, 3])))
+    return onnx_sources.rows(
+        tmp_path_factory.mktemp("dense") / "saved",
+        lambda x: tf.nn.softmax(x @ tf.ones((4, 3)) * tf.constant([1.0, 2, 3])),
+    )
 
 
 @pytest.mark.parametrize(("flags", "said"), BAD)
@@ -396,7 +575,10 @@ def test_ranges_that_cannot_be_found(dense, tftrt, tmp_path):
     other = tmp_path / "other.table"
     other.write_text(table.Table(table.header("8.5.3"), {"elsewhere": 0.1}).text())
     done = tftrt(*common, f"--calibration_table={other}")
-    assert done.returncode == 1 and "no node of it has the ranges that INT8 needs (the table has no range of x)" in done.stderr
+    assert (
+        done.returncode == 1
+        and "no node of it has the ranges that INT8 needs (the table has no range of x)" in done.stderr
+    )
     np.savez(tmp_path / "nan.npz", x=np.full((16, 4), np.nan, np.float32))
     done = tftrt(*common, f"--calibration_data={tmp_path / 'nan.npz'}")
     assert done.returncode == 2 and "holds NaN or Inf" in done.stderr
@@ -404,28 +586,52 @@ def test_ranges_that_cannot_be_found(dense, tftrt, tmp_path):
     done = tftrt("export", nothing, *common[2:], "--calibrate_on_random_data")
     assert done.returncode == 1 and "no node of it can be in INT8: it has no convolution" in done.stderr
     done = tftrt("export", dense, common[2], "--precision_mode=FP16", "--fp32_nodes=.*")
-    assert done.returncode == 1 and "--fp32_nodes names it" in done.stderr and "name fewer nodes with --fp32_nodes" in done.stderr
+    assert (
+        done.returncode == 1
+        and "--fp32_nodes names it" in done.stderr
+        and "name fewer nodes with --fp32_nodes" in done.stderr
+    )
     assert not (tmp_path / "m.onnx").exists()
 
 
 def test_a_batch_beyond_any_memory_is_refused(dense, tftrt, tmp_path):
     np.savez(tmp_path / "x.npz", x=np.zeros((4, 4), np.float32))
-    done = tftrt("export", dense, f"--output={tmp_path / 'm.onnx'}", f"--data={tmp_path / 'x.npz'}", "--batch_size=99999999999999999999")
-    assert done.returncode == 2 and "a call takes at most 1000000 rows" in done.stderr and not (tmp_path / "m.onnx").exists()
+    done = tftrt(
+        "export",
+        dense,
+        f"--output={tmp_path / 'm.onnx'}",
+        f"--data={tmp_path / 'x.npz'}",
+        "--batch_size=99999999999999999999",
+    )
+    assert (
+        done.returncode == 2
+        and "a call takes at most 1000000 rows" in done.stderr
+        and not (tmp_path / "m.onnx").exists()
+    )
 
 
 def test_labels_are_about_one_signature(tftrt, tmp_path):
     source = onnx_sources.several(tmp_path / "saved")
     np.savez(tmp_path / "rows.npz", x=np.ones((4, 4), np.float32))
-    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--labels=l.npy", f"--data={tmp_path / 'rows.npz'}")
+    done = tftrt(
+        "export", source, f"--output={tmp_path / 'm.onnx'}", "--labels=l.npy", f"--data={tmp_path / 'rows.npz'}"
+    )
     assert done.returncode == 2 and "--labels is about one signature, and several are exported" in done.stderr
 
 
 @pytest.mark.parametrize("table_name", ["m.other.onnx", "m.other.onnx.data"])
 def test_the_ranges_take_the_place_of_no_signature_s_file(table_name, tftrt, tmp_path):
-    done = tftrt("export", onnx_sources.several(tmp_path / "saved"), f"--output={tmp_path / 'm.onnx'}", "--precision_mode=INT8",
-                 "--calibrate_on_random_data", f"--output_table={tmp_path / table_name}")
-    assert done.returncode == 2 and f"two results would be written to {tmp_path / table_name}" in done.stderr, done.stderr
+    done = tftrt(
+        "export",
+        onnx_sources.several(tmp_path / "saved"),
+        f"--output={tmp_path / 'm.onnx'}",
+        "--precision_mode=INT8",
+        "--calibrate_on_random_data",
+        f"--output_table={tmp_path / table_name}",
+    )
+    assert done.returncode == 2 and f"two results would be written to {tmp_path / table_name}" in done.stderr, (
+        done.stderr
+    )
     assert [one.name for one in tmp_path.iterdir()] == ["saved"]
 
 
@@ -434,8 +640,14 @@ def test_weights_beside_the_file_go_with_its_precision(zoo_model, tftrt, tmp_pat
     for flags in (["--precision_mode=FP16"], ["--precision_mode=INT8", "--calibrate_on_random_data"]):
         done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--external_data", *flags)
         assert done.returncode == 0 and f"with its weights in {tmp_path / 'm.onnx'}.data" in done.stdout, done.stderr
-        assert sorted(one.name for one in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"] and (tmp_path / "m.onnx").stat().st_size < 60_000
-        assert tftrt("verify", source, tmp_path / "m.onnx", "--thresholds=snr_db>=15,cosine>=0.97,top1>=0.9").returncode == 0
+        assert (
+            sorted(one.name for one in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+            and (tmp_path / "m.onnx").stat().st_size < 60_000
+        )
+        assert (
+            tftrt("verify", source, tmp_path / "m.onnx", "--thresholds=snr_db>=15,cosine>=0.97,top1>=0.9").returncode
+            == 0
+        )
 
 
 def test_a_pattern_that_matches_inside_is_told_how():
@@ -451,7 +663,11 @@ def test_shared_weights_come_back(rounded, tmp_path):
     weights = weights.astype(np.float16).astype(np.float32) if rounded else weights
     model = graph("g (float[N,64] x) => (float[N,64] y) { y = MatMul(x, w) }", w=weights)
     found = placement.place(model, ())
-    models = {"fp32": model, "fp16": half.convert(model, (), {}).model, "qdq": qdq.with_rounding(model, found, {"x": 0.1})}
+    models = {
+        "fp32": model,
+        "fp16": half.convert(model, (), {}).model,
+        "qdq": qdq.with_rounding(model, found, {"x": 0.1}),
+    }
     x = {"x": np.ones((1, 64), np.float32)}
     answers = {name: onnx_ranges.Session(one).run(x)["y"] for name, one in models.items()}
     _shared_weights.share(models, tmp_path, rounded)

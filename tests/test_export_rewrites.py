@@ -33,7 +33,9 @@ class Net:
         return self.constants[-1].name
 
     def __call__(self, op, *inputs, **attributes):
-        self.nodes.append(helper.make_node(op, list(inputs), [f"t{len(self.nodes)}"], name=f"n{len(self.nodes)}", **attributes))
+        self.nodes.append(
+            helper.make_node(op, list(inputs), [f"t{len(self.nodes)}"], name=f"n{len(self.nodes)}", **attributes)
+        )
         return self.nodes[-1].output[0]
 
     def mean(self, tensor):
@@ -44,10 +46,17 @@ class Net:
     def model(self, more=()):
         self("Identity", self.nodes[-1].output[0])
         self.nodes[-1].output[0] = "y"
-        made = helper.make_model(helper.make_graph(
-            self.nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", *more)], self.constants),
-            opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
+        made = helper.make_model(
+            helper.make_graph(
+                self.nodes,
+                "g",
+                [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
+                [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", *more)],
+                self.constants,
+            ),
+            opset_imports=[helper.make_opsetid("", self.opset)],
+            ir_version=9,
+        )
         return onnx.shape_inference.infer_shapes(made, check_type=True, data_prop=True)
 
 
@@ -83,20 +92,43 @@ def tanh_gate(net, cube):
 GELUS = {
     "half x first": (lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Add", net.c(1), erf_gate(net))), "none"),
     "half last": (lambda net: net("Mul", net("Mul", "x", net("Add", erf_gate(net), net.c(1))), net.c(0.5)), "none"),
-    "divided": (lambda net: net("Div", net("Mul", "x", net("Add", net("Erf", net("Div", "x", net.c(np.sqrt(2)))), net.c(1))), net.c(2)), "none"),
+    "divided": (
+        lambda net: net(
+            "Div", net("Mul", "x", net("Add", net("Erf", net("Div", "x", net.c(np.sqrt(2)))), net.c(1))), net.c(2)
+        ),
+        "none",
+    ),
     "erfc": (lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Sub", net.c(1), erf_gate(net, -1))), "none"),
-    "negated": (lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Sub", net.c(1), net("Erf", net(
-        "Mul", net("Neg", "x"), net.c(np.sqrt(0.5)))))), "none"),
-    "tanh of a power": (lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Add", net.c(1), tanh_gate(
-        net, net("Pow", "x", net.c(3))))), "tanh"),
-    "tanh of products": (lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Add", net.c(1), tanh_gate(
-        net, net("Mul", net("Mul", "x", "x"), "x")))), "tanh"),
+    "negated": (
+        lambda net: net(
+            "Mul",
+            net("Mul", net.c(0.5), "x"),
+            net("Sub", net.c(1), net("Erf", net("Mul", net("Neg", "x"), net.c(np.sqrt(0.5))))),
+        ),
+        "none",
+    ),
+    "tanh of a power": (
+        lambda net: net(
+            "Mul", net("Mul", net.c(0.5), "x"), net("Add", net.c(1), tanh_gate(net, net("Pow", "x", net.c(3))))
+        ),
+        "tanh",
+    ),
+    "tanh of products": (
+        lambda net: net(
+            "Mul",
+            net("Mul", net.c(0.5), "x"),
+            net("Add", net.c(1), tanh_gate(net, net("Mul", net("Mul", "x", "x"), "x"))),
+        ),
+        "tanh",
+    ),
 }
 NO_GELUS = {
     "another number": lambda net: net("Mul", net("Mul", net.c(0.4), "x"), net("Add", net.c(1), erf_gate(net))),
     "another sign": lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Sub", net.c(1), erf_gate(net))),
     "another x": lambda net: net("Mul", net("Mul", net.c(0.5), net("Exp", "x")), net("Add", net.c(1), erf_gate(net))),
-    "a square": lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Add", net.c(1), tanh_gate(net, net("Pow", "x", net.c(2))))),
+    "a square": lambda net: net(
+        "Mul", net("Mul", net.c(0.5), "x"), net("Add", net.c(1), tanh_gate(net, net("Pow", "x", net.c(2))))
+    ),
 }
 
 
@@ -128,7 +160,11 @@ def variance(net):
 def by_hand(net, beta=True, divided=False):
     centred, root, _ = variance(net)
     gamma = net.c(np.linspace(0.5, 2, WIDTH))
-    scaled = net("Mul", net("Div", centred, root), gamma) if divided else net("Mul", centred, net("Mul", net("Reciprocal", root), gamma))
+    scaled = (
+        net("Mul", net("Div", centred, root), gamma)
+        if divided
+        else net("Mul", centred, net("Mul", net("Reciprocal", root), gamma))
+    )
     return net("Add", scaled, net.c(np.linspace(-1, 1, WIDTH))) if beta else scaled
 
 
@@ -136,12 +172,20 @@ def as_batch_normalization(net, beta=True):
     _, root, mean = variance(net)
     factor = net("Mul", net("Reciprocal", root), net.c(np.linspace(0.5, 2, WIDTH)))
     moved = net("Mul", mean, factor)
-    return net("Add", net("Mul", "x", factor), net("Sub", net.c(np.linspace(-1, 1, WIDTH)), moved) if beta else net("Neg", moved))
+    return net(
+        "Add",
+        net("Mul", "x", factor),
+        net("Sub", net.c(np.linspace(-1, 1, WIDTH)), moved) if beta else net("Neg", moved),
+    )
 
 
-NORMS = {"by hand": by_hand, "without a shift": lambda net: by_hand(net, beta=False), "divided": lambda net: by_hand(net, divided=True),
-         "as a batch normalization": as_batch_normalization,
-         "as one without a shift": lambda net: as_batch_normalization(net, beta=False)}
+NORMS = {
+    "by hand": by_hand,
+    "without a shift": lambda net: by_hand(net, beta=False),
+    "divided": lambda net: by_hand(net, divided=True),
+    "as a batch normalization": as_batch_normalization,
+    "as one without a shift": lambda net: as_batch_normalization(net, beta=False),
+}
 
 
 @pytest.mark.parametrize("kind", NORMS)
@@ -164,7 +208,14 @@ def test_each_way_to_write_a_layer_normalization_becomes_the_op(kind, opset):
 def test_a_graph_of_pytorch_s_opset_becomes_one_for_8_5(kind):
     net = Net(18)
     if kind == "op":
-        net("LayerNormalization", "x", net.c(np.linspace(0.5, 2, WIDTH)), net.c(np.linspace(-1, 1, WIDTH)), axis=-1, epsilon=1e-4)
+        net(
+            "LayerNormalization",
+            "x",
+            net.c(np.linspace(0.5, 2, WIDTH)),
+            net.c(np.linspace(-1, 1, WIDTH)),
+            axis=-1,
+            epsilon=1e-4,
+        )
     else:
         by_hand(net)
     model = net.model()
@@ -183,7 +234,11 @@ def test_a_normalization_with_another_reader_inside_keeps_what_that_needs():
     by_hand(net)
     model = net.model(more=["t3"])  # the squares
     made = rewritten("layer_norm", model)
-    assert "LayerNormalization" in ops(made) and {one.name for one in made.graph.output} == {"y", "t3"} and "Sqrt" not in ops(made)
+    assert (
+        "LayerNormalization" in ops(made)
+        and {one.name for one in made.graph.output} == {"y", "t3"}
+        and "Sqrt" not in ops(made)
+    )
 
 
 @pytest.mark.parametrize("change", ["axis", "mean", "scale"])
@@ -245,7 +300,11 @@ def test_what_constants_decide_is_folded_and_what_does_nothing_is_left_out():
 def test_equal_nodes_are_merged_and_products_stay_products():
     net = Net(shape=(4, WIDTH))
     weights, bias = net.c(np.ones((WIDTH, 2))), net.c([1, 2])
-    net("Add", net("Exp", net("Add", net("MatMul", "x", weights), bias)), net("Exp", net("Add", net("MatMul", "x", weights), bias)))
+    net(
+        "Add",
+        net("Exp", net("Add", net("MatMul", "x", weights), bias)),
+        net("Exp", net("Add", net("MatMul", "x", weights), bias)),
+    )
     made = rewritten("simplify", net.model(), nodes=3)
     assert ops(made).count("MatMul") == 1 and "Gemm" not in ops(made)
 
@@ -259,17 +318,32 @@ def test_inputs_that_nothing_reads_stay_when_a_graph_is_slimmed():
     assert [one.name for one in model.graph.input] == ["x", "unread"]
 
 
-@pytest.mark.parametrize(("text", "parts"), [
-    ("abc,cde->abde", ("", "ab", "de", "c")), ("aecd,abcd->acbe", ("ac", "b", "e", "d")), ("acbe,aecd->abcd", ("ac", "b", "d", "e")),
-    ("BIJ, BJK -> BIK", ("b", "i", "k", "j")), ("abcd,cde->abe", ("", "ab", "e", "cd")),
-    ("ii,ij->ij", None), ("...i,ij->...j", None), ("ij,jk,kl->il", None), ("ij,j->i", None), ("ab,cd->abcd", None), ("abz,bc->ac", None),
-])
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("abc,cde->abde", ("", "ab", "de", "c")),
+        ("aecd,abcd->acbe", ("ac", "b", "e", "d")),
+        ("acbe,aecd->abcd", ("ac", "b", "d", "e")),
+        ("BIJ, BJK -> BIK", ("b", "i", "k", "j")),
+        ("abcd,cde->abe", ("", "ab", "e", "cd")),
+        ("ii,ij->ij", None),
+        ("...i,ij->...j", None),
+        ("ij,jk,kl->il", None),
+        ("ij,j->i", None),
+        ("ab,cd->abcd", None),
+        ("abz,bc->ac", None),
+    ],
+)
 def test_equations_are_read(text, parts):
     found = einsum.parsed(text)
     if parts is None:
         assert found is None
         return
-    assert (set(found.batch), set(found.left) | set(found.right), set(found.summed)) == (set(parts[0]), {*parts[1], *parts[2]}, set(parts[3]))
+    assert (set(found.batch), set(found.left) | set(found.right), set(found.summed)) == (
+        set(parts[0]),
+        {*parts[1], *parts[2]},
+        set(parts[3]),
+    )
 
 
 @pytest.mark.parametrize("target", ["8.5", "10"])
@@ -279,17 +353,31 @@ def test_attention_and_normalization_of_keras_become_ops_that_tensorrt_knows(tar
     y = layers.MultiHeadAttention(2, 8)(x, x)
     y = layers.Dense(16, activation="gelu")(layers.LayerNormalization()(x + y))
     tf.keras.Model(x, layers.LayerNormalization(epsilon=1e-6, name="last")(y)).save(tmp_path / "m.keras")
-    done = tftrt("export", tmp_path / "m.keras", f"--output={tmp_path / 'm.onnx'}", f"--target={target}", f"--json={tmp_path / 'j.json'}")
+    done = tftrt(
+        "export",
+        tmp_path / "m.keras",
+        f"--output={tmp_path / 'm.onnx'}",
+        f"--target={target}",
+        f"--json={tmp_path / 'j.json'}",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "rewritten: 6 nodes by einsum, " in done.stdout and "refused" not in done.stdout and "doubtful" not in done.stdout
-    made, = json.loads((tmp_path / "j.json").read_text())["files"]
+    assert (
+        "rewritten: 6 nodes by einsum, " in done.stdout
+        and "refused" not in done.stdout
+        and "doubtful" not in done.stdout
+    )
+    (made,) = json.loads((tmp_path / "j.json").read_text())["files"]
     counted = {one["name"]: one["nodes"] for one in made["rewrites"] if not one["undone"]}
     found, facts = file.overview(str(tmp_path / "m.onnx")).ops, file.overview(str(tmp_path / "m.onnx")).facts
     assert "einsum" in facts["tftrt.rewrites"] and "layer_norm" in facts["tftrt.rewrites"]
     assert not {"Einsum", "BatchNormalization", "Shape", "Gather", "Squeeze"} & found.keys() and found["Softmax"] == 1
     if target == "10":
         assert (counted["layer_norm"], counted["gelu"], made["opset"]) == (2, 1, 20)
-        assert (found["LayerNormalization"], found["Gelu"]) == (2, 1) and "opset 20" in done.stdout and facts["tftrt.opset"] == "20"
+        assert (
+            (found["LayerNormalization"], found["Gelu"]) == (2, 1)
+            and "opset 20" in done.stdout
+            and facts["tftrt.opset"] == "20"
+        )
     else:
         assert counted["layer_norm"] == 1 and made["opset"] == 16 and "LayerNormalization" not in found
 
@@ -299,7 +387,14 @@ def test_a_suppression_of_classes_passes_with_an_open_batch(tftrt, tmp_path):
     done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--rewrite=-nms")
     assert done.returncode == 3 and "refused: EyeLike" in done.stdout
     for flags in ([], ["--rewrite=nms"]):
-        done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--shapes=b:3x50x1x4;s:3x50x3", "--ranges=b:0:1;s:0:1", *flags)
+        done = tftrt(
+            "export",
+            source,
+            f"--output={tmp_path / 'm.onnx'}",
+            "--shapes=b:3x50x1x4;s:3x50x3",
+            "--ranges=b:0:1;s:0:1",
+            *flags,
+        )
         assert done.returncode == 0 and "1 node by nms" in done.stdout, done.stdout + done.stderr
     found = file.overview(str(tmp_path / "m.onnx")).ops
     assert found["NonMaxSuppression"] == found["TopK"] == 1 and not {"EyeLike", "CumSum", "Range"} & found.keys()
@@ -307,7 +402,12 @@ def test_a_suppression_of_classes_passes_with_an_open_batch(tftrt, tmp_path):
 
 def test_without_rewrites_the_graph_is_as_it_was_exported(tftrt, tmp_path):
     source = onnx_sources.rows(tmp_path / "saved", lambda x: tf.nn.gelu(x) + 3)
-    for flags, expected in ((["--rewrite=none"], "Erf"), ([], "Gelu"), (["--opset=18"], "Erf"), (["--rewrite=-gelu"], "Erf")):
+    for flags, expected in (
+        (["--rewrite=none"], "Erf"),
+        ([], "Gelu"),
+        (["--opset=18"], "Erf"),
+        (["--rewrite=-gelu"], "Erf"),
+    ):
         done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--target=11", *flags)
         assert done.returncode == 0 and ("rewritten: " in done.stdout) == (expected == "Gelu")
         assert expected in file.overview(str(tmp_path / "m.onnx")).ops
@@ -318,7 +418,11 @@ WIDE = {
     "over a part of the width": ((1, 5, 24), (4, 1, 3, 17), {"pads": [1, 0, 1, 0]}),
     "over the height, with padding": ((1, 20, 3), (4, 1, 16, 1), {"pads": [7, 0, 8, 0]}),
     "over the whole height": ((2, 18, 3), (4, 2, 18, 1), {}),
-    "with strides and dilations": ((3, 9, 40), (2, 3, 2, 16), {"strides": [2, 3], "dilations": [3, 2], "pads": [0, 4, 1, 5]}),
+    "with strides and dilations": (
+        (3, 9, 40),
+        (2, 3, 2, 16),
+        {"strides": [2, 3], "dilations": [3, 2], "pads": [0, 4, 1, 5]},
+    ),
     "without padding by its name": ((1, 5, 20), (4, 1, 3, 18), {"auto_pad": "VALID"}),
 }
 
@@ -328,19 +432,32 @@ WIDE = {
 def test_the_long_side_of_a_kernel_becomes_channels(kind, bias):
     given, kernel, attributes = WIDE[kind]
     net, rng = Net(shape=("batch", *given)), np.random.default_rng(1)
-    net("Relu", net("Conv", "x", net.c(rng.standard_normal(kernel)), *([net.c(rng.standard_normal(kernel[0]))] if bias else []), **attributes))
+    net(
+        "Relu",
+        net(
+            "Conv",
+            "x",
+            net.c(rng.standard_normal(kernel)),
+            *([net.c(rng.standard_normal(kernel[0]))] if bias else []),
+            **attributes,
+        ),
+    )
     model = net.model()
     wanted = run(model)
     assert registry.IN_GRAPH["wide_conv"](model, "8.5") == 1
-    onnx.checker.check_model(onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True), full_check=True)
+    onnx.checker.check_model(
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True), full_check=True
+    )
     found = run(model)
     assert found.shape == wanted.shape and np.allclose(found, wanted, rtol=1e-4, atol=1e-5)
-    convolution, = (node for node in model.graph.node if node.op_type == "Conv")
+    (convolution,) = (node for node in model.graph.node if node.op_type == "Conv")
     held = {one.name: list(one.dims) for one in model.graph.initializer}[convolution.input[1]]
     assert held[1] == given[0] * max(given[1:]) and held[3] == 1
     # --fp32_nodes still means the convolution.
     assert convolution.name == "n0" and len({node.name for node in model.graph.node}) == len(model.graph.node)
-    empty, = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": np.zeros((0, *given), np.float32)})
+    (empty,) = onnxruntime.InferenceSession(model.SerializeToString()).run(
+        None, {"x": np.zeros((0, *given), np.float32)}
+    )
     assert empty.shape == (0, *wanted.shape[1:])
 
 
@@ -352,14 +469,25 @@ def test_what_a_rewrite_writes_has_no_name_that_is_there_already():
     model = net.model()
     wanted = run(model)
     assert registry.IN_GRAPH["wide_conv"](model, "8.5") == 1 and np.allclose(run(model), wanted, rtol=1e-4, atol=1e-5)
-    onnx.checker.check_model(onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True), full_check=True)
+    onnx.checker.check_model(
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True), full_check=True
+    )
     assert len({node.name for node in model.graph.node}) == len(model.graph.node)
 
 
-@pytest.mark.parametrize(("given", "kernel", "attributes"), [
-    ((8, 5, 20), (4, 8, 3, 20), {}), ((2, 5, 20), (4, 1, 3, 20), {"group": 2}), ((1, 5, 20), (4, 1, 3, 15), {}), ((1, 5, 80), (4, 1, 3, 20), {}),
-    ((1, 5, "width"), (4, 1, 3, 20), {}), ((1, 5, 20), (4, 1, 3, 20), {"auto_pad": "SAME_UPPER"}),
-    ((1, 2, 2000), (4, 1, 2, 1000), {})], ids=["channels", "groups", "short", "much work", "open", "padding by name", "many weights"])
+@pytest.mark.parametrize(
+    ("given", "kernel", "attributes"),
+    [
+        ((8, 5, 20), (4, 8, 3, 20), {}),
+        ((2, 5, 20), (4, 1, 3, 20), {"group": 2}),
+        ((1, 5, 20), (4, 1, 3, 15), {}),
+        ((1, 5, 80), (4, 1, 3, 20), {}),
+        ((1, 5, "width"), (4, 1, 3, 20), {}),
+        ((1, 5, 20), (4, 1, 3, 20), {"auto_pad": "SAME_UPPER"}),
+        ((1, 2, 2000), (4, 1, 2, 1000), {}),
+    ],
+    ids=["channels", "groups", "short", "much work", "open", "padding by name", "many weights"],
+)
 def test_other_convolutions_stay(given, kernel, attributes):
     net = Net(shape=("batch", *given))
     net("Conv", "x", net.c(np.ones(kernel)), **attributes)
@@ -372,7 +500,11 @@ def test_a_convolution_whose_kernel_is_computed_stays():
     assert registry.IN_GRAPH["wide_conv"](net.model(), "8.5") == 0
 
 
-PADDED = {"channels": [0, 0, 1, 1, 0, 0, 1, 1], "one side": [0, 0, 1, 0, 0, 0, 0, 0], "uneven": [0, 0, 2, 0, 0, 0, 1, 1]}
+PADDED = {
+    "channels": [0, 0, 1, 1, 0, 0, 1, 1],
+    "one side": [0, 0, 1, 0, 0, 0, 0, 0],
+    "uneven": [0, 0, 2, 0, 0, 0, 1, 1],
+}
 
 
 def padded(pool="MaxPool", before="Relu", pads=PADDED["channels"], value=0.0, mode="constant", opset=18, **attributes):
@@ -381,24 +513,43 @@ def padded(pool="MaxPool", before="Relu", pads=PADDED["channels"], value=0.0, mo
     limits = [net.c(one) for one in {"Clip": (0, 6), "below": (-1, 6), "crossed": (0, -2)}.get(before, ())]
     inner = net("Clip" if limits else "Relu" if before == "turned" else before, "x", *limits) if before else "x"
     inner = net("Transpose", inner, perm=[0, 1, 3, 2]) if before == "turned" else inner
-    net(pool, net("Pad", inner, net.c(pads, np.int64), net.c(value), mode=mode), **{"kernel_shape": [3, 3], "strides": [2, 2]} | attributes)
+    net(
+        pool,
+        net("Pad", inner, net.c(pads, np.int64), net.c(value), mode=mode),
+        **{"kernel_shape": [3, 3], "strides": [2, 2]} | attributes,
+    )
     return net.model()
 
 
 @pytest.mark.parametrize("pads", PADDED)
-@pytest.mark.parametrize(("pool", "before"), [("MaxPool", "Relu"), ("MaxPool", "Clip"), ("MaxPool", "turned"), ("AveragePool", "")])
+@pytest.mark.parametrize(
+    ("pool", "before"), [("MaxPool", "Relu"), ("MaxPool", "Clip"), ("MaxPool", "turned"), ("AveragePool", "")]
+)
 def test_zeros_before_a_pooling_become_its_own_padding(pool, before, pads):
     model = padded(pool, before, PADDED[pads])
     wanted = run(model)
     assert registry.IN_GRAPH["pad_pool"](model, "8.5") == 1 and "Pad" not in ops(model)
-    onnx.checker.check_model(onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True), full_check=True)
-    assert np.array_equal(run(model), wanted) if pool == "MaxPool" else np.allclose(run(model), wanted, rtol=1e-6, atol=1e-7)
+    onnx.checker.check_model(
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True), full_check=True
+    )
+    assert (
+        np.array_equal(run(model), wanted)
+        if pool == "MaxPool"
+        else np.allclose(run(model), wanted, rtol=1e-6, atol=1e-7)
+    )
 
 
-@pytest.mark.parametrize("given", [
-    {"auto_pad": "VALID"}, {"pool": "AveragePool", "auto_pad": "VALID"}, {"pool": "AveragePool", "before": "", "opset": 19},
-    {"pool": "AveragePool", "before": "", "opset": 19, "pads": PADDED["one side"], "made": 0},
-    {"pool": "AveragePool", "before": "", "opset": 22, "pads": [0, 0, 2, 0, 0, 0, 2, 0], "made": 0}], ids=str)
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"auto_pad": "VALID"},
+        {"pool": "AveragePool", "auto_pad": "VALID"},
+        {"pool": "AveragePool", "before": "", "opset": 19},
+        {"pool": "AveragePool", "before": "", "opset": 19, "pads": PADDED["one side"], "made": 0},
+        {"pool": "AveragePool", "before": "", "opset": 22, "pads": [0, 0, 2, 0, 0, 0, 2, 0], "made": 0},
+    ],
+    ids=str,
+)
 def test_a_pooling_that_pads_gives_what_the_padding_before_it_gave(given):
     model = padded(**{name: value for name, value in given.items() if name != "made"})
     wanted = run(model)
@@ -406,17 +557,42 @@ def test_a_pooling_that_pads_gives_what_the_padding_before_it_gave(given):
     assert np.allclose(run(model), wanted, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("changed", [
-    {"before": "Sqrt"}, {"before": "Abs"}, {"before": ""}, {"before": "below"}, {"before": "crossed"}, {"value": 1.0}, {"mode": "reflect"}, {"pads": [0, 1, 1, 1, 0, 0, 1, 1]}, {"pads": [0, 0, -1, 1, 0, 0, 1, 1]},
-    {"pads": [0, 0, 3, 1, 0, 0, 1, 1]}, {"pool": "AveragePool", "kernel_shape": [1, 1]}, {"ceil_mode": 1}, {"auto_pad": "SAME_UPPER"}, {"dilations": [2, 2]}], ids=str)
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"before": "Sqrt"},
+        {"before": "Abs"},
+        {"before": ""},
+        {"before": "below"},
+        {"before": "crossed"},
+        {"value": 1.0},
+        {"mode": "reflect"},
+        {"pads": [0, 1, 1, 1, 0, 0, 1, 1]},
+        {"pads": [0, 0, -1, 1, 0, 0, 1, 1]},
+        {"pads": [0, 0, 3, 1, 0, 0, 1, 1]},
+        {"pool": "AveragePool", "kernel_shape": [1, 1]},
+        {"ceil_mode": 1},
+        {"auto_pad": "SAME_UPPER"},
+        {"dilations": [2, 2]},
+    ],
+    ids=str,
+)
 def test_other_paddings_before_a_pooling_stay(changed):
     assert registry.IN_GRAPH["pad_pool"](padded(**changed), "8.5") == 0
 
 
 def test_a_rewrite_in_addition_is_made_and_named(tftrt, tmp_path):
-    words = ["export", onnx_files.wide(tmp_path / "m.onnx"), f"--output={tmp_path / 'wide.onnx'}", "--target=10", "--rewrite=+wide_conv"]
+    words = [
+        "export",
+        onnx_files.wide(tmp_path / "m.onnx"),
+        f"--output={tmp_path / 'wide.onnx'}",
+        "--target=10",
+        "--rewrite=+wide_conv",
+    ]
     done = tftrt(*words)
-    assert done.returncode == 0 and "rewritten: 1 node by wide_conv" in done.stdout and "PASSED" in done.stdout, done.stderr
+    assert done.returncode == 0 and "rewritten: 1 node by wide_conv" in done.stdout and "PASSED" in done.stdout, (
+        done.stderr
+    )
     assert file.overview(str(tmp_path / "wide.onnx")).ops["Transpose"] == 2
 
 
@@ -424,7 +600,13 @@ def test_a_file_may_grow_by_a_rewrite_that_is_asked_for(tmp_path):
     net = Net(shape=("batch", 1, 8, 200))
     net("Conv", "x", net.c(np.ones((64, 1, 1, 100))))
     onnx.save(net.model(), tmp_path / "m.onnx")
-    request = {"onnx": str(tmp_path / "m.onnx"), "output": str(tmp_path / "out.onnx"), "weights": "", "target": "8.5", "raised": False}
+    request = {
+        "onnx": str(tmp_path / "m.onnx"),
+        "output": str(tmp_path / "out.onnx"),
+        "weights": "",
+        "target": "8.5",
+        "raised": False,
+    }
     done = rewrite_job.job({**request, "rewrites": ["wide_conv"]})
     assert done["changed"] and not done["rewrites"][0]["undone"] and (tmp_path / "out.onnx").stat().st_size > 4e6
 
@@ -440,23 +622,42 @@ def test_which_rewrites_are_made():
     assert "gelu" not in all_of_8_5 and "attention" not in all_of_8_5 and {"nms", "fold", "simplify"} <= set(all_of_8_5)
     assert rewriting.chosen(["-nms", "-fold"], "8.5") == tuple(one for one in all_of_8_5 if one not in ("nms", "fold"))
     all_of_10 = rewriting.chosen((), "10")
-    assert rewriting.chosen(["+wide_conv"], "10") == (*all_of_10, "wide_conv") and "wide_conv" in all_of_8_5 and "wide_conv" not in all_of_10
-    assert "fold" not in rewriting.chosen(["+wide_conv", "-fold"], "10") and rewriting.chosen(["wide_conv"], "8.5") == ("wide_conv",)
-    assert rewriting.chosen(["simplify", "nms"], "8.5") == ("nms", "simplify") and rewriting.chosen(["none"], "8.5") == ()
+    assert (
+        rewriting.chosen(["+wide_conv"], "10") == (*all_of_10, "wide_conv")
+        and "wide_conv" in all_of_8_5
+        and "wide_conv" not in all_of_10
+    )
+    assert "fold" not in rewriting.chosen(["+wide_conv", "-fold"], "10") and rewriting.chosen(["wide_conv"], "8.5") == (
+        "wide_conv",
+    )
+    assert (
+        rewriting.chosen(["simplify", "nms"], "8.5") == ("nms", "simplify") and rewriting.chosen(["none"], "8.5") == ()
+    )
     assert "nms" not in rewriting.chosen((), "onnxruntime") and "gelu" in rewriting.chosen((), "11")
     assert "gelu" not in rewriting.chosen((), "11", opset=18)
 
 
-@pytest.mark.parametrize(("flags", "said", "mend"), [
-    (["--rewrite=gelo"], "--rewrite: no rewrite 'gelo'", "there are: nms, einsum, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, wide_conv; or none"),
-    (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"), (["--rewrite=none,fold"], "mixes", "none"),
-    (["--rewrite=gelu"], "TensorRT 8.5 does not take what it writes", "another --target"),
-    (["--rewrite=+gelu"], "TensorRT 8.5 does not take what it writes", "another --target"), (["--rewrite=+wide"], "no rewrite 'wide'", "wide_conv"),
-    (["--rewrite=++fold"], "no rewrite '+fold'", "there are: "), (["--rewrite=+-fold"], "no rewrite '-fold'", "there are: "),
-    (["--rewrite=+none"], "no rewrite 'none'", "or none"), (["--rewrite=fold,+wide_conv"], "mixes", "to add (+NAME)"),
-    (["--rewrite=+fold,-fold"], "--rewrite=+fold,-fold adds fold and leaves it out", "leave one"),
-    (["--rewrite=gelu", "--target=10", "--opset=17"], "writes opset 20, and --opset=17", "leave one"),
-])
+@pytest.mark.parametrize(
+    ("flags", "said", "mend"),
+    [
+        (
+            ["--rewrite=gelo"],
+            "--rewrite: no rewrite 'gelo'",
+            "there are: nms, einsum, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, wide_conv; or none",
+        ),
+        (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"),
+        (["--rewrite=none,fold"], "mixes", "none"),
+        (["--rewrite=gelu"], "TensorRT 8.5 does not take what it writes", "another --target"),
+        (["--rewrite=+gelu"], "TensorRT 8.5 does not take what it writes", "another --target"),
+        (["--rewrite=+wide"], "no rewrite 'wide'", "wide_conv"),
+        (["--rewrite=++fold"], "no rewrite '+fold'", "there are: "),
+        (["--rewrite=+-fold"], "no rewrite '-fold'", "there are: "),
+        (["--rewrite=+none"], "no rewrite 'none'", "or none"),
+        (["--rewrite=fold,+wide_conv"], "mixes", "to add (+NAME)"),
+        (["--rewrite=+fold,-fold"], "--rewrite=+fold,-fold adds fold and leaves it out", "leave one"),
+        (["--rewrite=gelu", "--target=10", "--opset=17"], "writes opset 20, and --opset=17", "leave one"),
+    ],
+)
 def test_rewrites_that_cannot_be_made_are_one_line(flags, said, mend, capsys, tmp_path):
     assert cli.main(["export", str(tmp_path / "none"), f"--output={tmp_path / 'm.onnx'}", *flags]) == 2
     cause, help_text = capsys.readouterr().err.splitlines()
@@ -469,18 +670,27 @@ class Try:
     problem: str
 
 
-@pytest.mark.parametrize(("wrong", "kept", "undone"), [
-    ((), ["nms", "fold", "simplify"], []), (("simplify",), ["nms", "fold"], ["simplify"]), (("fold",), ["nms"], ["fold", "simplify"]),
-])
+@pytest.mark.parametrize(
+    ("wrong", "kept", "undone"),
+    [
+        ((), ["nms", "fold", "simplify"], []),
+        (("simplify",), ["nms", "fold"], ["simplify"]),
+        (("fold",), ["nms"], ["fold", "simplify"]),
+    ],
+)
 def test_a_rewrite_with_other_answers_is_undone_and_named(wrong, kept, undone):
     def attempt(names):
         made.append(names)
-        return Try(tuple(Rewritten(name=one, nodes=2) for one in names), "y: snr_db is 3" if set(wrong) & set(names) else "")
+        return Try(
+            tuple(Rewritten(name=one, nodes=2) for one in names), "y: snr_db is 3" if set(wrong) & set(names) else ""
+        )
 
     made = []
     found, rewrites = rewriting.settle(("nms", "fold", "simplify"), attempt)
     assert [one.name for one in found.rewrites] == kept and not found.problem
-    assert {one.name: one.undone for one in rewrites if one.undone} == dict.fromkeys(undone, "with it the answers differ: y: snr_db is 3")
+    assert {one.name: one.undone for one in rewrites if one.undone} == dict.fromkeys(
+        undone, "with it the answers differ: y: snr_db is 3"
+    )
     assert len(made) == (2 + len(undone) if undone else 1)
 
 
@@ -494,17 +704,35 @@ def test_an_export_that_is_wrong_without_rewrites_has_not_been_spoiled_by_them()
 
 def test_a_rewrite_that_fails_or_spreads_constants_out_is_left_out(tmp_path, monkeypatch):
     net = Net()
-    net("Add", net("Mul", "x", net.c(1)), net("Expand", net.c(np.ones((1, 3, WIDTH))), net.c([30_000, 3, WIDTH], np.int64)))
+    net(
+        "Add",
+        net("Mul", "x", net.c(1)),
+        net("Expand", net.c(np.ones((1, 3, WIDTH))), net.c([30_000, 3, WIDTH], np.int64)),
+    )
     onnx.save(net.model(), tmp_path / "m.onnx")
-    request = {"onnx": str(tmp_path / "m.onnx"), "output": str(tmp_path / "out.onnx"), "weights": "", "target": "10", "raised": False}
+    request = {
+        "onnx": str(tmp_path / "m.onnx"),
+        "output": str(tmp_path / "out.onnx"),
+        "weights": "",
+        "target": "10",
+        "raised": False,
+    }
     done = rewrite_job.job({**request, "rewrites": ["fold"]})
-    assert not done["changed"] and "the file would grow by 2 MB" in done["rewrites"][0]["undone"] and not (tmp_path / "out.onnx").exists()
+    assert (
+        not done["changed"]
+        and "the file would grow by 2 MB" in done["rewrites"][0]["undone"]
+        and not (tmp_path / "out.onnx").exists()
+    )
     # ONNX has no Gelu in this opset, so the checker refuses it.
     gelu = Net(18)
     GELUS["half last"][0](gelu)
     onnx.save(gelu.model(), tmp_path / "m.onnx")
     done = rewrite_job.job({**request, "rewrites": ["gelu", "fold"]})
-    assert not done["changed"] and done["rewrites"][0]["undone"].startswith("it failed: ") and not done["rewrites"][1]["undone"]
+    assert (
+        not done["changed"]
+        and done["rewrites"][0]["undone"].startswith("it failed: ")
+        and not done["rewrites"][1]["undone"]
+    )
     done = rewrite_job.job({**request, "rewrites": ["gelu"], "raised": True})
     assert done["changed"] and done["opset"] == 20 and not done["rewrites"][0]["undone"]
     monkeypatch.setattr(rewrite_job, "_MOST_BYTES", 10)

@@ -38,8 +38,15 @@ def passed(path, **settings):
 def test_on_weights_they_are_computed_and_the_answers_stay(model):
     frozen = prepared(model)
     done = frozen.preparation
-    assert [name.rsplit("/", 1)[-1] for name in done.folded] == ["quant_w0", "quant_w1", "quant_w2"] and done.unquantized == ()
-    assert preparation.Preparation.from_dict(done.to_dict()) == done and "3 quantizations of constant weights" in _output.prepared(done)[0]
+    assert [name.rsplit("/", 1)[-1] for name in done.folded] == [
+        "quant_w0",
+        "quant_w1",
+        "quant_w2",
+    ] and done.unquantized == ()
+    assert (
+        preparation.Preparation.from_dict(done.to_dict()) == done
+        and "3 quantizations of constant weights" in _output.prepared(done)[0]
+    )
     [expected] = [one.numpy() for one in frozen.original(image=tf.constant(images())).values()]
     np.testing.assert_array_equal(answers(frozen, images())[0], expected)
 
@@ -52,7 +59,9 @@ def test_int8_is_one_engine_with_the_ranges_of_the_model(model):
 
 def test_in_another_precision_activations_are_rounded_as_before_unless_the_user_does_without(model):
     _, result = passed(model, precision_mode="FP16", use_dynamic_shape=True)
-    assert VARS in {one.op for one in result.left_out} and len(result.engines) > 1 and result.quantization.problems == ()
+    assert (
+        VARS in {one.op for one in result.left_out} and len(result.engines) > 1 and result.quantization.problems == ()
+    )
     frozen, result = passed(model, precision_mode="FP16", use_dynamic_shape=True, allow_quantization_changes=True)
     assert len(frozen.preparation.unquantized) == 4 and "left out" in _output.prepared(frozen.preparation)[1]
     assert (len(result.engines), result.coverage) == (1, 1.0)

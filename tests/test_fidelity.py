@@ -24,6 +24,7 @@ ODD_NAMES = ("img-input", "2d", "input.1", "input/2", "class")
 @pytest.fixture
 def kept(tmp_path):
     """A function (source, **settings) -> [its MetaGraphDef, that of the converted model, that of the converted model built again]."""
+
     def get(source, **settings):
         out = converted(source, tmp_path / "out", **settings)
         return [meta(one) for one in (source, out, stripped(out, tmp_path / "built"))]
@@ -37,7 +38,10 @@ def answers(path, feed, folder):
     native_copy.write(path, copy) or shutil.copytree(path, copy, dirs_exist_ok=True)
     loaded = loading.load(copy)
     feed_tensors = {name: tf.constant(value) for name, value in feed.items()}
-    return [models.answers_of_session(copy, feed), loading.answers(loaded.root.signatures["serving_default"], feed_tensors)]
+    return [
+        models.answers_of_session(copy, feed),
+        loading.answers(loaded.root.signatures["serving_default"], feed_tensors),
+    ]
 
 
 def assert_same_answers(source, names, tmp_path):
@@ -50,9 +54,14 @@ def assert_same_answers(source, names, tmp_path):
 
 
 # Two names whose order is another once TensorFlow has made Python's names of them; and others that are none.
-NAMES = {"alias": {"features": "in"}, "exchanged": {"zeta": "a_in", "alpha": "b_in"}, "order": {"a_a": "x", "a-b": "y"},
-         "odd": {name: f"in{number}" for number, name in enumerate(ODD_NAMES)},
-         "impossible in TF2": {"x:0": "x", "a b": "y", "_under": "z", "größe": "g"}, "one name to TF2": {"input.1": "x", "input/1": "y"}}
+NAMES = {
+    "alias": {"features": "in"},
+    "exchanged": {"zeta": "a_in", "alpha": "b_in"},
+    "order": {"a_a": "x", "a-b": "y"},
+    "odd": {name: f"in{number}" for number, name in enumerate(ODD_NAMES)},
+    "impossible in TF2": {"x:0": "x", "a b": "y", "_under": "z", "größe": "g"},
+    "one name to TF2": {"input.1": "x", "input/1": "y"},
+}
 
 
 @pytest.mark.parametrize("case", NAMES)
@@ -72,7 +81,9 @@ def test_a_tf2_export_keeps_its_names_and_each_input_its_tensor(names, kept, tmp
     assert_same_answers(source, names, tmp_path)
 
 
-@pytest.mark.parametrize("make, names", [(models.tf1, {"a_a": "x", "a-b": "y", "2d": "z"}), (models.tf2, ("a_a", "a-b", "2d"))])
+@pytest.mark.parametrize(
+    "make, names", [(models.tf1, {"a_a": "x", "a-b": "y", "2d": "z"}), (models.tf2, ("a_a", "a-b", "2d"))]
+)
 def test_what_calls_a_frozen_signature_pairs_names_with_tensors(make, names, tmp_path):
     """Calibration, the shapes of engines and the simulation call it with tensors in an order."""
     model = loading.load(make(tmp_path / "in", names))
@@ -84,10 +95,14 @@ def test_what_calls_a_frozen_signature_pairs_names_with_tensors(make, names, tmp
     feed = {name: models.rows(number + 1) * 10**number for number, name in enumerate(names)}
     placeholders = dict(zip(frozen.input_names, frozen.inputs, strict=True))
     inlined, _ = inline.inline_segments(graph_def)
-    found = collect.collect(frozen, inlined, list(placeholders.values()), [{name: one[:1] for name, one in feed.items()}])
+    found = collect.collect(
+        frozen, inlined, list(placeholders.values()), [{name: one[:1] for name, one in feed.items()}]
+    )
     for name, one in feed.items():
         assert found[placeholders[name]].absmax == pytest.approx(np.abs(one[:1]).max())
-    shapes = engine_inputs.of_calls(frozen, graph_def, loading.input_specs(function), [{name: (2, models.WIDTH) for name in names}]).feeds
+    shapes = engine_inputs.of_calls(
+        frozen, graph_def, loading.input_specs(function), [{name: (2, models.WIDTH) for name in names}]
+    ).feeds
     assert all(fed.shape[0] == 2 for calls in shapes.values() for call in calls for fed in call)
     simulated = rounded.Simulated("serving_default", frozen, rounding.add_int8(inlined, ()))
     rows = {name: tf.constant(one[:1]) for name, one in feed.items()}
@@ -111,7 +126,9 @@ def test_declared_shapes_of_inputs_and_outputs(kept, tmp_path):
     for one in kept(source):
         kept_signature = one.signature_def["serving_default"]
         for tensors in (kept_signature.inputs, kept_signature.outputs):
-            assert [tensor.tensor_shape.dim[0].size for name, tensor in tensors.items() if name in ("x", "scores")] == [4]
+            assert [tensor.tensor_shape.dim[0].size for name, tensor in tensors.items() if name in ("x", "scores")] == [
+                4
+            ]
 
 
 @pytest.mark.parametrize("make", [models.default_of_tf1, models.default_of_tf2])
@@ -139,7 +156,10 @@ def test_tags_and_what_the_user_wrote_into_the_meta_graph(kept, tmp_path):
         assert one.meta_info_def.meta_graph_version == "v7" and one.meta_info_def.any_info.value == b"of mine"
         assert list(one.collection_def["words"].bytes_list.value) == [b"one", b"two"]
         assert list(one.collection_def["numbers"].int64_list.value) == [3, 4]
-    assert set(models.answers_of_session(tmp_path / "in", {"x": models.rows()}, tags=("serve", "gpu"))) == {"scores", "the class/0"}
+    assert set(models.answers_of_session(tmp_path / "in", {"x": models.rows()}, tags=("serve", "gpu"))) == {
+        "scores",
+        "the class/0",
+    }
 
 
 def test_a_meta_graph_that_stays_behind_is_named(tmp_path):
@@ -149,7 +169,9 @@ def test_a_meta_graph_that_stays_behind_is_named(tmp_path):
     more.CopyFrom(proto.meta_graphs[0])
     more.meta_info_def.tags[:] = ["serve", "gpu"]
     (source / "saved_model.pb").write_bytes(proto.SerializeToString())
-    assert loading.load(source).other_tags == ("serve,gpu",) and loading.load(source, ("serve", "gpu")).other_tags == ("serve",)
+    assert loading.load(source).other_tags == ("serve,gpu",) and loading.load(source, ("serve", "gpu")).other_tags == (
+        "serve",
+    )
 
 
 def test_files_beside_the_graph(kept, tmp_path):
@@ -184,18 +206,28 @@ def test_a_local_variable_that_an_init_op_sets(kept, tmp_path):
 def test_signatures_that_are_not_converted_and_all_of_the_root(kept, tmp_path):
     source = models.with_a_root(tmp_path / "in")
     metas = kept(source, signature_keys=("serving_default",))
-    assert [sorted(name for name in one.signature_def if name[0] != "_") for one in metas] == [["other", "serving_default"]] * 3
+    assert [sorted(name for name in one.signature_def if name[0] != "_") for one in metas] == [
+        ["other", "serving_default"]
+    ] * 3
     assert set(metas[2].signature_def["other"].inputs) == {"img-input"}
     root = loading.load(tmp_path / "built").root
-    assert root.scaled(tf.constant(3), double=True).numpy() == 6 and root.scaled(tf.constant(3), double=False).numpy() == 3
+    assert (
+        root.scaled(tf.constant(3), double=True).numpy() == 6 and root.scaled(tf.constant(3), double=False).numpy() == 3
+    )
     assert root.parts[1]["inner"].numpy() == 2.5
 
 
 @pytest.mark.parametrize("make", [models.ragged_output, models.sparse_output, models.sparse_input])
 def test_tensors_of_several_parts(make, kept, tmp_path):
     source = make(tmp_path / "in")
-    encodings = [{name: tensor.WhichOneof("encoding") for tensors in (one.signature_def["serving_default"].inputs,
-                  one.signature_def["serving_default"].outputs) for name, tensor in tensors.items()} for one in kept(source)]
+    encodings = [
+        {
+            name: tensor.WhichOneof("encoding")
+            for tensors in (one.signature_def["serving_default"].inputs, one.signature_def["serving_default"].outputs)
+            for name, tensor in tensors.items()
+        }
+        for one in kept(source)
+    ]
     assert encodings[0] == encodings[1] == encodings[2] and set(encodings[0].values()) != {"name"}
 
 
@@ -219,13 +251,19 @@ LOSSES = {
     "signature 'serving_default' lost its input 'features'": _rename_input,
     "signature 'serving_default' has a new input 'x'": _rename_input,
     "signature 'serving_default' lost its output 'scores'": _of_signature(lambda one: one.outputs.pop("scores")),
-    "the method of signature 'serving_default' is m, it was": _of_signature(lambda one: setattr(one, "method_name", "m")),
-    "input 'features' of signature 'serving_default' is int32[?,8]":
-        _of_signature(lambda one: setattr(one.inputs["features"], "dtype", 3)),
-    "output 'scores' of signature 'serving_default' is float32[4]":
-        _of_signature(lambda one: one.outputs["scores"].tensor_shape.dim.pop(0)),
+    "the method of signature 'serving_default' is m, it was": _of_signature(
+        lambda one: setattr(one, "method_name", "m")
+    ),
+    "input 'features' of signature 'serving_default' is int32[?,8]": _of_signature(
+        lambda one: setattr(one.inputs["features"], "dtype", 3)
+    ),
+    "output 'scores' of signature 'serving_default' is float32[4]": _of_signature(
+        lambda one: one.outputs["scores"].tensor_shape.dim.pop(0)
+    ),
     "its tags are none": lambda proto: proto.meta_info_def.tags.pop(),
-    "the meta_graph_version of its MetaGraph is another": lambda proto: setattr(proto.meta_info_def, "meta_graph_version", "2"),
+    "the meta_graph_version of its MetaGraph is another": lambda proto: setattr(
+        proto.meta_info_def, "meta_graph_version", "2"
+    ),
     "its collection 'words' is gone": lambda proto: proto.collection_def.pop("words"),
     "a variable float32": lambda proto: _less(proto.object_graph_def.nodes[0]),
 }
@@ -265,11 +303,15 @@ def test_a_lost_default_and_lost_files_are_named(tmp_path):
     (source / "assets.extra").mkdir()
     (source / "assets.extra" / "notes.txt").write_text("mine")
     assert fidelity.differences(source, meta(source), tmp_path / "out", proto) == (
-        "input 'scale' of signature 'serving_default' has another default value, or none", "its file assets.extra/notes.txt is gone")
+        "input 'scale' of signature 'serving_default' has another default value, or none",
+        "its file assets.extra/notes.txt is gone",
+    )
 
 
 def test_a_loss_ends_the_conversion_and_nothing_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("tftrt_tools.models.savedmodel.job.declarations.restore", lambda path, declared, renamed: meta(path))
+    monkeypatch.setattr(
+        "tftrt_tools.models.savedmodel.job.declarations.restore", lambda path, declared, renamed: meta(path)
+    )
     with pytest.raises(errors.TftrtError, match="is tensorflow/serving/predict, it was tensorflow/serving/classify"):
         converted(models.tf1(tmp_path / "in", {"inputs": "x"}, "tensorflow/serving/classify"), tmp_path / "out")
 
@@ -280,7 +322,9 @@ def test_inspect_says_what_a_converted_model_lost_of_its_source(pair, tmp_path):
     shutil.copytree(pair[1], out)
     from tftrt_tools.models.savedmodel import files
 
-    passport.write(out, passport.MANIFEST, {"source": str(source), "source_digest": files.digest(source), "settings": {}})
+    passport.write(
+        out, passport.MANIFEST, {"source": str(source), "source_digest": files.digest(source), "settings": {}}
+    )
     request = {"model": str(out), "settings": Settings().to_dict()}
 
     def lost():
@@ -290,7 +334,10 @@ def test_inspect_says_what_a_converted_model_lost_of_its_source(pair, tmp_path):
     proto = protos.read(out)
     _rename_input(proto.meta_graphs[0])
     (out / "saved_model.pb").write_bytes(proto.SerializeToString())
-    assert lost() == ["signature 'serving_default' lost its input 'features'", "signature 'serving_default' has a new input 'x'"]
+    assert lost() == [
+        "signature 'serving_default' lost its input 'features'",
+        "signature 'serving_default' has a new input 'x'",
+    ]
     (source / "saved_model.pb").write_bytes((source / "saved_model.pb").read_bytes() + b"")
     (source / "variables" / "more").write_text("the source has changed since")
     assert lost() == []
@@ -305,8 +352,13 @@ def test_engines_come_and_go_and_are_no_loss(pair):
 
 def test_json_of_convert_names_inputs_as_the_signature_does(tftrt, tmp_path):
     source = models.tf1(tmp_path / "in", {"img-input": "x"})
-    done = tftrt("convert", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={tmp_path / 'out'}", "--json=-",
-                 "--minimum_segment_size=1")
+    done = tftrt(
+        "convert",
+        f"--input_saved_model_dir={source}",
+        f"--output_saved_model_dir={tmp_path / 'out'}",
+        "--json=-",
+        "--minimum_segment_size=1",
+    )
     assert done.returncode == 0, done.stderr
     assert [spec["name"] for spec in json.loads(done.stdout)["signatures"][0]["inputs"]] == ["img-input"]
     verified = tftrt("verify", source, tmp_path / "out")

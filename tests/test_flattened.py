@@ -38,12 +38,15 @@ FLATTENED = {
     "casted": lambda x: tf.reshape(x, tf.cast(tf.stack([tf.shape(x, tf.int64)[0], 144]), tf.int32)),
     "sizes": lambda x: tf.reshape(x, tf.stack([rows(x), 36, tf.shape(x)[-1]])),
     "two": lambda x: tf.reshape(tf.reshape(x, tf.stack([rows(x), 6, -1, 2])), tf.stack([rows(x), 144])),
-    "of an earlier one": lambda x: tf.reshape(tf.nn.relu(tf.transpose(x, (0, 3, 1, 2)) + 1.0), tf.stack([rows(x), 144])),
+    "of an earlier one": lambda x: tf.reshape(
+        tf.nn.relu(tf.transpose(x, (0, 3, 1, 2)) + 1.0), tf.stack([rows(x), 144])
+    ),
 }
 
 
 def model(body, path):
     """A convolution, `body` and a layer."""
+
     @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 8, 8, 3), name="x")])
     def serve(x):
         h = body(tf.nn.relu(tf.nn.conv2d(x, FILTERS, 1, "VALID")) * 2.0)
@@ -64,7 +67,9 @@ def test_a_flatten_has_a_constant_shape_and_answers_the_same(name, tmp_path):
         if batch == 0 and name in ("inferred", "concat", "two"):
             continue  # the original refuses it
         x = np.random.default_rng(batch).normal(size=(batch, 8, 8, 3)).astype("f4")
-        np.testing.assert_allclose(answers(frozen, x)[0], frozen.original(x=tf.constant(x))["y"].numpy(), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            answers(frozen, x)[0], frozen.original(x=tf.constant(x))["y"].numpy(), rtol=1e-5, atol=1e-5
+        )
 
 
 def test_it_is_told_and_kept_in_the_manifest_and_can_be_switched_off(tmp_path):
@@ -87,7 +92,9 @@ OTHERS = {
     "rows at the end": lambda x, n: tf.reshape(x, tf.stack([144, rows(x)])),
     "no multiple": lambda x, n: tf.reshape(x, tf.stack([rows(x), 5, -1])),
     "rows of a slice": lambda x, n: tf.reshape(x, tf.stack([rows(x[1:]) + 1, 144])),
-    "rows of a broadcast": lambda x, n: tf.reshape(x, tf.stack([rows(x + tf.cast(tf.reshape(n, (-1, 1, 1, 1)), tf.float32)), 144])),
+    "rows of a broadcast": lambda x, n: tf.reshape(
+        x, tf.stack([rows(x + tf.cast(tf.reshape(n, (-1, 1, 1, 1)), tf.float32)), 144])
+    ),
 }
 
 
@@ -115,7 +122,11 @@ def test_one_in_a_loop_is_left_as_it_is():
     try:
         with tf.Graph().as_default() as graph:
             x = tf.compat.v1.placeholder(tf.float32, (None, 4), "x")
-            tf.while_loop(lambda i, h: i < 3, lambda i, h: (i + 1, tf.ensure_shape(tf.reshape(h, tf.stack([rows(h), 4])), (None, 4))), (0, x))
+            tf.while_loop(
+                lambda i, h: i < 3,
+                lambda i, h: (i + 1, tf.ensure_shape(tf.reshape(h, tf.stack([rows(h), 4])), (None, 4))),
+                (0, x),
+            )
     finally:
         tf.compat.v1.enable_control_flow_v2()
     assert flattened.rewrite(graph.as_graph_def()) == ()
@@ -124,12 +135,24 @@ def test_one_in_a_loop_is_left_as_it_is():
 def changed(rng, x, n):
     """A tensor of ? x 6 x 4 elements made from another one, at random."""
     return [
-        lambda: tf.nn.relu(x), lambda: x + 1.0, lambda: x * tf.ones((6, 4)), lambda: x - tf.reduce_mean(x, 0, keepdims=True),
-        lambda: tf.reshape(tf.transpose(x, (0, 2, 1)), (-1, 6, 4)), lambda: tf.transpose(tf.transpose(x, (2, 0, 1)), (1, 2, 0)),
-        lambda: x[1:], lambda: x[::2], lambda: tf.concat([x, x], 0), lambda: x[:, ::-1], lambda: tf.pad(x, [[1, 0], [0, 0], [0, 0]]),
-        lambda: tf.pad(x, [[0, 0], [2, 0], [0, 0]])[:, :6], lambda: x + tf.reshape(tf.cast(n, tf.float32), (-1, 1, 1)),
-        lambda: tf.reshape(x, (-1, 3, 4))[:, :1] * tf.ones((6, 4)), lambda: tf.reverse(x, [0]), lambda: tf.tile(x, [2, 1, 1]),
-        lambda: tf.matmul(x, tf.eye(4)), lambda: tf.reshape(tf.reshape(x, (-1, 4)) @ tf.eye(4), tf.stack([rows(x), 6, 4])),
+        lambda: tf.nn.relu(x),
+        lambda: x + 1.0,
+        lambda: x * tf.ones((6, 4)),
+        lambda: x - tf.reduce_mean(x, 0, keepdims=True),
+        lambda: tf.reshape(tf.transpose(x, (0, 2, 1)), (-1, 6, 4)),
+        lambda: tf.transpose(tf.transpose(x, (2, 0, 1)), (1, 2, 0)),
+        lambda: x[1:],
+        lambda: x[::2],
+        lambda: tf.concat([x, x], 0),
+        lambda: x[:, ::-1],
+        lambda: tf.pad(x, [[1, 0], [0, 0], [0, 0]]),
+        lambda: tf.pad(x, [[0, 0], [2, 0], [0, 0]])[:, :6],
+        lambda: x + tf.reshape(tf.cast(n, tf.float32), (-1, 1, 1)),
+        lambda: tf.reshape(x, (-1, 3, 4))[:, :1] * tf.ones((6, 4)),
+        lambda: tf.reverse(x, [0]),
+        lambda: tf.tile(x, [2, 1, 1]),
+        lambda: tf.matmul(x, tf.eye(4)),
+        lambda: tf.reshape(tf.reshape(x, (-1, 4)) @ tf.eye(4), tf.stack([rows(x), 6, 4])),
     ][rng.integers(18)]()
 
 
@@ -137,14 +160,21 @@ def shape(rng, data, others):
     """A shape with 24 elements a row or not, at random."""
     first = tf.shape([data, *others][rng.integers(1 + len(others))])[rng.choice([0, 0, 0, 1])]
     rest = [[24], [6, 4], [-1], [12, -1], [2, -1, 3], [48], [5, -1], [12], [1, 24], []][rng.integers(10)]
-    return [lambda: tf.stack([first, *rest]), lambda: tf.concat([[first], rest], 0) if rest else tf.stack([first]),
-            lambda: tf.cast(tf.stack([tf.cast(first, tf.int64), *rest]), tf.int32)][rng.integers(3)]()
+    return [
+        lambda: tf.stack([first, *rest]),
+        lambda: tf.concat([[first], rest], 0) if rest else tf.stack([first]),
+        lambda: tf.cast(tf.stack([tf.cast(first, tf.int64), *rest]), tf.int32),
+    ][rng.integers(3)]()
 
 
 def random_graph(rng):
     """A ConcreteFunction; what TensorFlow refuses while it traces is drawn again."""
     while True:
-        @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 6, 4), name="x"), tf.TensorSpec((None,), tf.int32, name="n")])
+
+        @tf.function(
+            autograph=False,
+            input_signature=[tf.TensorSpec((None, 6, 4), name="x"), tf.TensorSpec((None,), tf.int32, name="n")],
+        )
         def serve(x, n):
             seen = [x]
             for _ in range(rng.integers(1, 6)):
@@ -163,18 +193,26 @@ def test_random_graphs_answer_the_same():
         written += len(flattened.rewrite(graph_def)) > 0
         rewritten = imported(graph_def, [one.name for one in function.outputs])
         for batch in (0, 1, 2, 3, 6):
-            x, n = tf.constant(rng.normal(size=(batch, 6, 4)).astype("f4")), tf.constant(rng.integers(0, 4, batch), tf.int32)
+            x, n = (
+                tf.constant(rng.normal(size=(batch, 6, 4)).astype("f4")),
+                tf.constant(rng.integers(0, 4, batch), tf.int32),
+            )
             expected, refused = outcome(function, x, n)
             given, refuses = outcome(rewritten, x, n)
             # A size of no rows can be inferred now.
-            assert bool(refuses) == bool(refused) or (not refuses and "cannot infer the missing" in refused), (refused, refuses)
+            assert bool(refuses) == bool(refused) or (not refuses and "cannot infer the missing" in refused), (
+                refused,
+                refuses,
+            )
             assert refused or np.array_equal(expected, given)
     assert written > GRAPHS / 10
 
 
 def imported(graph_def, outputs):
-    return tf.compat.v1.wrap_function(lambda x, n: tf.import_graph_def(graph_def, input_map={"x:0": x, "n:0": n}, return_elements=outputs),
-                                      [tf.TensorSpec(None), tf.TensorSpec(None, tf.int32)])
+    return tf.compat.v1.wrap_function(
+        lambda x, n: tf.import_graph_def(graph_def, input_map={"x:0": x, "n:0": n}, return_elements=outputs),
+        [tf.TensorSpec(None), tf.TensorSpec(None, tf.int32)],
+    )
 
 
 def outcome(function, x, n):
@@ -188,7 +226,13 @@ def outcome(function, x, n):
 def test_sizes_are_equal_only_where_they_are():
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, (None, None, 4), "x")
-        found = {"same": tf.nn.relu(x * 2.0 + 1.0), "plane": tf.reduce_mean(x, 2), "turned": tf.transpose(x, (1, 0, 2)), "sliced": x[1:], "product": x * x}
+        found = {
+            "same": tf.nn.relu(x * 2.0 + 1.0),
+            "plane": tf.reduce_mean(x, 2),
+            "turned": tf.transpose(x, (1, 0, 2)),
+            "sliced": x[1:],
+            "product": x * x,
+        }
         names = {key: one.name for key, one in found.items()}
     known = inferred.shapes(graph.as_graph_def())
     own = dimensions.of(known.get_tensor_by_name("x:0"))

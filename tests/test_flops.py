@@ -26,8 +26,11 @@ def counted(body, *shapes, sizes=None):
 def of_tensorflow(body, *shapes):
     with tf.Graph().as_default() as graph:
         body(*[tf.compat.v1.placeholder(tf.float32, shape) for shape in shapes])
-    counts = [tf_private.ops.get_stats_for_node_def(graph, node, "flops").value for node in graph.as_graph_def().node
-              if node.op in flop_count.OPS]
+    counts = [
+        tf_private.ops.get_stats_for_node_def(graph, node, "flops").value
+        for node in graph.as_graph_def().node
+        if node.op in flop_count.OPS
+    ]
     return sum(counts)
 
 
@@ -35,8 +38,16 @@ CASES = {
     "Conv2D": (lambda x, w: tf.nn.conv2d(x, w, (1, 2), "SAME", dilations=1), (2, 9, 8, 6), (3, 2, 6, 4)),
     "Conv2D of groups": (lambda x, w: tf.nn.conv2d(x, w, 1, "VALID"), (2, 9, 8, 6), (3, 2, 3, 4)),
     "Conv3D": (lambda x, w: tf.nn.conv3d(x, w, (1, 1, 2, 1, 1), "SAME"), (2, 5, 6, 7, 3), (2, 3, 1, 3, 4)),
-    "DepthwiseConv2dNative": (lambda x, w: tf.nn.depthwise_conv2d(x, w, (1, 1, 1, 1), "VALID"), (2, 9, 8, 6), (3, 2, 6, 2)),
-    "Conv2DBackpropInput": (lambda x, w: tf.nn.conv2d_transpose(x, w, (2, 8, 6, 5), 2, "SAME"), (2, 4, 3, 7), (3, 2, 5, 7)),
+    "DepthwiseConv2dNative": (
+        lambda x, w: tf.nn.depthwise_conv2d(x, w, (1, 1, 1, 1), "VALID"),
+        (2, 9, 8, 6),
+        (3, 2, 6, 2),
+    ),
+    "Conv2DBackpropInput": (
+        lambda x, w: tf.nn.conv2d_transpose(x, w, (2, 8, 6, 5), 2, "SAME"),
+        (2, 4, 3, 7),
+        (3, 2, 5, 7),
+    ),
     "MatMul": (lambda x, y: tf.matmul(x, y, transpose_a=True), (5, 3), (5, 4)),
     "BatchMatMulV2": (lambda x, y: tf.matmul(x, y, transpose_b=True), (2, 1, 5, 3), (3, 4, 3)),
 }
@@ -50,7 +61,9 @@ def test_counted_as_tensorflow_counts(case):
 def test_products_that_grappler_folds_into_filters_are_known(tmp_path):
     """As Keras 3 exports a BatchNormalization: the pass multiplies the filters, and calls the convolution like the product."""
     rng = np.random.default_rng(0)
-    filters, plane, rows, dense = (tf.Variable(rng.normal(size=shape).astype("f4")) for shape in ((3, 3, 3, 8), (3, 3, 8, 1), (3, 8, 6), (6, 4)))
+    filters, plane, rows, dense = (
+        tf.Variable(rng.normal(size=shape).astype("f4")) for shape in ((3, 3, 3, 8), (3, 3, 8, 1), (3, 8, 6), (6, 4))
+    )
     variances = [tf.Variable(rng.uniform(0.5, 1, size=size).astype("f4")) for size in (8, 8, 6, 4)]
 
     def normalized(x, variance):
@@ -70,7 +83,9 @@ def test_products_that_grappler_folds_into_filters_are_known(tmp_path):
         one = flop_count.count(frozen.graph_def, passed.graph_def, frozen.one_row(()))
         assert (one.total, one.unknown) == (known, ()) and one.inside > 0
         before = {node.name: node.op for node in frozen.graph_def.node}
-        assert [node for nodes in flop_count._counted(passed.graph_def) for node in nodes if before[node.name] != node.op]
+        assert [
+            node for nodes in flop_count._counted(passed.graph_def) for node in nodes if before[node.name] != node.op
+        ]
     kept = graph_pass.run(frozen, Settings(minimum_segment_size=10**6))
     assert flop_count.count(frozen.graph_def, kept.graph_def, frozen.one_row(())) == Flops(inside=0, total=known)
 
@@ -78,16 +93,18 @@ def test_products_that_grappler_folds_into_filters_are_known(tmp_path):
 def test_what_tensorflow_does_not_count():
     assert counted(lambda x, y: tf.matmul(x, y, transpose_a=True), (2, 5, 3), (2, 5, 4)).total == 2 * 2 * 3 * 4 * 5
     assert counted(lambda x, y: tf.einsum("abc,cde->abde", x, y), (2, 3, 4), (4, 5, 6)).total == 2 * (2 * 3 * 5 * 6) * 4
-    assert counted(lambda x, y: tf.einsum("...ab,bc->...ac", x, y), (7, 2, 3, 4), (4, 5)).total == 2 * (7 * 2 * 3 * 5) * 4
+    assert (
+        counted(lambda x, y: tf.einsum("...ab,bc->...ac", x, y), (7, 2, 3, 4), (4, 5)).total == 2 * (7 * 2 * 3 * 5) * 4
+    )
     assert counted(lambda x: tf.einsum("ab->ba", x), (2, 3)).total == 0
-    transposed = lambda x, w: tf.nn.conv3d_transpose(x, w, (1, 4, 6, 8, 5), 2, "SAME")  # noqa: E731
+    transposed = lambda x, w: tf.nn.conv3d_transpose(x, w, (1, 4, 6, 8, 5), 2, "SAME")
     assert counted(transposed, (1, 2, 3, 4, 7), (3, 2, 1, 5, 7)).total == 2 * (2 * 3 * 4 * 7) * (3 * 2 * 1 * 5)
-    nchw = lambda x, w: tf.nn.conv2d(x, w, 1, "VALID", data_format="NCHW")  # noqa: E731
+    nchw = lambda x, w: tf.nn.conv2d(x, w, 1, "VALID", data_format="NCHW")
     assert counted(nchw, (2, 6, 9, 8), (3, 2, 6, 4)).total == 2 * (2 * 4 * 7 * 7) * 3 * 2 * 6
 
 
 def test_open_sizes_are_told_and_given_ones_are_taken():
-    dense = lambda x: tf.matmul(x, tf.ones((4, 8)), name="dense")  # noqa: E731
+    dense = lambda x: tf.matmul(x, tf.ones((4, 8)), name="dense")
     open_one = counted(dense, (None, 4))
     assert (open_one.total, open_one.unknown, open_one.share, open_one.text()) == (0, ("dense",), None, "not known")
     assert open_one.note() == "FLOPs are not known: the sizes of dense are open"
@@ -98,7 +115,9 @@ def test_open_sizes_are_told_and_given_ones_are_taken():
 
 def test_of_a_loop_the_first_round_is_counted():
     def body(x):
-        return tf.while_loop(lambda i, _: i < 5, lambda i, y: (i + 1, tf.matmul(y, tf.ones((4, 4)), name="step")), (0, x))[1]
+        return tf.while_loop(
+            lambda i, _: i < 5, lambda i, y: (i + 1, tf.matmul(y, tf.ones((4, 4)), name="step")), (0, x)
+        )[1]
 
     with tf.Graph().as_default() as graph:
         tf.compat.v1.disable_control_flow_v2()
@@ -113,17 +132,30 @@ def test_of_a_loop_the_first_round_is_counted():
     assert counted(body, (1, 4)).unknown
 
 
-@pytest.mark.parametrize(("shape", "calls"), [((None, 5, 4), ()), ((None, None, 4), ({"x": (8, 5, 4)},))], ids=["known", "asked for"])
+@pytest.mark.parametrize(
+    ("shape", "calls"), [((None, 5, 4), ()), ((None, None, 4), ({"x": (8, 5, 4)},))], ids=["known", "asked for"]
+)
 def test_each_round_of_a_loop_counts_where_the_sizes_of_a_call_are_known(shape, calls):
     lstm = tf.keras.layers.LSTM(8)
-    frozen = graph_pass.freeze("serve", tf.function(lstm, input_signature=[tf.TensorSpec(shape, name="x")]).get_concrete_function())
+    frozen = graph_pass.freeze(
+        "serve", tf.function(lstm, input_signature=[tf.TensorSpec(shape, name="x")]).get_concrete_function()
+    )
     passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
     specs = [InputSpec("x", "float32", shape)]
     once = flop_count.count(frozen.graph_def, passed.graph_def, frozen.one_row(calls))
     every = loop_flops.count(frozen, passed.graph_def, specs, calls)
     step = 2 * (4 * 32 + 8 * 32)
-    assert once.total == step and len(once.loops) == 2 and every.total == 5 * step and (every.loops, every.rounds) == ((), once.loops)
-    assert every.inside == 5 * once.inside and "all rounds of a call" in every.note() and Flops.from_dict(every.to_dict()) == every
+    assert (
+        once.total == step
+        and len(once.loops) == 2
+        and every.total == 5 * step
+        and (every.loops, every.rounds) == ((), once.loops)
+    )
+    assert (
+        every.inside == 5 * once.inside
+        and "all rounds of a call" in every.note()
+        and Flops.from_dict(every.to_dict()) == every
+    )
     if not calls:
         return
     unknown = loop_flops.count(frozen, passed.graph_def, specs, ())
@@ -132,11 +164,17 @@ def test_each_round_of_a_loop_counts_where_the_sizes_of_a_call_are_known(shape, 
 
 def test_a_loop_whose_sizes_grow_counts_each_round_as_it_is():
     def body(x):
-        grown = tf.while_loop(lambda y: tf.shape(y)[1] < 5, lambda y: (tf.concat([y, tf.matmul(y, tf.ones((1, 4, 4)), name="step")[:, :1]], 1),), (x,),
-                              shape_invariants=(tf.TensorShape((None, None, 4)),))[0]
+        grown = tf.while_loop(
+            lambda y: tf.shape(y)[1] < 5,
+            lambda y: (tf.concat([y, tf.matmul(y, tf.ones((1, 4, 4)), name="step")[:, :1]], 1),),
+            (x,),
+            shape_invariants=(tf.TensorShape((None, None, 4)),),
+        )[0]
         return {"y": grown}
 
-    frozen = graph_pass.freeze("serve", tf.function(body, input_signature=[tf.TensorSpec((None, 2, 4), name="x")]).get_concrete_function())
+    frozen = graph_pass.freeze(
+        "serve", tf.function(body, input_signature=[tf.TensorSpec((None, 2, 4), name="x")]).get_concrete_function()
+    )
     found = loop_flops.count(frozen, frozen.graph_def, [InputSpec("x", "float32", (None, 2, 4))], ())
     assert found.total == 2 * 4 * 4 * (2 + 3 + 4) and len(found.rounds) == 1
 
@@ -151,7 +189,9 @@ def test_an_lstm_and_a_lookup_have_sizes():
     assert counts.total == 2 * 2 * (4 * 32 + 8 * 32) and len(counts.loops) == 2 and not counts.unknown
 
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(tf.constant(["a"]), tf.constant([1.0])), 0.0)
-    found = tf.function(lambda x: tf.matmul(table.lookup(x), tf.ones((3, 2)))).get_concrete_function(tf.TensorSpec((2, 3), tf.string))
+    found = tf.function(lambda x: tf.matmul(table.lookup(x), tf.ones((3, 2)))).get_concrete_function(
+        tf.TensorSpec((2, 3), tf.string)
+    )
     graph_def = found.graph.as_graph_def()
     assert flop_count.count(graph_def, graph_def, {}).total == 2 * 2 * 2 * 3
 
@@ -175,12 +215,18 @@ def test_a_plan_counts_what_is_inside(zoo_model):
 
 def test_sums_and_old_manifests():
     assert together([None, None]) is None and together([]) is None
-    assert together([Flops(inside=1, total=2), None, Flops(inside=3, total=4, unknown=("a",), loops=("b",))]) == Flops(inside=4, total=6, unknown=("a",), loops=("b",))
+    assert together([Flops(inside=1, total=2), None, Flops(inside=3, total=4, unknown=("a",), loops=("b",))]) == Flops(
+        inside=4, total=6, unknown=("a",), loops=("b",)
+    )
     assert Flops(inside=0, total=0).share is None and Flops(inside=0, total=0).text() == "none to do"
-    assert Flops(inside=1, total=4).text() == "25% of 4" and Flops(inside=0, total=8_180_000_000).text() == "0% of 8.18 G"
+    assert (
+        Flops(inside=1, total=4).text() == "25% of 4" and Flops(inside=0, total=8_180_000_000).text() == "0% of 8.18 G"
+    )
     plain = SignatureResult.untouched("f", ()).to_dict()
     assert SignatureResult.from_dict({key: value for key, value in plain.items() if key != "flops"}).flops is None
-    assert Flops.from_dict(json.loads(json.dumps(Flops(inside=1, total=2, unknown=("a",)).to_dict()))) == Flops(inside=1, total=2, unknown=("a",))
+    assert Flops.from_dict(json.loads(json.dumps(Flops(inside=1, total=2, unknown=("a",)).to_dict()))) == Flops(
+        inside=1, total=2, unknown=("a",)
+    )
 
 
 def test_the_commands_print_it_and_the_manifest_keeps_it(converted, zoo_model, tmp_path):
@@ -194,4 +240,8 @@ def test_the_commands_print_it_and_the_manifest_keeps_it(converted, zoo_model, t
     assert "tftrt inspect --shapes=" in run_tftrt("inspect", segmenter).stdout
     [name] = tf.saved_model.load(str(segmenter)).signatures["serving_default"].structured_input_signature[1]
     given = run_tftrt("inspect", segmenter, f"--shapes={name}:2x64x48x3")
-    assert given.returncode == 0 and "tftrt inspect --shapes=" not in given.stdout and np.char.count(given.stdout, "% of ") == 1
+    assert (
+        given.returncode == 0
+        and "tftrt inspect --shapes=" not in given.stdout
+        and np.char.count(given.stdout, "% of ") == 1
+    )

@@ -21,10 +21,24 @@ ARGV = [sys.executable, "-m", "tests.test_forks", "a b"]
 def tell():
     """What such a process is, to its output, and what it reads from its input; it exits with 7, or sleeps where it is told to."""
     said = sys.stdin.read()
-    print(json.dumps({"argv": sys.argv[1:], "cwd": os.getcwd(), "first": sys.path[0], "named": sys.path[1:3], "said": said, "session": os.getsid(0),
-                      "environment": {name: os.environ.get(name) for name in ("TMPDIR", "PATH", "PYTEST_CURRENT_TEST", "TFTRT_TEST_MARK")},
-                      "given": os.read(int(os.environ["GIVEN"]), 10).decode() if "GIVEN" in os.environ else "",
-                      "tensorflow": "tensorflow" in sys.modules}), flush=True)
+    print(
+        json.dumps(
+            {
+                "argv": sys.argv[1:],
+                "cwd": os.getcwd(),
+                "first": sys.path[0],
+                "named": sys.path[1:3],
+                "said": said,
+                "session": os.getsid(0),
+                "environment": {
+                    name: os.environ.get(name) for name in ("TMPDIR", "PATH", "PYTEST_CURRENT_TEST", "TFTRT_TEST_MARK")
+                },
+                "given": os.read(int(os.environ["GIVEN"]), 10).decode() if "GIVEN" in os.environ else "",
+                "tensorflow": "tensorflow" in sys.modules,
+            }
+        ),
+        flush=True,
+    )
     if said == "sleep":
         time.sleep(600)
     sys.exit(7)
@@ -58,27 +72,43 @@ def test_a_fork_is_what_a_started_process_is(environment, tmp_path):
     with forks.used():
         for start in (subprocess.Popen, forks.popen):
             os.write(writer, b"0123456789")
-            told, process = asked(start, "text", {**environment, "TMPDIR": str(tmp_path)}, cwd=tmp_path, pass_fds=[reader], start_new_session=True)
+            told, process = asked(
+                start,
+                "text",
+                {**environment, "TMPDIR": str(tmp_path)},
+                cwd=tmp_path,
+                pass_fds=[reader],
+                start_new_session=True,
+            )
             assert process.wait(60) == process.poll() == 7 and told.pop("session") == process.pid
             found.append((type(process), told.pop("tensorflow"), told))
     os.close(reader)
     os.close(writer)
     (started, _, first), (forked, there, second) = found
     assert (started, forked, there) == (subprocess.Popen, forks.Fork, True)
-    assert first == second and first["given"] == "0123456789" and first["argv"] == ["a b"] and first["first"] == str(tmp_path)
+    assert (
+        first == second
+        and first["given"] == "0123456789"
+        and first["argv"] == ["a b"]
+        and first["first"] == str(tmp_path)
+    )
 
 
 def test_threads_get_forks_too(environment):
     with forks.used(), concurrent.futures.ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: asked(forks.popen, "text", environment)[1], range(4)))
-        assert [(type(one), one.wait(60)) for one in found] == [(forks.Fork, 7)] * 4 and len({one.pid for one in found}) == 4
+        assert [(type(one), one.wait(60)) for one in found] == [(forks.Fork, 7)] * 4 and len(
+            {one.pid for one in found}
+        ) == 4
 
 
 def test_what_is_read_late_needs_no_parent_of_its_own(environment):
     with forks.used():
         found = []
         for mark in ("1", "2"):
-            told, process = asked(forks.popen, "text", {**environment, "TFTRT_TEST_MARK": mark, "KERAS_BACKEND": "tensorflow"})
+            told, process = asked(
+                forks.popen, "text", {**environment, "TFTRT_TEST_MARK": mark, "KERAS_BACKEND": "tensorflow"}
+            )
             assert process.wait(60) == 7
             found.append(told["environment"]["TFTRT_TEST_MARK"])
         assert found == ["1", "2"] and len(forks._parents) == 1
@@ -113,10 +143,22 @@ def test_where_they_are_not_used_processes_are_started(environment):
 def test_a_parent_with_a_running_fork_stays(environment, monkeypatch):
     with forks.used():
         monkeypatch.setattr(forks, "_KEPT", 1)
-        server = forks.popen([sys.executable, "-m", "timeit", "-n1", "-r1", "-s", "import time", "time.sleep(600)"], environment, stdout=subprocess.DEVNULL)
+        server = forks.popen(
+            [sys.executable, "-m", "timeit", "-n1", "-r1", "-s", "import time", "time.sleep(600)"],
+            environment,
+            stdout=subprocess.DEVNULL,
+        )
         for number in range(forks._KEPT + 1):
             other = {**environment, "OTHER": str(number)}
-            assert forks.popen([sys.executable, "-m", "timeit", "-n1", "0"], other, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).wait() == 0
+            assert (
+                forks.popen(
+                    [sys.executable, "-m", "timeit", "-n1", "0"],
+                    other,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                ).wait()
+                == 0
+            )
         assert server.poll() is None, "more environments than parents are kept"
         server.kill()
         assert server.wait() == -9

@@ -27,18 +27,27 @@ def volume(seed=1):
 
 def test_conditionals_go_away_and_the_answers_stay(unet):
     before = prepared(unet, use_dynamic_shape=True)
-    assert before.preparation.offered == ("training",) and "--freeze=training:false" in _output.prepared(before.preparation)[0]
+    assert (
+        before.preparation.offered == ("training",)
+        and "--freeze=training:false" in _output.prepared(before.preparation)[0]
+    )
     many = graph_pass.run(before, Settings(use_dynamic_shape=True))
     frozen = prepared(unet, use_dynamic_shape=True, freeze="training:false")
     done = frozen.preparation
-    assert done.frozen == (("training", False),) and done.offered == () and Preparation.from_dict(json.loads(json.dumps(done.to_dict()))) == done
+    assert (
+        done.frozen == (("training", False),)
+        and done.offered == ()
+        and Preparation.from_dict(json.loads(json.dumps(done.to_dict()))) == done
+    )
     passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True, freeze="training:false"))
     assert len(passed.engines) < len(many.engines) and passed.coverage > many.coverage
     assert not {"Switch", "Merge", "RandomUniform", "StatelessIf", "If"} & {node.op for node in passed.graph_def.node}
     expected = list(frozen.original(volume=tf.constant(volume()), training=tf.constant(False)).values())[0].numpy()
     for sent in (False, True):  # what is sent is not read
         fed = {"volume": volume(), "training": np.array(sent)}
-        np.testing.assert_allclose(answers(frozen, *(fed[name] for name in frozen.input_names))[0], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            answers(frozen, *(fed[name] for name in frozen.input_names))[0], expected, rtol=1e-5, atol=1e-6
+        )
 
 
 def test_the_other_branch_runs_where_the_value_says_so(tmp_path):
@@ -60,15 +69,20 @@ def test_the_other_branch_runs_where_the_value_says_so(tmp_path):
     assert prepared(tmp_path / "m").preparation.offered == ()
 
 
-SPECS = {"a": [InputSpec("training", "bool", ()), InputSpec("x", "float32", (None, 4))],
-         "b": [InputSpec("training", "bool", ()), InputSpec("img/k:0", "int32", ()), InputSpec("rate", "float32", ())]}
+SPECS = {
+    "a": [InputSpec("training", "bool", ()), InputSpec("x", "float32", (None, 4))],
+    "b": [InputSpec("training", "bool", ()), InputSpec("img/k:0", "int32", ()), InputSpec("rate", "float32", ())],
+}
 
 
 def test_the_grammar():
     found = frozen_inputs.values("training:false;img/k:0:4;b/rate:0.5", SPECS)
     assert found == {"a": {"training": False}, "b": {"training": False, "img/k:0": 4, "rate": 0.5}}
     assert found["b"]["img/k:0"].dtype == np.int32 and found["b"]["rate"].shape == ()
-    assert frozen_inputs.values("b/training:1", SPECS) == {"b": {"training": True}} and frozen_inputs.values("", SPECS) == {}
+    assert (
+        frozen_inputs.values("b/training:1", SPECS) == {"b": {"training": True}}
+        and frozen_inputs.values("", SPECS) == {}
+    )
 
 
 def test_signatures_of_one_function_get_the_same_value():
@@ -76,22 +90,40 @@ def test_signatures_of_one_function_get_the_same_value():
     with pytest.raises(errors.UsageError, match="'a' and 'b' are one function"):
         frozen_inputs.check("b/training:false", SPECS, {"a": ("b",)})
     entry = {"name": "a", "twins": ["b"], "preparation": {"frozen": [["training", False]]}}
-    assert frozen_inputs.of_manifest({"signatures": [entry]}, SPECS) == {"a": {"training": False}, "b": {"training": False}}
+    assert frozen_inputs.of_manifest({"signatures": [entry]}, SPECS) == {
+        "a": {"training": False},
+        "b": {"training": False},
+    }
     assert frozen_inputs.of_manifest({"signatures": [{"name": "b"}]}, SPECS) == {"b": {}}
 
 
-@pytest.mark.parametrize(("flag", "said"), [
-    ("training", "is no input with its value"), ("training:", "is no input"), ("training:true;training:false", "given twice"),
-    ("trainin:true", "no input 'trainin'"), ("training:no", "'no' is no value"), ("x:1", r"is float32\[\?,4\]"), ("b/img/k:0:1.5", "no value"),
-    ("rate:fast", "no value"), ("img/k:0:9999999999", "no value")])
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("training", "is no input with its value"),
+        ("training:", "is no input"),
+        ("training:true;training:false", "given twice"),
+        ("trainin:true", "no input 'trainin'"),
+        ("training:no", "'no' is no value"),
+        ("x:1", r"is float32\[\?,4\]"),
+        ("b/img/k:0:1.5", "no value"),
+        ("rate:fast", "no value"),
+        ("img/k:0:9999999999", "no value"),
+    ],
+)
 def test_what_cannot_be_frozen_is_a_clear_error(flag, said):
     with pytest.raises(errors.UsageError, match=said):
         frozen_inputs.values(flag, SPECS)
 
 
 def test_convert_keeps_the_signature_and_verify_sends_the_value(tftrt, unet, tmp_path):
-    done = tftrt("convert", f"--input_saved_model_dir={unet}", f"--output_saved_model_dir={tmp_path / 'out'}", "--use_dynamic_shape",
-                     "--freeze=training:false")
+    done = tftrt(
+        "convert",
+        f"--input_saved_model_dir={unet}",
+        f"--output_saved_model_dir={tmp_path / 'out'}",
+        "--use_dynamic_shape",
+        "--freeze=training:false",
+    )
     assert done.returncode == 0, done.stderr
     assert "input training is false for good (--freeze)" in done.stdout
     assert "--freeze=training:false" in (tmp_path / "out/assets.extra/tftrt/convert.flags").read_text()

@@ -22,16 +22,26 @@ SHAPES = "--shapes=image:1x8x8x1,32x8x8x1"
 @pytest.mark.gpu_alone
 def test_the_fastest_of_two_builds_is_kept_with_the_times_of_both(zoo_model, tmp_path):
     convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16")
-    done = run_tftrt("build", tmp_path / "model", SHAPES, "--repeat=2", f"--output_saved_model_dir={tmp_path / 'best'}", f"--json={tmp_path / 'said.json'}",
-                     timeout=580)
+    done = run_tftrt(
+        "build",
+        tmp_path / "model",
+        SHAPES,
+        "--repeat=2",
+        f"--output_saved_model_dir={tmp_path / 'best'}",
+        f"--json={tmp_path / 'said.json'}",
+        timeout=580,
+    )
     assert done.returncode == 0, done.stderr
     said = json.loads((tmp_path / "said.json").read_text())
     found = said["repeats"]
     report(test="build_repeat", model="digits_cnn", repeats=found, gpu=said["gpu"]["name"])
     assert [one["number"] for one in found["builds"]] == [1, 2] and found["kept"] in (1, 2)
-    assert all(set(one["ms"]) == {"serving_default(image 1x8x8x1)", "serving_default(image 32x8x8x1)"} for one in found["builds"])
+    assert all(
+        set(one["ms"]) == {"serving_default(image 1x8x8x1)", "serving_default(image 32x8x8x1)"}
+        for one in found["builds"]
+    )
     assert all(not one["unbuilt"] and one["build_seconds"] > 0 for one in found["builds"])
-    other, = (one["kept_is"] for one in found["builds"] if one["number"] != found["kept"])
+    (other,) = (one["kept_is"] for one in found["builds"] if one["number"] != found["kept"])
     assert other["low"] <= other["times"] <= other["high"] and found["told_apart"] == (other["low"] > 1)
     assert ("cannot be told apart" in done.stdout) != found["told_apart"]
     # Nothing of a cache: a second build that took the first one's times would take a fraction of its seconds.
@@ -65,24 +75,53 @@ def test_the_progress_of_a_build_tells_layers_that_add_up(zoo_model, tmp_path, m
         (ROOT / "build/build_verbose.log").write_text(log)
     told = [re.search(r"profile (\d) of 2, times layer (\d+) of at most (\d+)", one) for one in said]
     told = [tuple(map(int, one.groups())) for one in told if one]
-    costs, profiles = log.count("Computing costs for"), re.findall(r"optimization profile number (\d+) \[\d+/(\d+)\]", log)
-    report(test="build_progress", model="digits_cnn", told=told[:3] + told[-3:], costs=costs, profiles=profiles,
-           layers=re.findall(r"After concat removal: (\d+) layers", log), seconds=done.seconds,
-           estimates=[one for one in said if "left for this engine" in one][-1:])
+    costs, profiles = (
+        log.count("Computing costs for"),
+        re.findall(r"optimization profile number (\d+) \[\d+/(\d+)\]", log),
+    )
+    report(
+        test="build_progress",
+        model="digits_cnn",
+        told=told[:3] + told[-3:],
+        costs=costs,
+        profiles=profiles,
+        layers=re.findall(r"After concat removal: (\d+) layers", log),
+        seconds=done.seconds,
+        estimates=[one for one in said if "left for this engine" in one][-1:],
+    )
     assert profiles[-2:] == [("0", "2"), ("1", "2")] and told, said[-20:]
     assert all(at <= most for _, at, most in told) and told == sorted(told) and {one[0] for one in told} == {1, 2}
 
 
 def test_optimize_goes_the_whole_way(zoo_model, images, tmp_path):
-    words = ["optimize", zoo_model("digits_cnn"), f"--data={images / 'held_back.npz'}", f"--labels={images / 'labels.npy'}",
-             "--goal=top1:max-degradation=0.01", "--batch_sizes=1,8", f"--output_saved_model_dir={tmp_path / 'best'}", f"--work_dir={tmp_path / 'work'}",
-             f"--engine_cache_dir={tmp_path / 'engines'}", f"--publish={tmp_path / 'models/digits'}", "--precisions=FP32,FP16",
-             f"--html={tmp_path / 'story.html'}", f"--json={tmp_path / 'story.json'}"]
+    words = [
+        "optimize",
+        zoo_model("digits_cnn"),
+        f"--data={images / 'held_back.npz'}",
+        f"--labels={images / 'labels.npy'}",
+        "--goal=top1:max-degradation=0.01",
+        "--batch_sizes=1,8",
+        f"--output_saved_model_dir={tmp_path / 'best'}",
+        f"--work_dir={tmp_path / 'work'}",
+        f"--engine_cache_dir={tmp_path / 'engines'}",
+        f"--publish={tmp_path / 'models/digits'}",
+        "--precisions=FP32,FP16",
+        f"--html={tmp_path / 'story.html'}",
+        f"--json={tmp_path / 'story.json'}",
+    ]
     done = run_tftrt(*words, "--max_minutes=6", timeout=450)
     assert done.returncode in (0, 3, 4), done.stdout[-3000:] + done.stderr[-3000:]
     story = json.loads((tmp_path / "story.json").read_text())
-    report(test="optimize", model="digits_cnn", outcome=story["outcome"], verdict=story["verdict"],
-           steps=[(one["name"], one["state"], one["exit_code"], one["seconds"], one["gave"] or one["cause"]) for one in story["steps"]])
+    report(
+        test="optimize",
+        model="digits_cnn",
+        outcome=story["outcome"],
+        verdict=story["verdict"],
+        steps=[
+            (one["name"], one["state"], one["exit_code"], one["seconds"], one["gave"] or one["cause"])
+            for one in story["steps"]
+        ],
+    )
     state = {one["name"]: one["state"] for one in story["steps"]}
     assert story["gpu"] and story["left"] == [] and state["tune"] == state["convert"] == state["verify"] == "done"
     assert {"regress-batch-1", "regress-batch-8"} <= set(state) and "<svg" in (tmp_path / "story.html").read_text()

@@ -42,7 +42,9 @@ def answers(model, data, folder):
 
     with np.load(data) as arrays:
         call = run.Call("serving_default", {name.rsplit("/")[-1]: arrays[name] for name in arrays.files})
-    done = run.run(saved_model.at(model), run.save_calls([call], folder / "in"), folder / "out", "the model", trace=True)
+    done = run.run(
+        saved_model.at(model), run.save_calls([call], folder / "in"), folder / "out", "the model", trace=True
+    )
     assert not done.traces[0].build and not done.traces[0].fallback
     return next(iter(done.answer(0).values()))
 
@@ -59,16 +61,30 @@ def test_a_model_from_another_machine_is_completed_and_its_engines_are_reused(po
     said = passport.read(tmp_path / "one", passport.MANIFEST)
     assert said["gpu"]["driver"] and said["gpu"]["compute_capability"] and said["versions"]["tensorrt"] == "8.5.3"
     assert [list(one["shapes"].values()) for one in said["shapes_served"]] == [[[1, 8, 8, 1]], [[8, 8, 8, 1]]]
-    assert np.array_equal(answers(tmp_path / "one", data, tmp_path / "a"), answers(tmp_path / "two", data, tmp_path / "b"))
+    assert np.array_equal(
+        answers(tmp_path / "one", data, tmp_path / "a"), answers(tmp_path / "two", data, tmp_path / "b")
+    )
     assert verify(zoo_model("digits_cnn"), tmp_path / "two")[0] == 0
-    report(test="engine cache", model="digits_cnn, two shapes, built", seconds=middle - start, engine_seconds=engines_of(first)[0]["seconds"],
-           peak_memory_mb=engines_of(first)[0]["peak_memory_bytes"] / 1e6, passed=True)
+    report(
+        test="engine cache",
+        model="digits_cnn, two shapes, built",
+        seconds=middle - start,
+        engine_seconds=engines_of(first)[0]["seconds"],
+        peak_memory_mb=engines_of(first)[0]["peak_memory_bytes"] / 1e6,
+        passed=True,
+    )
     report(test="engine cache", model="digits_cnn, two shapes, from the cache", seconds=end - middle, passed=True)
 
 
 def test_a_conversion_takes_the_engine_that_a_build_made(portable, zoo_model, tmp_path):
     build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'one'}", cache=tmp_path / "cache")
-    said = convert(zoo_model("digits_cnn"), tmp_path / "two", "--precision_mode=FP16", EXACT, f"--engine_cache_dir={tmp_path / 'cache'}")
+    said = convert(
+        zoo_model("digits_cnn"),
+        tmp_path / "two",
+        "--precision_mode=FP16",
+        EXACT,
+        f"--engine_cache_dir={tmp_path / 'cache'}",
+    )
     assert all(one["cached"] for one in engines_of(said))
     assert verify(zoo_model("digits_cnn"), tmp_path / "two")[0] == 0
 
@@ -86,13 +102,24 @@ def test_a_corrupt_entry_is_built_again(portable, zoo_model, tmp_path):
 
 def test_of_two_processes_one_builds(portable, tmp_path):
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        said = list(pool.map(lambda name: build(portable, "--shapes=image:2x8x8x1", f"--output_saved_model_dir={tmp_path / name}",
-                                                cache=tmp_path / "cache"), ("one", "two")))
+        said = list(
+            pool.map(
+                lambda name: build(
+                    portable,
+                    "--shapes=image:2x8x8x1",
+                    f"--output_saved_model_dir={tmp_path / name}",
+                    cache=tmp_path / "cache",
+                ),
+                ("one", "two"),
+            )
+        )
     assert sorted(one["cached"] for each in said for one in engines_of(each)) == [False, True]
 
 
 def test_a_range_serves_every_shape_in_it_and_no_other(portable, zoo_model, tmp_path):
-    said = build(portable, "--shapes=image:min=1x8x8x1,opt=8x8x8x1,max=16x8x8x1", f"--output_saved_model_dir={tmp_path / 'out'}")
+    said = build(
+        portable, "--shapes=image:min=1x8x8x1,opt=8x8x8x1,max=16x8x8x1", f"--output_saved_model_dir={tmp_path / 'out'}"
+    )
     assert said["dynamic_shape_profile_strategy"] == "Range+Optimal"
     assert verify(zoo_model("digits_cnn"), tmp_path / "out", "--shapes=image:1x8x8x1,3x8x8x1,8x8x8x1,16x8x8x1")[0] == 0
     code, result, _ = verify(zoo_model("digits_cnn"), tmp_path / "out", "--shapes=image:17x8x8x1")
@@ -103,7 +130,9 @@ def test_in_implicit_batch_mode_a_range_of_batches_needs_two_engines(zoo_model, 
     convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16", env=NO_GPU)
     said = build(tmp_path / "model", "--shapes=image:min=1x8x8x1,opt=4x8x8x1,max=16x8x8x1")
     assert sorted(one["shapes"][0][0] for one in engines_of(said)) == [4, 16]
-    assert verify(zoo_model("digits_cnn"), tmp_path / "model", "--shapes=image:1x8x8x1,4x8x8x1,9x8x8x1,16x8x8x1")[0] == 0
+    assert (
+        verify(zoo_model("digits_cnn"), tmp_path / "model", "--shapes=image:1x8x8x1,4x8x8x1,9x8x8x1,16x8x8x1")[0] == 0
+    )
 
 
 def test_all_signatures_are_completed(zoo_model, tmp_path):
@@ -119,7 +148,11 @@ def test_foreign_engines_are_refused_before_loading_and_can_be_replaced(portable
     build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'model'}")
     (asset,) = (tmp_path / "model" / "assets").glob(engine_assets.PREFIX + "*")
     (before,) = engine_assets.read_file(asset)
-    assert before.tensorrt == "8.5.3.1" and before.compute_capability == passport.read(tmp_path / "model", passport.MANIFEST)["gpu"]["compute_capability"]
+    assert (
+        before.tensorrt == "8.5.3.1"
+        and before.compute_capability
+        == passport.read(tmp_path / "model", passport.MANIFEST)["gpu"]["compute_capability"]
+    )
     raw = bytearray(asset.read_bytes())
     raw[raw.index(b"\x07\x80\x01\x00", raw.index(b"ptrt")) + 4] = 7
     asset.write_bytes(raw)
@@ -131,16 +164,29 @@ def test_foreign_engines_are_refused_before_loading_and_can_be_replaced(portable
 
 def test_an_engine_that_no_gpu_builds_is_named_with_the_reason_and_its_mend_builds(tmp_path):
     source = keras_layers.build("conv1d", tmp_path / "source")
-    flags = (f"--input_saved_model_dir={source}", f"--output_saved_model_dir={tmp_path / 'out'}", "--shapes=x:4x24x16", "--noengine_cache")
+    flags = (
+        f"--input_saved_model_dir={source}",
+        f"--output_saved_model_dir={tmp_path / 'out'}",
+        "--shapes=x:4x24x16",
+        "--noengine_cache",
+    )
     done = run_tftrt("convert", *flags, timeout=550)
-    assert done.returncode == 3 and "it did not build: INVALID_ARGUMENT: Channel dimension must be static" in done.stdout, done.stderr
+    assert (
+        done.returncode == 3 and "it did not build: INVALID_ARGUMENT: Channel dimension must be static" in done.stdout
+    ), done.stderr
     assert [one["refused"] for one in engines_unbuilt(tmp_path / "out")] == [True]
     pattern = re.search(r"--keep_native_nodes='(.+)'", done.stdout)[1]
     done = run_tftrt("convert", *flags, "--overwrite", f"--keep_native_nodes={pattern}", timeout=550)
     assert done.returncode == 0, done.stderr
     np.savez(tmp_path / "data.npz", **keras_layers.inputs("conv1d", 4))
     code, said, error = verify(source, tmp_path / "out", f"--data={tmp_path / 'data.npz'}", "--batch_size=4")
-    report(test="open channels", model="conv1d", engine_runs=said and said["engine_runs"], problems=said and said["problems"], passed=code == 0)
+    report(
+        test="open channels",
+        model="conv1d",
+        engine_runs=said and said["engine_runs"],
+        problems=said and said["problems"],
+        passed=code == 0,
+    )
     assert code == 0 and said["engine_runs"] and not said["builds"], error
 
 
@@ -148,7 +194,12 @@ def test_the_layers_of_an_engine_say_in_what_they_compute(portable, tmp_path):
     """Two profiles: the log lists the layers of both."""
     done = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'model'}", "--layers")
     (layers,) = passport.read(tmp_path / "model", passport.MANIFEST)["layers"].values()
-    report(test="layers", model="digits_cnn, two profiles", layers=[(one["node"], one["precision"]) for one in layers if one["multiplies"]], passed=True)
+    report(
+        test="layers",
+        model="digits_cnn, two profiles",
+        layers=[(one["node"], one["precision"]) for one in layers if one["multiplies"]],
+        passed=True,
+    )
     assert {one["precision"] for one in layers} <= {"FP16", "FP32"}
     for profile in (0, 1):
         assert sum(one["multiplies"] for one in layers if one["profile"] == profile) == 4
@@ -159,15 +210,24 @@ def test_a_stripped_model_builds_on_its_first_request(portable, zoo_model, tmp_p
     build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'model'}")
     build(tmp_path / "model", "--strip")
     assert not list((tmp_path / "model" / "assets").glob(engine_assets.PREFIX + "*"))
-    code, result, error = verify(zoo_model("digits_cnn"), tmp_path / "model", "--shapes=image:8x8x8x1", "--allow_builds")
+    code, result, error = verify(
+        zoo_model("digits_cnn"), tmp_path / "model", "--shapes=image:8x8x8x1", "--allow_builds"
+    )
     assert code == 0, (result or {}).get("problems", error)
     assert sum(result["builds"].values()) == 1
 
 
 def test_a_cache_that_cannot_be_used_does_not_stop_a_build(portable, tmp_path):
     (tmp_path / "file").write_text("")
-    done = run_tftrt("build", portable, "--shapes=image:1x8x8x1", f"--output_saved_model_dir={tmp_path / 'out'}", "--json=-",
-                     env={"XDG_CACHE_HOME": str(tmp_path / "file")}, timeout=550)
+    done = run_tftrt(
+        "build",
+        portable,
+        "--shapes=image:1x8x8x1",
+        f"--output_saved_model_dir={tmp_path / 'out'}",
+        "--json=-",
+        env={"XDG_CACHE_HOME": str(tmp_path / "file")},
+        timeout=550,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["cache_problem"]
 
@@ -178,9 +238,19 @@ def test_too_little_gpu_memory_is_a_clear_error_and_leaves_the_model_as_it_was(z
     before = sorted((path.relative_to(tmp_path), path.stat().st_size) for path in (tmp_path / "model").rglob("*"))
     with GpuMemoryTaken(leave_mb=300):
         done = run_tftrt("build", tmp_path / "model", "--shapes=image:65536x8x8x1", "--noengine_cache", timeout=550)
-    report(test="bad input", model="too little GPU memory", code=done.returncode, says=done.stderr.strip().splitlines()[0][:200], passed=True)
-    assert done.returncode == 1 and "Traceback" not in done.stderr and done.stderr.startswith("tftrt: error:"), done.stderr
-    assert sorted((path.relative_to(tmp_path), path.stat().st_size) for path in (tmp_path / "model").rglob("*")) == before
+    report(
+        test="bad input",
+        model="too little GPU memory",
+        code=done.returncode,
+        says=done.stderr.strip().splitlines()[0][:200],
+        passed=True,
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr and done.stderr.startswith("tftrt: error:"), (
+        done.stderr
+    )
+    assert (
+        sorted((path.relative_to(tmp_path), path.stat().st_size) for path in (tmp_path / "model").rglob("*")) == before
+    )
 
 
 def steps(folder):
@@ -197,8 +267,15 @@ def entries(cache):
 def test_what_is_not_ready_in_time_stays_native_and_is_built_later(tmp_path):
     model, data = steps(tmp_path)
     cache, shapes = f"--engine_cache_dir={tmp_path / 'cache'}", "--shapes=x:8x8"
-    none = run_tftrt("convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={tmp_path / 'none'}", shapes, cache,
-                     "--max_build_minutes=0.0001", timeout=550)
+    none = run_tftrt(
+        "convert",
+        f"--input_saved_model_dir={model}",
+        f"--output_saved_model_dir={tmp_path / 'none'}",
+        shapes,
+        cache,
+        "--max_build_minutes=0.0001",
+        timeout=550,
+    )
     assert_clear(none, 3, "none of the 3 engines was ready within --max_build_minutes=0.0001")
     assert not (tmp_path / "none").exists()
     convert(model, tmp_path / "whole", "--precision_mode=FP16", shapes, cache)
@@ -208,7 +285,9 @@ def test_what_is_not_ready_in_time_stays_native_and_is_built_later(tmp_path):
     (left,) = signature["unbuilt"]
     assert [one["cached"] for one in signature["built"]] == [True, True]
     code, result, error = verify(model, tmp_path / "part", data, "--batch_size=8")
-    report(test="bounded build", model="three engines", left=left, problems=result and result["problems"], passed=code == 0)
+    report(
+        test="bounded build", model="three engines", left=left, problems=result and result["problems"], passed=code == 0
+    )
     assert code == 0 and any(left["name"] in text for text in result["warnings"]), error
     assert left["name"] not in result["engine_runs"] and not result["builds"]
     again = build(tmp_path / "part", shapes, cache=tmp_path / "cache")
@@ -225,16 +304,28 @@ def test_the_second_process_knows_what_the_first_timed(portable, zoo_model, tmp_
         shutil.rmtree(entry)
     start = time.monotonic()
     again = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'two'}", cache=tmp_path / "cache")
-    report(test="timing cache", model="digits_cnn, two shapes", megabytes=len(before) / 1e6, seconds=time.monotonic() - start,
-           engine_seconds=engines_of(again)[0]["seconds"], passed=True)
+    report(
+        test="timing cache",
+        model="digits_cnn, two shapes",
+        megabytes=len(before) / 1e6,
+        seconds=time.monotonic() - start,
+        engine_seconds=engines_of(again)[0]["seconds"],
+        passed=True,
+    )
     assert not any(one["cached"] for one in engines_of(again)) and len(timings.read_bytes()) >= len(before) > 0
     assert verify(zoo_model("digits_cnn"), tmp_path / "two")[0] == 0
 
 
 def test_two_processes_with_caches_of_their_own_take_turns_and_both_build(portable, zoo_model, tmp_path):
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        said = list(pool.map(lambda name: build(portable, EXACT, f"--output_saved_model_dir={tmp_path / name}", cache=tmp_path / f"cache {name}"),
-                             ("one", "two")))
+        said = list(
+            pool.map(
+                lambda name: build(
+                    portable, EXACT, f"--output_saved_model_dir={tmp_path / name}", cache=tmp_path / f"cache {name}"
+                ),
+                ("one", "two"),
+            )
+        )
     assert not any(one["cached"] for each in said for one in engines_of(each))
     assert all(verify(zoo_model("digits_cnn"), tmp_path / name)[0] == 0 for name in ("one", "two"))
 
@@ -243,7 +334,9 @@ def test_engines_inside_loops_are_built_and_found_again(tmp_path):
     """With dynamic shapes; in implicit batch mode TF-TRT takes nothing of such loops."""
     tf.keras.utils.set_random_seed(1)
     layers = tf.keras.layers
-    model = tf.keras.Sequential([layers.Input((12, 8), name="x"), layers.LSTM(16, return_sequences=True), layers.GRU(8), layers.Dense(4)])
+    model = tf.keras.Sequential(
+        [layers.Input((12, 8), name="x"), layers.LSTM(16, return_sequences=True), layers.GRU(8), layers.Dense(4)]
+    )
     tf.saved_model.save(model, str(tmp_path / "source"))
     flags = ["--precision_mode=FP16", "--shapes=x:2x12x8,4x12x8", f"--engine_cache_dir={tmp_path / 'cache'}"]
     first = convert(tmp_path / "source", tmp_path / "one", *flags)
@@ -254,7 +347,12 @@ def test_engines_inside_loops_are_built_and_found_again(tmp_path):
 
 
 def test_an_input_that_nothing_reads_is_no_matter(tmp_path):
-    said = convert(models.with_unread_input(tmp_path / "source"), tmp_path / "out", "--precision_mode=FP16", "--shapes=x:1x8,4x8;training:scalar,scalar")
+    said = convert(
+        models.with_unread_input(tmp_path / "source"),
+        tmp_path / "out",
+        "--precision_mode=FP16",
+        "--shapes=x:1x8,4x8;training:scalar,scalar",
+    )
     assert engines_of(said) and verify(tmp_path / "source", tmp_path / "out")[0] == 0
 
 
@@ -263,8 +361,13 @@ def test_an_engine_whose_shapes_follow_the_texts_stays_native_and_is_named(tmp_p
     source = saved(Characters(), tmp_path / "source")
     said = convert(source, tmp_path / "out", "--precision_mode=FP16", "--shapes=text:4,16")
     (signature,) = said["signatures"]
-    assert signature["built"] and ["depend on what the inputs hold" in one["reason"] for one in signature["unbuilt"]] == [True]
-    np.savez(tmp_path / "rows.npz", text=np.array([word.encode() for word in "some texts of other lengths than those that were drawn".split()] * 4))
+    assert signature["built"] and [
+        "depend on what the inputs hold" in one["reason"] for one in signature["unbuilt"]
+    ] == [True]
+    np.savez(
+        tmp_path / "rows.npz",
+        text=np.array([word.encode() for word in "some texts of other lengths than those that were drawn".split()] * 4),
+    )
     code, result, error = verify(source, tmp_path / "out", f"--data={tmp_path / 'rows.npz'}", "--batch_size=16")
     assert code == 0, error or result["problems"]
 
@@ -289,8 +392,12 @@ sys.stdin.read()
         import subprocess
         import sys
 
-        self._process = subprocess.Popen([sys.executable, "-c", self.CODE, str(self._leave)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         text=True)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", self.CODE, str(self._leave)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert self._process.stdout.readline() == "held\n"
 
     def __exit__(self, *_):

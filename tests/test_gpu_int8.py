@@ -27,13 +27,22 @@ SHAPES = "--shapes=image:40x8x8x1"
 
 
 def int8(source, target, images, *flags, env=None):
-    return convert(source, target, "--precision_mode=INT8", f"--calibration_data={images / 'calibration.npz'}", "--calibration_batch_size=32",
-                   *flags, env=env)
+    return convert(
+        source,
+        target,
+        "--precision_mode=INT8",
+        f"--calibration_data={images / 'calibration.npz'}",
+        "--calibration_batch_size=32",
+        *flags,
+        env=env,
+    )
 
 
 def accuracy(source, target, images, *flags):
     """Returns: (the converted model's accuracy, verify's result)."""
-    code, said, error = verify(source, target, f"--data={images / 'held_back.npz'}", f"--labels={images / 'labels.npy'}", *flags)
+    code, said, error = verify(
+        source, target, f"--data={images / 'held_back.npz'}", f"--labels={images / 'labels.npy'}", *flags
+    )
     assert said, error
     assert said["mode"] == "gpu" and said["engine_runs"], said["problems"]
     return said["accuracy"]["converted"], said, code
@@ -58,8 +67,17 @@ def test_the_toolkits_tables_make_int8_engines_that_are_right(method, zoo_model,
     assert engine.precision == "INT8" and engine.calibrated
     share, said, code = accuracy(source, tmp_path / "portable", images)
     built = json.loads(done.stdout)["signatures"][0]["built"][0]
-    report(test="INT8", model="digits_cnn", calibrator=f"toolkit/{method}", accuracy=share, original=said["accuracy"]["original"],
-           top1=said["comparisons"][0]["top1"], snr_db=said["comparisons"][0]["snr_db"], bytes=built["bytes"], passed=code == 0)
+    report(
+        test="INT8",
+        model="digits_cnn",
+        calibrator=f"toolkit/{method}",
+        accuracy=share,
+        original=said["accuracy"]["original"],
+        top1=said["comparisons"][0]["top1"],
+        snr_db=said["comparisons"][0]["snr_db"],
+        bytes=built["bytes"],
+        passed=code == 0,
+    )
     assert code == 0, said["problems"]
     assert share >= said["accuracy"]["original"] - 0.01
 
@@ -73,10 +91,20 @@ def test_the_simulation_without_a_gpu_says_what_engines_do(zoo_model, images, tm
         levels = {}
         for where, flags, env in (("simulated", (), NO_GPU), ("engines", (SHAPES,), {})):
             target = tmp_path / f"{name}-{where}"
-            done = run_tftrt("convert", f"--input_saved_model_dir={original}", f"--output_saved_model_dir={target}", "--precision_mode=INT8",
-                             f"--calibration_data={data}", *flags, env=env, timeout=550)
+            done = run_tftrt(
+                "convert",
+                f"--input_saved_model_dir={original}",
+                f"--output_saved_model_dir={target}",
+                "--precision_mode=INT8",
+                f"--calibration_data={data}",
+                *flags,
+                env=env,
+                timeout=550,
+            )
             assert done.returncode == 0, done.stderr
-            done = run_tftrt("verify", original, target, f"--data={images}/held_back.npz", f"--labels={images}/labels.npy", env=env)
+            done = run_tftrt(
+                "verify", original, target, f"--data={images}/held_back.npz", f"--labels={images}/labels.npy", env=env
+            )
             assert done.returncode == (0 if right else 3), done.stdout + done.stderr
             said = passport.read(target, passport.VERIFY)
             assert said["arithmetic"] == "INT8" and (said["mode"] == "gpu") == (where == "engines")
@@ -87,8 +115,16 @@ def test_the_simulation_without_a_gpu_says_what_engines_do(zoo_model, images, tm
 
 def test_tensorrts_own_calibration(by_tensorrt, zoo_model, images):
     share, said, code = accuracy(zoo_model("digits_cnn"), by_tensorrt, images)
-    report(test="INT8", model="digits_cnn", calibrator="tensorrt", accuracy=share, original=said["accuracy"]["original"],
-           top1=said["comparisons"][0]["top1"], snr_db=said["comparisons"][0]["snr_db"], passed=code == 0)
+    report(
+        test="INT8",
+        model="digits_cnn",
+        calibrator="tensorrt",
+        accuracy=share,
+        original=said["accuracy"]["original"],
+        top1=said["comparisons"][0]["top1"],
+        snr_db=said["comparisons"][0]["snr_db"],
+        passed=code == 0,
+    )
     assert code == 0, said["problems"]
 
 
@@ -98,33 +134,59 @@ def test_the_toolkits_entropy_gives_tensorrts_scales(mode, zoo_model, images, tm
     source = zoo_model("digits_cnn")
     said = {}
     for calibrator in ("tensorrt", "toolkit"):
-        int8(source, tmp_path / calibrator, images, f"--calibrator={calibrator}", "--calibration_method=entropy", *flags)
+        int8(
+            source, tmp_path / calibrator, images, f"--calibrator={calibrator}", "--calibration_method=entropy", *flags
+        )
         said[calibrator] = file.read(tmp_path / calibrator)
     compared = difference.compare(said["toolkit"], said["tensorrt"], "toolkit", "tensorrt")
     names = [list(said[one].engines[0].table.scales) for one in ("toolkit", "tensorrt")]
-    ratios = [said["toolkit"].engines[0].table.scales[name] / scale for name, scale in said["tensorrt"].engines[0].table.scales.items()
-              if name in said["toolkit"].engines[0].table.scales]
-    report(test="scales", model=f"digits_cnn {mode}", tensors=len(names[1]), same_names=names[0] == names[1], median_ratio=float(np.median(ratios)),
-           least=min(ratios), most=max(ratios), passed=True)
+    ratios = [
+        said["toolkit"].engines[0].table.scales[name] / scale
+        for name, scale in said["tensorrt"].engines[0].table.scales.items()
+        if name in said["toolkit"].engines[0].table.scales
+    ]
+    report(
+        test="scales",
+        model=f"digits_cnn {mode}",
+        tensors=len(names[1]),
+        same_names=names[0] == names[1],
+        median_ratio=float(np.median(ratios)),
+        least=min(ratios),
+        most=max(ratios),
+        passed=True,
+    )
     assert names[0] == names[1], compared.notes
     assert abs(np.log2(np.median(ratios))) < 0.01
 
 
 def test_a_table_is_reused_at_another_batch_size(by_tensorrt, zoo_model, images, tmp_path):
     source = zoo_model("digits_cnn")
-    convert(source, tmp_path / "one", "--precision_mode=INT8", f"--calibration_table={by_tensorrt}", "--shapes=image:8x8x8x1")
+    convert(
+        source,
+        tmp_path / "one",
+        "--precision_mode=INT8",
+        f"--calibration_table={by_tensorrt}",
+        "--shapes=image:8x8x8x1",
+    )
     share, said, code = accuracy(source, tmp_path / "one", images)
     assert code == 0, said["problems"]
     assert passport.read(tmp_path / "one", passport.MANIFEST)["calibration"]["reused"]
-    report(test="INT8", model="digits_cnn, TensorRT's table at another batch size", accuracy=share, snr_db=said["comparisons"][0]["snr_db"],
-           passed=True)
+    report(
+        test="INT8",
+        model="digits_cnn, TensorRT's table at another batch size",
+        accuracy=share,
+        snr_db=said["comparisons"][0]["snr_db"],
+        passed=True,
+    )
 
 
 def test_a_ruined_table_ruins_the_answers_so_it_is_really_used(by_tensorrt, zoo_model, images, tmp_path):
     source = zoo_model("digits_cnn")
     done = run_tftrt("table", "edit", by_tensorrt, f"--output={tmp_path / 'ruined.json'}", "--scale=.*=0.02")
     assert done.returncode == 0, done.stderr
-    convert(source, tmp_path / "out", "--precision_mode=INT8", f"--calibration_table={tmp_path / 'ruined.json'}", SHAPES)
+    convert(
+        source, tmp_path / "out", "--precision_mode=INT8", f"--calibration_table={tmp_path / 'ruined.json'}", SHAPES
+    )
     manifest = passport.read(tmp_path / "out", passport.MANIFEST)
     assert not any(engine["cached"] for signature in manifest["signatures"] for engine in signature["built"])
     _, said, code = accuracy(source, tmp_path / "out", images)
@@ -136,7 +198,9 @@ def test_a_ruined_table_ruins_the_answers_so_it_is_really_used(by_tensorrt, zoo_
 def test_a_calibrated_model_without_engines_builds_int8_on_its_first_request(zoo_model, images, tmp_path):
     source = zoo_model("digits_cnn")
     int8(source, tmp_path / "out", images, env=NO_GPU)
-    code, said, error = verify(source, tmp_path / "out", f"--data={images / 'held_back.npz'}", "--batch_size=40", "--allow_builds")
+    code, said, error = verify(
+        source, tmp_path / "out", f"--data={images / 'held_back.npz'}", "--batch_size=40", "--allow_builds"
+    )
     assert code == 0, (said or {}).get("problems", error)
     assert sum(said["builds"].values()) == 1 and said["arithmetic"] == "INT8"
     # FP32's answers would be far nearer.
@@ -145,16 +209,29 @@ def test_a_calibrated_model_without_engines_builds_int8_on_its_first_request(zoo
 
 def test_every_engine_of_every_signature_gets_a_table_from_tensorrt(zoo_model, tmp_path):
     inputs = saved_models.sample_inputs("ranker", np.random.default_rng(0), 64)
-    np.savez(tmp_path / "data.npz", **{f"{signature}/{name}": value.astype("S") if value.dtype == object else value
-                                       for signature, one in inputs.items() for name, value in one.items()})
-    said = convert(zoo_model("ranker"), tmp_path / "out", "--precision_mode=INT8", f"--calibration_data={tmp_path / 'data.npz'}",
-                   "--calibrator=tensorrt")
+    np.savez(
+        tmp_path / "data.npz",
+        **{
+            f"{signature}/{name}": value.astype("S") if value.dtype == object else value
+            for signature, one in inputs.items()
+            for name, value in one.items()
+        },
+    )
+    said = convert(
+        zoo_model("ranker"),
+        tmp_path / "out",
+        "--precision_mode=INT8",
+        f"--calibration_data={tmp_path / 'data.npz'}",
+        "--calibrator=tensorrt",
+    )
     tables = file.read(tmp_path / "out").engines
     assert len(tables) == said["engine_count"] == 4
     assert all(engine["calibrated"] for signature in said["signatures"] for engine in signature["engines"])
 
 
-@pytest.mark.parametrize("name", ["ranker", "lstm_tagger", "dynamic_segmenter", "tf1_export", "spread_cnn", "bert_encoder"])
+@pytest.mark.parametrize(
+    "name", ["ranker", "lstm_tagger", "dynamic_segmenter", "tf1_export", "spread_cnn", "bert_encoder"]
+)
 def test_the_names_in_tensorrts_own_tables_are_predicted(name, zoo_model, tmp_path):
     compare_names(name, zoo_model(name), saved_inputs(tmp_path / "data.npz", name, batch=32), tmp_path)
 
@@ -162,14 +239,27 @@ def test_the_names_in_tensorrts_own_tables_are_predicted(name, zoo_model, tmp_pa
 @pytest.mark.parametrize("name", keras_layers.BUILDERS)
 def test_the_names_in_tensorrts_tables_of_keras_layers_are_predicted(name, tmp_path):
     np.savez(tmp_path / "data.npz", **keras_layers.inputs(name, 32))
-    compare_names(name, keras_layers.build(name, tmp_path / "model"), tmp_path / "data.npz", tmp_path,
-                  f"--keep_native_nodes={keras_layers.KEPT_NATIVE.get(name, '')}")
+    compare_names(
+        name,
+        keras_layers.build(name, tmp_path / "model"),
+        tmp_path / "data.npz",
+        tmp_path,
+        f"--keep_native_nodes={keras_layers.KEPT_NATIVE.get(name, '')}",
+    )
 
 
 def compare_names(name, model, data, tmp_path, *flags):
     """TensorRT's against the predicted ones, of a network of unknown sizes: that is what it calibrates in explicit batch mode."""
-    convert(model, tmp_path / "out", "--precision_mode=INT8", f"--calibration_data={data}", "--use_dynamic_shape",
-            "--calibrator=tensorrt", "--calibration_batch_size=16", *flags)
+    convert(
+        model,
+        tmp_path / "out",
+        "--precision_mode=INT8",
+        f"--calibration_data={data}",
+        "--use_dynamic_shape",
+        "--calibrator=tensorrt",
+        "--calibration_batch_size=16",
+        *flags,
+    )
     native = graph.native_segments(protos.meta_graph(protos.read(tmp_path / "out")).graph_def)
     wrong = {}
     for made in file.read(tmp_path / "out").engines:
@@ -178,8 +268,16 @@ def compare_names(name, model, data, tmp_path, *flags):
         # Numbers that TensorRT gives in another order of the nodes are in the table as well.
         others = numbering.varying(native[made.engine].function, True, native[made.engine].shapes).keys() - predicted
         listed = {*made.table.scales, *dict(made.left_out)} - others
-        report(test="names", model=f"{name} {made.signature}", names=len(listed), found=len(listed & predicted), sure=all(one.sure for one in named),
-               missing=sorted(predicted - listed)[:20], refused=sorted(listed - predicted)[:20], passed=listed == predicted)
+        report(
+            test="names",
+            model=f"{name} {made.signature}",
+            names=len(listed),
+            found=len(listed & predicted),
+            sure=all(one.sure for one in named),
+            missing=sorted(predicted - listed)[:20],
+            refused=sorted(listed - predicted)[:20],
+            passed=listed == predicted,
+        )
         if listed != predicted and all(one.sure for one in named):
             wrong[made.engine] = predicted ^ listed
     assert not wrong
@@ -188,11 +286,23 @@ def compare_names(name, model, data, tmp_path, *flags):
 def test_nodes_kept_high_save_a_model_that_plain_int8_breaks(zoo_model, images, tmp_path):
     source = zoo_model("spread_cnn")
     shares = {}
-    for name, flags in (("plain", ()), ("kept high", ("--high_precision_nodes=.*/spread_(expand|depthwise|project).*",))):
+    for name, flags in (
+        ("plain", ()),
+        ("kept high", ("--high_precision_nodes=.*/spread_(expand|depthwise|project).*",)),
+    ):
         int8(source, tmp_path / name.replace(" ", "_"), images, SHAPES, *flags)
-        shares[name], said, _ = accuracy(source, tmp_path / name.replace(" ", "_"), images, "--thresholds=snr_db>=-100,cosine>=-1,top1>=0")
-        report(test="INT8", model=f"spread_cnn {name}", calibrator="toolkit/entropy", accuracy=shares[name],
-               original=said["accuracy"]["original"], snr_db=said["comparisons"][0]["snr_db"], passed=True)
+        shares[name], said, _ = accuracy(
+            source, tmp_path / name.replace(" ", "_"), images, "--thresholds=snr_db>=-100,cosine>=-1,top1>=0"
+        )
+        report(
+            test="INT8",
+            model=f"spread_cnn {name}",
+            calibrator="toolkit/entropy",
+            accuracy=shares[name],
+            original=said["accuracy"]["original"],
+            snr_db=said["comparisons"][0]["snr_db"],
+            passed=True,
+        )
         if name == "plain":
             # What plain INT8 breaks was computed in INT8, and the kernels' names say so.
             assert said["kernels"]["INT8"] > 0 and not any("not taken" in warning for warning in said["warnings"])
@@ -205,7 +315,13 @@ def test_int8_that_tensorrt_does_not_take_is_told(zoo_model, images, tmp_path):
     source = zoo_model("digits_cnn")
     int8(source, tmp_path / "out", images, SHAPES, "--high_precision_nodes=.*")
     _, said, _ = accuracy(source, tmp_path / "out", images)
-    report(test="INT8", model="digits_cnn, all nodes kept high", problems=said["warnings"], kernels=said["kernels"], passed=True)
+    report(
+        test="INT8",
+        model="digits_cnn, all nodes kept high",
+        problems=said["warnings"],
+        kernels=said["kernels"],
+        passed=True,
+    )
     assert said["kernels"] and "INT8" not in said["kernels"]
     assert any(warning.startswith("INT8 was asked for and not taken") for warning in said["warnings"]), said["warnings"]
 
@@ -217,8 +333,14 @@ def encoder(zoo_model, tmp_path_factory):
     source = zoo_model("bert_encoder", layers=1)
     inputs = saved_models.sample_inputs("bert_encoder", np.random.default_rng(0), 64, length=16)["serving_default"]
     np.savez(folder / "data.npz", **inputs)
-    convert(source, folder / "portable", "--precision_mode=INT8", f"--calibration_data={folder / 'data.npz'}", "--use_dynamic_shape",
-            env=NO_GPU)
+    convert(
+        source,
+        folder / "portable",
+        "--precision_mode=INT8",
+        f"--calibration_data={folder / 'data.npz'}",
+        "--use_dynamic_shape",
+        env=NO_GPU,
+    )
     return folder / "portable"
 
 
@@ -238,12 +360,23 @@ def shapes_of(*batches):
 
 def test_tensorrt_finds_every_range_of_the_table(encoder, tmp_path):
     """Its verbose log lists the tensors of the network that have a range: numbers of layers that are others' would be missing there."""
-    built = build.build(encoder, tmp_path / "built", build.Options(shapes=shapes_of(4)), log_file=tmp_path / "log", layers=True)
+    built = build.build(
+        encoder, tmp_path / "built", build.Options(shapes=shapes_of(4)), log_file=tmp_path / "log", layers=True
+    )
     log = (tmp_path / "log").read_text(errors="replace")
     wanted, found = on_op(tmp_path / "built"), set(_RANGE.findall(log))
-    refused = sorted({tensor for layers in built.layers.layers.values() for layer in layers for tensor in layer.without_range})
-    report(test="names", model="bert_encoder, one profile", names=len(wanted), found=len(found), missing=sorted(wanted - found), refused=refused,
-           passed=wanted == found)
+    refused = sorted(
+        {tensor for layers in built.layers.layers.values() for layer in layers for tensor in layer.without_range}
+    )
+    report(
+        test="names",
+        model="bert_encoder, one profile",
+        names=len(wanted),
+        found=len(found),
+        missing=sorted(wanted - found),
+        refused=refused,
+        passed=wanted == found,
+    )
     assert wanted == found and len(wanted) > 50 and not built.layers.unused_ranges
 
 
@@ -256,8 +389,18 @@ def ranges_are_listed(log):
 def test_tensorrt_finds_every_range_of_an_engine_with_two_profiles(encoder, tmp_path):
     """The ranges are listed before the tactics are timed, which takes more than ten minutes here: the command is ended there."""
     log = tmp_path / "log"
-    command = [sys.executable, "-m", "tftrt_tools", "build", encoder, f"--output_saved_model_dir={tmp_path / 'built'}",
-               f"--shapes={shapes_of(2, 4)}", "--layers", "--noengine_cache", f"--log_file={log}"]
+    command = [
+        sys.executable,
+        "-m",
+        "tftrt_tools",
+        "build",
+        encoder,
+        f"--output_saved_model_dir={tmp_path / 'built'}",
+        f"--shapes={shapes_of(2, 4)}",
+        "--layers",
+        "--noengine_cache",
+        f"--log_file={log}",
+    ]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         text, end = "", time.monotonic() + 400
         while process.poll() is None and time.monotonic() < end and not ranges_are_listed(text):
@@ -266,35 +409,72 @@ def test_tensorrt_finds_every_range_of_an_engine_with_two_profiles(encoder, tmp_
         process.terminate()
     # A network with two profiles is one of unknown sizes, as that of the model without engines.
     wanted, found = on_op(encoder), set(_RANGE.findall(text))
-    report(test="names", model="bert_encoder, two profiles", names=len(wanted), found=len(found), missing=sorted(wanted - found),
-           passed=wanted == found)
+    report(
+        test="names",
+        model="bert_encoder, two profiles",
+        names=len(wanted),
+        found=len(found),
+        missing=sorted(wanted - found),
+        passed=wanted == found,
+    )
     assert wanted == found and len(wanted) > 50 and not (tmp_path / "built").exists()
 
 
 def test_tensorrt_finds_every_range_in_an_engine_that_the_first_request_builds(encoder):
-    script = ("import numpy as np, tensorflow as tf; from tftrt_tools.models.savedmodel.job import loading;"
-              f"model = loading.load({str(encoder)!r}); call = model.root.signatures['serving_default'];"
-              "x = tf.ones([4, 16], tf.int32); print({name: value.shape for name, value in call(input_ids=x, input_mask=x).items()})")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, errors="replace", timeout=500, check=True,
-                          env={**os.environ, **layer_log.env(True, False), "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])})
+    script = (
+        "import numpy as np, tensorflow as tf; from tftrt_tools.models.savedmodel.job import loading;"
+        f"model = loading.load({str(encoder)!r}); call = model.root.signatures['serving_default'];"
+        "x = tf.ones([4, 16], tf.int32); print({name: value.shape for name, value in call(input_ids=x, input_mask=x).items()})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=500,
+        check=True,
+        env={
+            **os.environ,
+            **layer_log.env(True, False),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        },
+    )
     wanted, found = on_op(encoder), set(_RANGE.findall(done.stderr))
-    report(test="names", model="bert_encoder, built by the first request", names=len(wanted), found=len(found),
-           missing=sorted(wanted - found), passed=wanted == found)
+    report(
+        test="names",
+        model="bert_encoder, built by the first request",
+        names=len(wanted),
+        found=len(found),
+        missing=sorted(wanted - found),
+        passed=wanted == found,
+    )
     assert wanted == found and len(wanted) > 50
 
 
-@pytest.mark.parametrize(("activations", "weights"), [("QuantizeAndDequantizeV2", None), ("QuantizeAndDequantizeV3", ""),
-                                                      ("FakeQuantWithMinMaxVars", ""),
-                                                      ("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")])
+@pytest.mark.parametrize(
+    ("activations", "weights"),
+    [
+        ("QuantizeAndDequantizeV2", None),
+        ("QuantizeAndDequantizeV3", ""),
+        ("FakeQuantWithMinMaxVars", ""),
+        ("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel"),
+    ],
+)
 def test_quantization_aware_models_build_int8_without_calibration(activations, weights, tmp_path):
     quantized.build(tmp_path / "source", activations, weights)
     flags = ["--precision_mode=INT8", "--shapes=image:4x8x8x3", "--allow_quantization_changes"]
     said = convert(tmp_path / "source", tmp_path / "out", *flags)
     engines = said["signatures"][0]["engines"]
     code, result, error = verify(tmp_path / "source", tmp_path / "out")
-    report(test="quantization-aware", model=f"{activations}, weights {weights if weights is not None else 'too'}",
-           precision=engines[0]["precision"], explicit=engines[0]["explicit_precision"],
-           snr_db=result["comparisons"][0]["snr_db"] if result else None, problems=(result or {}).get("problems", error), passed=code == 0)
+    report(
+        test="quantization-aware",
+        model=f"{activations}, weights {weights if weights is not None else 'too'}",
+        precision=engines[0]["precision"],
+        explicit=engines[0]["explicit_precision"],
+        snr_db=result["comparisons"][0]["snr_db"] if result else None,
+        problems=(result or {}).get("problems", error),
+        passed=code == 0,
+    )
     assert code == 0, (result or {}).get("problems", error)
     assert all(engine["precision"] == "INT8" and not engine["use_calibration"] for engine in engines)
 
@@ -302,8 +482,20 @@ def test_quantization_aware_models_build_int8_without_calibration(activations, w
 def test_an_explicit_engine_that_is_marked_fp16_cannot_be_built(tmp_path):
     """Why an engine with quantization nodes is never given another precision."""
     quantized.build(tmp_path / "source", "QuantizeAndDequantizeV2")
-    convert(tmp_path / "source", tmp_path / "out", "--precision_mode=INT8", "--use_dynamic_shape", "--allow_quantization_changes", env=NO_GPU)
+    convert(
+        tmp_path / "source",
+        tmp_path / "out",
+        "--precision_mode=INT8",
+        "--use_dynamic_shape",
+        "--allow_quantization_changes",
+        env=NO_GPU,
+    )
     change_engines(tmp_path / "out", precision_mode="FP16")
     code, said, error = verify(tmp_path / "source", tmp_path / "out", "--shapes=image:4x8x8x3", "--allow_builds")
-    report(test="quantization-aware", model="explicit engine marked FP16", problems=(said or {}).get("problems", [error])[:1], passed=True)
+    report(
+        test="quantization-aware",
+        model="explicit engine marked FP16",
+        problems=(said or {}).get("problems", [error])[:1],
+        passed=True,
+    )
     assert code != 0

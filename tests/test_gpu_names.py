@@ -28,14 +28,24 @@ def test_twins_share_their_engines(tmp_path):
     source = models.twins(tmp_path / "in")
     convert(source, tmp_path / "plain", "--use_dynamic_shape", env=NO_GPU)
     name = protos.meta_graph(protos.read(source)).signature_def["serve"].inputs.keys()
-    built = build(tmp_path / "plain", f"--shapes={next(iter(name))}:1x8,4x8", f"--output_saved_model_dir={tmp_path / 'out'}",
-                  cache=tmp_path / "cache")
+    built = build(
+        tmp_path / "plain",
+        f"--shapes={next(iter(name))}:1x8,4x8",
+        f"--output_saved_model_dir={tmp_path / 'out'}",
+        cache=tmp_path / "cache",
+    )
     engines = {one["name"] for one in engines_of(built)}
     assert [one["twins"] for one in built["signatures"]] == [["serve"]] and len(engines) == 1
     seen = inspector.signature_graphs(protos.meta_graph(protos.read(tmp_path / "out")))
     assert {one.name: set(one.engines) for one in seen} == {"serve": engines, "serving_default": engines}
     calls = [run.Call(one.name, {one.inputs[0].name: models.rows(4)}) for one in seen]
-    done = run.run(saved_model.at(tmp_path / "out"), run.save_calls(calls, tmp_path / "calls"), tmp_path / "answers", "the model", trace=True)
+    done = run.run(
+        saved_model.at(tmp_path / "out"),
+        run.save_calls(calls, tmp_path / "calls"),
+        tmp_path / "answers",
+        "the model",
+        trace=True,
+    )
     for trace in done.traces:
         assert set(trace.engine) == engines and not trace.build and not trace.fallback
     code, said, error = verify(source, tmp_path / "out")

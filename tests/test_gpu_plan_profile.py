@@ -32,8 +32,16 @@ def plan(zoo_model, folder):
 @pytest.fixture(scope="module")
 def found(plan, folder):
     """The Profile that the command wrote and kept."""
-    done = run_tftrt("profile", plan, CALLED, f"--json={folder / 'p.json'}", f"--html={folder / 'p.html'}", f"--trace={folder / 't.json.gz'}",
-                     f"--log_file={folder / 'log'}", timeout=370)
+    done = run_tftrt(
+        "profile",
+        plan,
+        CALLED,
+        f"--json={folder / 'p.json'}",
+        f"--html={folder / 'p.html'}",
+        f"--trace={folder / 't.json.gz'}",
+        f"--log_file={folder / 'log'}",
+        timeout=370,
+    )
     print(done.stdout, done.stderr, sep="\n")
     assert done.returncode == 0, done.stderr
     return profile.Profile.from_dict(json.loads((folder / "p.json").read_text()))
@@ -43,16 +51,26 @@ def test_the_parts_of_each_call_add_up_and_cover_it(found):
     assert [call.rows for call in found.model.calls] == [1, 64, 256] and found.of_a_plan and found.on_gpu, found.notes
     for call in found.model.calls:
         parts = {f"{part.group} {part.device}".strip(): round(1e6 * part.seconds, 1) for part in call.parts}
-        print(call.text(), call.latency.text(), parts, "factors", call.host_factors, call.gpu_factors, "notes", call.notes)
-        report(test="plan, parts of a call", model="digits_cnn", rows=call.rows, us=1e6 * call.latency.p50, unplaced=call.unplaced_share,
-               gpu_us=1e6 * call.gpu_seconds, host_factor=call.host_factors["rest"], passed=call.unplaced_share <= 0.05)
+        print(
+            call.text(), call.latency.text(), parts, "factors", call.host_factors, call.gpu_factors, "notes", call.notes
+        )
+        report(
+            test="plan, parts of a call",
+            model="digits_cnn",
+            rows=call.rows,
+            us=1e6 * call.latency.p50,
+            unplaced=call.unplaced_share,
+            gpu_us=1e6 * call.gpu_seconds,
+            host_factor=call.host_factors["rest"],
+            passed=call.unplaced_share <= 0.05,
+        )
         assert sum(part.seconds for part in call.parts) == pytest.approx(call.latency.p50)
         assert call.unplaced_share <= 0.05
         assert {part.group for part in call.parts} <= set(GROUPS) - {"op", "graph"} and not call.ops
         kinds = {(one.kind, one.group): one.bytes for one in call.copies}
         assert kinds["host to GPU", "input"] == pytest.approx(4 * 64 * call.rows), kinds
         assert kinds["GPU to host", "output"] == pytest.approx(4 * 10 * call.rows), kinds
-        run, = call.engines
+        (run,) = call.engines
         assert run.name == "plan" and run.runs == 1 and run.kernels >= 1 and run.gpu_seconds > 0, run
         assert call.later.engine == {"plan": 1} and not call.later.fallback
 
@@ -68,19 +86,60 @@ def test_several_callers_have_streams_of_their_own(found):
 
 def test_layers_agree_with_kernels_and_have_what_the_inspector_told(found):
     # Each profile at its best, and the batch that none was tuned for.
-    assert [(one.engine, one.profile, dict(one.shapes)["image"][0]) for one in found.engines] == [("plan", 0, 1), ("plan", 1, 64), ("plan", 1, 256)]
+    assert [(one.engine, one.profile, dict(one.shapes)["image"][0]) for one in found.engines] == [
+        ("plan", 0, 1),
+        ("plan", 1, 64),
+        ("plan", 1, 256),
+    ]
     for one in found.engines:
         gap = one.layer_seconds / one.kernel_seconds if one.kernel_seconds else None
-        print(one.profile, one.shapes, "layers us", 1e6 * one.layer_seconds, "kernels us", 1e6 * (one.kernel_seconds or 0), "by", one.kernels_by,
-              "agreement", one.agreement, "events us", 1e6 * (one.event_seconds or 0), "notes", one.notes)
+        print(
+            one.profile,
+            one.shapes,
+            "layers us",
+            1e6 * one.layer_seconds,
+            "kernels us",
+            1e6 * (one.kernel_seconds or 0),
+            "by",
+            one.kernels_by,
+            "agreement",
+            one.agreement,
+            "events us",
+            1e6 * (one.event_seconds or 0),
+            "notes",
+            one.notes,
+        )
         for layer in one.layers:
-            print("   ", layer.role, layer.kind, layer.precision, layer.precision_from, round(1e6 * layer.seconds, 2), layer.formats, layer.nodes, layer.name)
-        report(test="plan, layers", model="digits_cnn", profile=one.profile, layers=len(one.layers), layers_by_kernels=gap, kernels_by=one.kernels_by,
-               agreement=one.agreement, passed=gap is not None and abs(gap - 1) <= 0.05)
+            print(
+                "   ",
+                layer.role,
+                layer.kind,
+                layer.precision,
+                layer.precision_from,
+                round(1e6 * layer.seconds, 2),
+                layer.formats,
+                layer.nodes,
+                layer.name,
+            )
+        report(
+            test="plan, layers",
+            model="digits_cnn",
+            profile=one.profile,
+            layers=len(one.layers),
+            layers_by_kernels=gap,
+            kernels_by=one.kernels_by,
+            agreement=one.agreement,
+            passed=gap is not None and abs(gap - 1) <= 0.05,
+        )
         assert gap == pytest.approx(1, abs=0.05)
-        assert all(layer.kind and layer.tactic and (layer.formats or layer.role == "shape" or one.profile == 1) for layer in one.layers)
+        assert all(
+            layer.kind and layer.tactic and (layer.formats or layer.role == "shape" or one.profile == 1)
+            for layer in one.layers
+        )
         assert sum(layer.flops or 0 for layer in one.layers) > 0 and one.peaks is not None
-        assert one.fusion is not None and one.fusion.groups and sum(layer.role == "product" for layer in one.layers) >= 2
+        assert (
+            one.fusion is not None and one.fusion.groups and sum(layer.role == "product" for layer in one.layers) >= 2
+        )
         assert one.memory.engine is not None and one.memory.plan > 0 and one.memory.weights_in_model > 300_000
 
 
@@ -88,7 +147,9 @@ def test_streams_and_a_cuda_graph_of_the_plan(found):
     for one in found.engines:
         print(one.profile, one.shapes, one.cuda_graph, one.streams)
         assert one.cuda_graph is not None and not one.cuda_graph.error and one.cuda_graph.nodes > 0
-        assert [row.contexts for row in one.streams] == [1, 2, 4] and all(row.one_thread or row.thread_each for row in one.streams)
+        assert [row.contexts for row in one.streams] == [1, 2, 4] and all(
+            row.one_thread or row.thread_each for row in one.streams
+        )
 
 
 def test_page_trace_and_kept_profile(found, plan, folder):
@@ -112,7 +173,12 @@ def test_a_plan_is_compared_with_another_layer_by_layer(found, zoo_model, folder
     other = profile.Profile.from_dict(json.loads((folder / "q.json").read_text()))
     both = comparison.compare(found, other)
     for engine in both.engines:
-        print(engine.one_shapes, [(row.nodes, row.one.seconds, row.other.seconds) for row in engine.rows], engine.only_one, engine.only_other)
+        print(
+            engine.one_shapes,
+            [(row.nodes, row.one.seconds, row.other.seconds) for row in engine.rows],
+            engine.only_one,
+            engine.only_other,
+        )
     assert len(both.calls) == 3 and len(both.engines) == 3 and not both.engines[0].only_one
     shown = run_tftrt("profile", folder / "digits", folder / "fp32")
     assert shown.returncode == 0 and "nodes" in shown.stdout, shown.stderr
@@ -120,9 +186,22 @@ def test_a_plan_is_compared_with_another_layer_by_layer(found, zoo_model, folder
 
 def test_a_plan_is_diagnosed(plan, zoo_model, folder):
     """The last one: what it measures takes the place of the kept profile."""
-    done = run_tftrt("diagnose", zoo_model("digits_cnn"), plan, CALLED, "--least_percent=0", f"--json={folder / 'd.json'}", timeout=370)
+    done = run_tftrt(
+        "diagnose",
+        zoo_model("digits_cnn"),
+        plan,
+        CALLED,
+        "--least_percent=0",
+        f"--json={folder / 'd.json'}",
+        timeout=370,
+    )
     assert done.returncode == 0, done.stderr
     said = json.loads((folder / "d.json").read_text())
     launches = [one for one in said["findings"] if one["cause"] == "launches"]
-    report(test="plan, diagnosed", model="digits_cnn", findings=[(one["cause"], one["worth"]) for one in said["findings"]], passed=bool(launches))
+    report(
+        test="plan, diagnosed",
+        model="digits_cnn",
+        findings=[(one["cause"], one["worth"]) for one in said["findings"]],
+        passed=bool(launches),
+    )
     assert launches and all(0 < one["worth"] < 1e-3 for one in launches), done.stdout

@@ -24,8 +24,15 @@ GRAPH = {"TFTRT_PLAN_CUDA_GRAPH": "1"}
 def build(source, target, *flags, cache=None):
     """Returns: the manifest."""
     where = [f"--engine_cache_dir={cache}"] if cache else ["--noengine_cache"]
-    done = run_tftrt("convert", "--backend=tensorrt", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={target}", *flags, *where,
-                     timeout=370)
+    done = run_tftrt(
+        "convert",
+        "--backend=tensorrt",
+        f"--input_saved_model_dir={source}",
+        f"--output_saved_model_dir={target}",
+        *flags,
+        *where,
+        timeout=370,
+    )
     assert done.returncode == 0, done.stderr
     return passport.read(target, passport.MANIFEST)
 
@@ -75,24 +82,43 @@ def test_a_plan_directory_is_whole(plan):
     assert layers["Layers"] and all("LayerType" in one for one in layers["Layers"])
     assert (plan / "assets.extra/tftrt" / document.TIMING_CACHE).stat().st_size > 0
     manifest = passport.read(plan, passport.MANIFEST)
-    assert manifest["gpu"]["name"] == said.gpu and manifest["signatures"][0]["calls"] == [{"image": [1, 8, 8, 1]}, {"image": [8, 8, 8, 1]}]
+    assert manifest["gpu"]["name"] == said.gpu and manifest["signatures"][0]["calls"] == [
+        {"image": [1, 8, 8, 1]},
+        {"image": [8, 8, 8, 1]},
+    ]
     assert "--backend=tensorrt" in (plan / "assets.extra/tftrt/convert.flags").read_text()
 
 
-def test_a_second_build_begins_with_the_times_of_the_first_and_a_third_one_comes_from_the_cache(plan, zoo_model, tmp_path, cache):
+def test_a_second_build_begins_with_the_times_of_the_first_and_a_third_one_comes_from_the_cache(
+    plan, zoo_model, tmp_path, cache
+):
     first = passport.read(plan, passport.MANIFEST)
     # The plans go, TensorRT's times stay.
     assert run_tftrt("cache", "clear", f"--engine_cache_dir={cache}", "--engine_cache_max_bytes=0").returncode == 0
-    second, third = (build(zoo_model("digits_cnn"), tmp_path / name, "--precision_mode=FP16", SHAPES, cache=cache) for name in ("again", "third"))
+    second, third = (
+        build(zoo_model("digits_cnn"), tmp_path / name, "--precision_mode=FP16", SHAPES, cache=cache)
+        for name in ("again", "third")
+    )
     assert first["known_timings"] == 0 and not first["cached"] and second["known_timings"] > 0 and not second["cached"]
     assert third["cached"] and third["build_seconds"] == second["build_seconds"] and third["known_timings"] == 0
     plans = [tmp_path / name / document.PLAN for name in ("again", "third")]
-    assert plans[0].read_bytes() == plans[1].read_bytes() and document.read(tmp_path / "third").digest == document.read(tmp_path / "again").digest
-    assert passport.read(tmp_path / "third", document.LAYER_INFORMATION) == passport.read(tmp_path / "again", document.LAYER_INFORMATION)
+    assert (
+        plans[0].read_bytes() == plans[1].read_bytes()
+        and document.read(tmp_path / "third").digest == document.read(tmp_path / "again").digest
+    )
+    assert passport.read(tmp_path / "third", document.LAYER_INFORMATION) == passport.read(
+        tmp_path / "again", document.LAYER_INFORMATION
+    )
     code, said, stderr = verify(tmp_path / "third/model.onnx", tmp_path / "third", "--shapes=image:1x8x8x1,5x8x8x1")
     assert code == 0 and said["passed"], stderr
-    report(test="plan, engine cache", model="digits_cnn, two profiles", first_s=first["build_seconds"], second_s=second["build_seconds"],
-           third_whole_s=third["seconds"], passed=True)
+    report(
+        test="plan, engine cache",
+        model="digits_cnn, two profiles",
+        first_s=first["build_seconds"],
+        second_s=second["build_seconds"],
+        third_whole_s=third["seconds"],
+        passed=True,
+    )
 
 
 def test_a_plan_answers_like_the_model_and_like_its_onnx_file(plan, zoo_model):
@@ -110,10 +136,13 @@ def test_a_shape_outside_all_profiles_is_refused_and_the_nearest_is_named(plan, 
     assert_clear(done, 1, "the plan has no profile for image 33x8x8x1; the nearest is image 2x8x8x1 to 32x8x8x1")
 
 
-@pytest.mark.parametrize(("field", "value", "says"), [
-    ("tensorrt", "8.6.1.6", "was built by TensorRT 8.6.1.6, and here it is 8.5.3.1"),
-    ("compute_capability", "5.2", "was built for compute capability 5.2"),
-])
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("tensorrt", "8.6.1.6", "was built by TensorRT 8.6.1.6, and here it is 8.5.3.1"),
+        ("compute_capability", "5.2", "was built for compute capability 5.2"),
+    ],
+)
 def test_a_plan_from_elsewhere_is_not_loaded(plan, tmp_path, field, value, says):
     copy = shutil.copytree(plan, tmp_path / "copy")
     text = json.loads((copy / "plan.json").read_text())
@@ -126,7 +155,9 @@ def test_a_plan_whose_plugins_are_gone_or_others_is_not_loaded(plan, tmp_path):
     text = json.loads((copy / "plan.json").read_text())
     wanted = [{"file": "plugins/own.so", "digest": "sha256:0", "creators": ["Own 1"]}]
     (copy / "plan.json").write_text(json.dumps({**text, "plugins": wanted}))
-    assert_clear(run_tftrt("verify", copy / "model.onnx", copy), 1, "needs the plugins of plugins/own.so, which is not there")
+    assert_clear(
+        run_tftrt("verify", copy / "model.onnx", copy), 1, "needs the plugins of plugins/own.so, which is not there"
+    )
     (copy / "plugins").mkdir()
     (copy / "plugins/own.so").write_bytes(b"another")
     assert_clear(run_tftrt("verify", copy / "model.onnx", copy), 1, "is not the library that the plan was built with")
@@ -135,7 +166,7 @@ def test_a_plan_whose_plugins_are_gone_or_others_is_not_loaded(plan, tmp_path):
 def test_a_cut_plan_is_not_loaded(plan, tmp_path):
     copy = shutil.copytree(plan, tmp_path / "copy")
     raw = (copy / "model.plan").read_bytes()
-    (copy / "model.plan").write_bytes(raw[:len(raw) // 2])
+    (copy / "model.plan").write_bytes(raw[: len(raw) // 2])
     assert_clear(run_tftrt("verify", copy / "model.onnx", copy), 1, "is truncated or another one")
 
 
@@ -149,11 +180,27 @@ def test_a_cuda_graph_answers_as_plain_calls_do(plan, tmp_path):
 
 @pytest.mark.parametrize("graph", [False, True])
 def test_calls_at_a_time_have_contexts_of_their_own_and_answer_right(plan, graph):
-    done = child.run("tests.plan_jobs:at_once", {"plan": str(plan), "input": "image", "shapes": [[1, 8, 8, 1], [8, 8, 8, 1], [32, 8, 8, 1]],
-                                                 "threads": 4, "calls": 60, "graph": graph}).result
+    done = child.run(
+        "tests.plan_jobs:at_once",
+        {
+            "plan": str(plan),
+            "input": "image",
+            "shapes": [[1, 8, 8, 1], [8, 8, 8, 1], [32, 8, 8, 1]],
+            "threads": 4,
+            "calls": 60,
+            "graph": graph,
+        },
+    ).result
     assert not done["failed"] and not done["wrong"]
     assert done["contexts"] >= 2 and (done["captured"] >= 3) == graph
-    report(test="plan, calls at a time", model="digits_cnn", graph=graph, contexts=done["contexts"], captured=done["captured"], passed=True)
+    report(
+        test="plan, calls at a time",
+        model="digits_cnn",
+        graph=graph,
+        contexts=done["contexts"],
+        captured=done["captured"],
+        passed=True,
+    )
 
 
 def test_outputs_whose_shapes_depend_on_values(chooser, tmp_path):
@@ -162,7 +209,9 @@ def test_outputs_whose_shapes_depend_on_values(chooser, tmp_path):
     assert [(one.dtype, one.engine_dtype) for one in said.outputs] == [("int64", "int32"), ("float32", "float32")]
     rows = [np.array(one, np.float32) for one in ([1, -1, 2], [-1, -2], [3, 4, 5, 6, 0, 7], np.arange(64))]
     for env in (None, GRAPH):
-        for row, found in zip(rows, answers(plan, tmp_path / str(bool(env)), *({"x": row} for row in rows), env=env), strict=True):
+        for row, found in zip(
+            rows, answers(plan, tmp_path / str(bool(env)), *({"x": row} for row in rows), env=env), strict=True
+        ):
             assert found["places"].dtype == np.int64 and found["places"].tolist() == [np.flatnonzero(row > 0).tolist()]
             assert np.array_equal(found["values"], row[row > 0])
     code, checked, stderr = verify(source, plan, "--shapes=x:5,64")
@@ -179,8 +228,15 @@ def test_int8_takes_the_scales_of_the_graph(tmp_path):
 
 
 def test_inner_tensors_are_compared(plan, tmp_path):
-    done = run_tftrt("verify", plan / "model.onnx", plan, "--tensors=all", "--shapes=image:8x8x8x1", f"--json={tmp_path / 'tensors.json'}",
-                     timeout=370)
+    done = run_tftrt(
+        "verify",
+        plan / "model.onnx",
+        plan,
+        "--tensors=all",
+        "--shapes=image:8x8x8x1",
+        f"--json={tmp_path / 'tensors.json'}",
+        timeout=370,
+    )
     assert done.returncode == 0, done.stderr + done.stdout
     said = json.loads((tmp_path / "tensors.json").read_text())
     assert len(said["inners"]) > 5 and said["runtimes"]["converted"].startswith("TensorRT 8.5.3")
@@ -188,12 +244,26 @@ def test_inner_tensors_are_compared(plan, tmp_path):
 
 
 def test_a_plan_is_benched_and_compared_in_process(plan, zoo_model, tmp_path):
-    done = run_tftrt("bench", f"--in_process={plan}", f"--original={zoo_model('digits_cnn')}", "--duration_seconds=1", "--concurrency=1,2",
-                     f"--json={tmp_path / 'bench.json'}")
+    done = run_tftrt(
+        "bench",
+        f"--in_process={plan}",
+        f"--original={zoo_model('digits_cnn')}",
+        "--duration_seconds=1",
+        "--concurrency=1,2",
+        f"--json={tmp_path / 'bench.json'}",
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "bench.json").read_text())["rows"]
-    done = run_tftrt("regress", "--in_process", f"--native={zoo_model('digits_cnn')}", f"--candidate={plan}", "--rounds=12", "--max_rounds=12",
-                     "--allow_worse", f"--json={tmp_path / 'regress.json'}")
+    done = run_tftrt(
+        "regress",
+        "--in_process",
+        f"--native={zoo_model('digits_cnn')}",
+        f"--candidate={plan}",
+        "--rounds=12",
+        "--max_rounds=12",
+        "--allow_worse",
+        f"--json={tmp_path / 'regress.json'}",
+    )
     assert done.returncode in (0, 3, 4) and (tmp_path / "regress.json").is_file(), done.stderr
     assert json.loads((tmp_path / "regress.json").read_text())["answers"], done.stderr
 
@@ -201,9 +271,19 @@ def test_a_plan_is_benched_and_compared_in_process(plan, zoo_model, tmp_path):
 def test_what_the_parser_refuses_is_named_and_nothing_is_written(tmp_path):
     from onnx import helper
 
-    source = onnx_files.write(tmp_path / "odd.onnx", [helper.make_node("Mish", ["x"], ["y"], name="the_odd_one")],
-                              onnx_files.values(("x", "float32", (2, 4))), onnx_files.values(("y", "float32", (2, 4))), opset=18)
-    done = run_tftrt("convert", "--backend=tensorrt", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={tmp_path / 'plan'}")
+    source = onnx_files.write(
+        tmp_path / "odd.onnx",
+        [helper.make_node("Mish", ["x"], ["y"], name="the_odd_one")],
+        onnx_files.values(("x", "float32", (2, 4))),
+        onnx_files.values(("y", "float32", (2, 4))),
+        opset=18,
+    )
+    done = run_tftrt(
+        "convert",
+        "--backend=tensorrt",
+        f"--input_saved_model_dir={source}",
+        f"--output_saved_model_dir={tmp_path / 'plan'}",
+    )
     assert_clear(done, 1, "the_odd_one")
     assert not (tmp_path / "plan").exists()
 
@@ -218,8 +298,20 @@ def test_a_plan_is_built_anew_for_this_machine_and_with_other_shapes(plan, zoo_m
     manifest = passport.read(copy, passport.MANIFEST)
     assert document.read(copy).profiles == document.read(plan).profiles and manifest["before"] and manifest["cached"]
     assert verify(zoo_model("digits_cnn"), copy)[1]["passed"]
-    done = run_tftrt("build", copy, "--shapes=image:4x8x8x1", f"--output_saved_model_dir={tmp_path / 'four'}", f"--engine_cache_dir={cache}",
-                     timeout=370)
-    assert done.returncode == 0 and [one.text() for one in document.read(tmp_path / "four").profiles] == ["image 4x8x8x1"], done.stderr
+    done = run_tftrt(
+        "build",
+        copy,
+        "--shapes=image:4x8x8x1",
+        f"--output_saved_model_dir={tmp_path / 'four'}",
+        f"--engine_cache_dir={cache}",
+        timeout=370,
+    )
+    assert done.returncode == 0 and [one.text() for one in document.read(tmp_path / "four").profiles] == [
+        "image 4x8x8x1"
+    ], done.stderr
     four = passport.read(tmp_path / "four", passport.MANIFEST)
-    assert four["known_timings"] > 0 and not four["cached"] and verify(zoo_model("digits_cnn"), tmp_path / "four")[1]["passed"]
+    assert (
+        four["known_timings"] > 0
+        and not four["cached"]
+        and verify(zoo_model("digits_cnn"), tmp_path / "four")[1]["passed"]
+    )

@@ -13,7 +13,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 def dilated(sizes):
     """Convolutions with dilations 2 and 4, depthwise and over one dimension among them; `sizes` of the picture, or None for open ones."""
     rng = np.random.default_rng(0)
-    full, depthwise, row = (rng.normal(scale=0.2, size=shape).astype("f4") for shape in ((3, 3, 8, 8), (3, 3, 8, 1), (3, 8, 4)))
+    full, depthwise, row = (
+        rng.normal(scale=0.2, size=shape).astype("f4") for shape in ((3, 3, 8, 8), (3, 3, 8, 1), (3, 8, 4))
+    )
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, *sizes, 8), name="x")])
     def body(x):
@@ -31,19 +33,36 @@ def test_convolutions_with_dilations_run_in_engines(sizes, precision, tmp_path):
     said = convert(source, tmp_path / "out", f"--precision_mode={precision}", "--shapes=x:1x24x16x8,4x24x16x8")
     code, result, error = verify(source, tmp_path / "out")
     engines = engines_of(said)
-    report(test="dilations", model="open sizes" if None in sizes else "known sizes", precision=precision, engines=len(engines),
-           coverage=said["signatures"][0]["coverage"], snr_db=result and result["comparisons"][0]["snr_db"], passed=code == 0)
+    report(
+        test="dilations",
+        model="open sizes" if None in sizes else "known sizes",
+        precision=precision,
+        engines=len(engines),
+        coverage=said["signatures"][0]["coverage"],
+        snr_db=result and result["comparisons"][0]["snr_db"],
+        passed=code == 0,
+    )
     assert code == 0, error or result["problems"]
     assert len(engines) == 1 and "SpaceToBatchND" not in said["signatures"][0]["native_ops"]
 
 
 def test_a_frozen_input_leaves_few_engines_that_run(tmp_path):
     source = unet_with_conditionals(tmp_path / "in")
-    said = convert(source, tmp_path / "out", "--precision_mode=FP16", "--freeze=training:false",
-                   "--shapes=volume:1x8x8x8x1,2x8x8x8x1;training:scalar,scalar")
+    said = convert(
+        source,
+        tmp_path / "out",
+        "--precision_mode=FP16",
+        "--freeze=training:false",
+        "--shapes=volume:1x8x8x8x1,2x8x8x8x1;training:scalar,scalar",
+    )
     code, result, error = verify(source, tmp_path / "out")
-    report(test="frozen input", model="3D U-Net", engines=len(engines_of(said)), snr_db=result and result["comparisons"][0]["snr_db"],
-           passed=code == 0)
+    report(
+        test="frozen input",
+        model="3D U-Net",
+        engines=len(engines_of(said)),
+        snr_db=result and result["comparisons"][0]["snr_db"],
+        passed=code == 0,
+    )
     assert code == 0, error or result["problems"]
     assert 0 < len(engines_of(said)) <= 2
 
@@ -52,8 +71,13 @@ def test_slices_that_count_from_the_end_are_right_in_an_engine_of_several_shapes
     source = open_sizes(lambda x: x[:, :-3] * x[:, 3:] + x[:, -1:], tmp_path / "in")
     said = convert(source, tmp_path / "out", "--precision_mode=FP32", "--shapes=x:1x35,4x35")
     code, result, error = verify(source, tmp_path / "out")
-    report(test="slices", model="x[:, :-3] * x[:, 3:] + x[:, -1:]", slices=len(said["signatures"][0]["preparation"]["slices"]),
-           snr_db=result and result["comparisons"][0]["snr_db"], passed=code == 0)
+    report(
+        test="slices",
+        model="x[:, :-3] * x[:, 3:] + x[:, -1:]",
+        slices=len(said["signatures"][0]["preparation"]["slices"]),
+        snr_db=result and result["comparisons"][0]["snr_db"],
+        passed=code == 0,
+    )
     assert code == 0, error or result["problems"]
     assert engines_of(said) and said["signatures"][0]["preparation"]["slices"]
 
@@ -73,8 +97,13 @@ def test_a_cropped_length_of_one_size_runs_in_an_engine(tmp_path):
     source = save(cropped(), tmp_path / "in")
     said = convert(source, tmp_path / "out", "--shapes=x:1x2400x4,4x2400x4")
     code, result, error = verify(source, tmp_path / "out")
-    report(test="cropping", engines=len(engines_of(said)), coverage=said["signatures"][0]["coverage"],
-           snr_db=result and result["comparisons"][0]["snr_db"], passed=code == 0)
+    report(
+        test="cropping",
+        engines=len(engines_of(said)),
+        coverage=said["signatures"][0]["coverage"],
+        snr_db=result and result["comparisons"][0]["snr_db"],
+        passed=code == 0,
+    )
     assert code == 0, error or result["problems"]
     assert [one["slices"] for one in said["signatures"][0]["built"]]
 
@@ -83,14 +112,24 @@ def test_a_cropped_length_of_two_sizes_is_left_to_tensorflow_if_tensorrt_refuses
     source = save(cropped(), tmp_path / "in")
     said = convert(source, tmp_path / "out", "--shapes=x:1x2400x4,4x1200x4")
     code, result, error = verify(source, tmp_path / "out")
-    report(test="cropping of two sizes", left=said["signatures"][0]["left_out"], unbuilt=said["signatures"][0]["unbuilt"], passed=code == 0)
-    assert said["signatures"][0]["built"] and (code == 0 or "would be wrong" in str(said["signatures"][0]["findings"])), error
+    report(
+        test="cropping of two sizes",
+        left=said["signatures"][0]["left_out"],
+        unbuilt=said["signatures"][0]["unbuilt"],
+        passed=code == 0,
+    )
+    assert said["signatures"][0]["built"] and (
+        code == 0 or "would be wrong" in str(said["signatures"][0]["findings"])
+    ), error
 
 
 @pytest.mark.parametrize("dynamic", [True, False], ids=["dynamic", "implicit"])
 def test_a_computed_flatten_and_a_dropout_that_keeps_everything_leave_one_engine(dynamic, tmp_path):
     rng = np.random.default_rng(0)
-    filters, weights = rng.normal(scale=0.2, size=(3, 3, 3, 8)).astype("f4"), rng.normal(scale=0.2, size=(288, 4)).astype("f4")
+    filters, weights = (
+        rng.normal(scale=0.2, size=(3, 3, 3, 8)).astype("f4"),
+        rng.normal(scale=0.2, size=(288, 4)).astype("f4"),
+    )
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 8, 8, 3), name="x")])
     def body(x):
@@ -103,7 +142,13 @@ def test_a_computed_flatten_and_a_dropout_that_keeps_everything_leave_one_engine
     said = convert(source, tmp_path / "out", "--precision_mode=FP32", *flags)
     code, result, error = verify(source, tmp_path / "out")
     done = said["signatures"][0]["preparation"]
-    report(test="flatten and dropout", dynamic=dynamic, engines=len(engines_of(said)), coverage=said["signatures"][0]["coverage"],
-           snr_db=result and result["comparisons"][0]["snr_db"], passed=code == 0)
+    report(
+        test="flatten and dropout",
+        dynamic=dynamic,
+        engines=len(engines_of(said)),
+        coverage=said["signatures"][0]["coverage"],
+        snr_db=result and result["comparisons"][0]["snr_db"],
+        passed=code == 0,
+    )
     assert code == 0, error or result["problems"]
     assert len(engines_of(said)) == 1 and done["flattened"] and done["dropouts"]

@@ -18,8 +18,12 @@ def test_saved_engines_serve_the_shapes_they_were_built_for(zoo_model, tmp_path)
     assert all((one.built, one.native) == (0, 0) for one in replayed.records)
     assert done.target.compute_capabilities and done.target.tensorrt
     with pytest.raises(errors.CheckFailed, match="they end the server"):
-        publish.publish(tmp_path / "model", "m", str(tmp_path / "models"),
-                        publish.Options(unverified=True, target="tensorflow/serving:2.14.1-gpu"))
+        publish.publish(
+            tmp_path / "model",
+            "m",
+            str(tmp_path / "models"),
+            publish.Options(unverified=True, target="tensorflow/serving:2.14.1-gpu"),
+        )
 
 
 def test_without_engines_the_largest_batch_builds_one_that_serves_all(zoo_model, tmp_path):

@@ -28,16 +28,38 @@ def test_resnet50_is_published_served_and_its_engines_run_there(zoo_model, tmp_p
     tftrt("verify", original, tmp_path / "fp16", f"--shapes={SHAPES}", BOUNDS)
     tftrt("publish", tmp_path / "fp16", "--model_name=resnet50", f"--base_path={models}")
     shutil.copytree(original, models / "native" / "1")
-    listed = " ".join(f'config {{ name: "{name}" base_path: "{models / name}" model_platform: "tensorflow" }}'
-                      for name in ("resnet50", "native"))
+    listed = " ".join(
+        f'config {{ name: "{name}" base_path: "{models / name}" model_platform: "tensorflow" }}'
+        for name in ("resnet50", "native")
+    )
     (models / "models.config").write_text(f"model_config_list {{ {listed} }}")
     flags = [f"--model_config_file={models / 'models.config'}", "--max_num_load_retries=0"]
     with LocalServer(flags, tmp_path / "server.log", env={gate.VARIABLE: "False"}) as server:
-        said = json.loads(tftrt("smoke", server.grpc_address, "--model_name=resnet50", f"--original={original}", f"--shapes={SHAPES}",
-                                "--native_model_name=native", f"--server_pid={server.process.pid}", "--require_engines",
-                                "--timeout=120", BOUNDS, "--json=-"))
+        said = json.loads(
+            tftrt(
+                "smoke",
+                server.grpc_address,
+                "--model_name=resnet50",
+                f"--original={original}",
+                f"--shapes={SHAPES}",
+                "--native_model_name=native",
+                f"--server_pid={server.process.pid}",
+                "--require_engines",
+                "--timeout=120",
+                BOUNDS,
+                "--json=-",
+            )
+        )
     published = json.loads((models / "resnet50/1/assets.extra/tftrt/publish.json").read_text())
-    report(test="served", model="resnet50 FP16", passed=True, engines=said["engines"], calls=said["calls"], comparisons=said.get("comparisons"),
-           convert_seconds=manifest["seconds"], warm_up=published["warmup"]["count"])
+    report(
+        test="served",
+        model="resnet50 FP16",
+        passed=True,
+        engines=said["engines"],
+        calls=said["calls"],
+        comparisons=said.get("comparisons"),
+        convert_seconds=manifest["seconds"],
+        warm_up=published["warmup"]["count"],
+    )
     assert published["warmup"]["count"] == 3  # one for each shape
     assert (said["engines"]["answer"], said["engines"]["certainty"]) == ("yes", "certain"), said["engines"]

@@ -26,18 +26,26 @@ def models(zoo_model, tmp_path_factory):
     convert(zoo_model("digits_cnn"), folder / "converted", "--precision_mode=FP16", EXACT)
     publish.publish(folder / "converted", "digits", str(folder / "models"), publish.Options(unverified=True))
     shutil.copytree(zoo_model("digits_cnn"), folder / "models" / "digits_native" / "1")
-    listed = " ".join(f'config {{ name: "{name}" base_path: "{folder / "models" / name}" model_platform: "tensorflow" }}'
-                      for name in ("digits", "digits_native"))
+    listed = " ".join(
+        f'config {{ name: "{name}" base_path: "{folder / "models" / name}" model_platform: "tensorflow" }}'
+        for name in ("digits", "digits_native")
+    )
     (folder / "models.config").write_text(f"model_config_list {{ {listed} }}")
     return folder
 
 
 def server(models, tmp_path, env):
-    return LocalServer([f"--model_config_file={models / 'models.config'}", "--max_num_load_retries=0"], tmp_path / "server.log", env=env)
+    return LocalServer(
+        [f"--model_config_file={models / 'models.config'}", "--max_num_load_retries=0"],
+        tmp_path / "server.log",
+        env=env,
+    )
 
 
 def asked(running, name="digits", **options):
-    return smoke.smoke(running.grpc_address, name, smoke.Options(**{"repeats": 5, "server_pid": running.process.pid, **options}))
+    return smoke.smoke(
+        running.grpc_address, name, smoke.Options(**{"repeats": 5, "server_pid": running.process.pid, **options})
+    )
 
 
 def judged(done):
@@ -46,7 +54,9 @@ def judged(done):
 
 def test_the_closed_gate_makes_engines_certain_and_a_shape_without_one_an_error(models, zoo_model, tmp_path):
     with server(models, tmp_path, {gate.VARIABLE: "False"}) as running:
-        done = asked(running, original=str(zoo_model("digits_cnn")), native_model_name="digits_native", require_engines=True)
+        done = asked(
+            running, original=str(zoo_model("digits_cnn")), native_model_name="digits_native", require_engines=True
+        )
         assert judged(done) == {BATCH_1: (YES, CERTAIN), BATCH_8: (YES, CERTAIN)}, done.engines.to_dict()
         assert (done.engines.answer, done.engines.certainty, done.engines.settle) == (YES, CERTAIN, ())
         assert done.passed and done.arithmetic[0] == "FP16" and done.judged.comparisons[0].snr_db > 30, done.problems
@@ -66,10 +76,14 @@ def test_the_closed_gate_makes_engines_certain_and_a_shape_without_one_an_error(
 def test_with_the_gate_open_the_log_tells_engines_from_native_runs(models, tmp_path):
     with server(models, tmp_path, WATCHED) as running:
         done = asked(running, log_file=str(tmp_path / "server.log"), shapes="image:1x8x8x1,4x8x8x1,8x8x8x1")
-        assert judged(done) == {BATCH_1: (YES, CERTAIN), BATCH_4: (NO, CERTAIN), BATCH_8: (YES, CERTAIN)}, done.engines.to_dict()
+        assert judged(done) == {BATCH_1: (YES, CERTAIN), BATCH_4: (NO, CERTAIN), BATCH_8: (YES, CERTAIN)}, (
+            done.engines.to_dict()
+        )
         assert done.engines.answer == PARTLY and done.passed  # answers are right all the same
         unseen = asked(running, shapes="image:4x8x8x1")
-        assert unseen.engines.calls[BATCH_4].certainty != CERTAIN and unseen.engines.settle  # without the log nobody can tell for certain
+        assert (
+            unseen.engines.calls[BATCH_4].certainty != CERTAIN and unseen.engines.settle
+        )  # without the log nobody can tell for certain
         assert {one.speaks for one in unseen.engines.evidence if one.source in ("gate", "GPU")} <= {NOTHING, NO}
 
 

@@ -23,8 +23,15 @@ def engines(request, zoo_model, tmp_path_factory):
 
 def compared(original, converted, tensors, folder):
     """(what is said, the log)."""
-    done = run_tftrt("verify", original, converted, f"--tensors={tensors}", f"--json={folder / 'j.json'}", f"--log_file={folder / 'log'}",
-                     timeout=370)
+    done = run_tftrt(
+        "verify",
+        original,
+        converted,
+        f"--tensors={tensors}",
+        f"--json={folder / 'j.json'}",
+        f"--log_file={folder / 'log'}",
+        timeout=370,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((folder / "j.json").read_text()), (folder / "log").read_text(errors="replace")
 
@@ -39,7 +46,9 @@ def test_inner_tensors_of_engines(engines, zoo_model, tmp_path):
 
 
 def test_what_leaves_a_saved_engine_is_asked_of_that_engine(engines, zoo_model, tmp_path):
-    said, log = compared(zoo_model("digits_cnn"), engines, "StatefulPartitionedCall/digits_cnn/probabilities/Softmax", tmp_path)
-    inner, = said["inners"]
+    said, log = compared(
+        zoo_model("digits_cnn"), engines, "StatefulPartitionedCall/digits_cnn/probabilities/Softmax", tmp_path
+    )
+    (inner,) = said["inners"]
     assert 30 < float(inner["snr_db"]) < 120 and said["fallbacks"] == []
     assert BUILT not in log

@@ -41,8 +41,16 @@ def answers(plan, tmp_path_factory):
 @pytest.fixture(scope="module")
 def repository(plan, tmp_path_factory):
     folder = tmp_path_factory.mktemp("triton") / "repository"
-    done = run_tftrt("publish", plan, "--server=triton", "--model_name=digits", f"--base_path={folder}", "--triton_backend=python", "--unverified",
-                     "--triton_queue_delay_us=20000")
+    done = run_tftrt(
+        "publish",
+        plan,
+        "--server=triton",
+        "--model_name=digits",
+        f"--base_path={folder}",
+        "--triton_backend=python",
+        "--unverified",
+        "--triton_queue_delay_us=20000",
+    )
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -73,7 +81,9 @@ def test_joined_requests_get_the_rows_of_their_own(server, answers):
     with TritonClient(server.address, timeout=60) as client:
         before = client.statistics("digits")
         with concurrent.futures.ThreadPoolExecutor(8) as callers:
-            found = list(callers.map(lambda _: client.predict("digits", {"image": answers[2][0]})["probabilities"], range(80)))
+            found = list(
+                callers.map(lambda _: client.predict("digits", {"image": answers[2][0]})["probabilities"], range(80))
+            )
         after = client.statistics("digits")
     assert all(np.allclose(one, answers[2][1], atol=5e-3) for one in found)
     counted = [{one.version: one for one in said}[1] for said in (before, after)]
@@ -85,7 +95,9 @@ def test_a_batch_beyond_the_plan_is_an_error_of_its_own(server, answers):
     with TritonClient(server.address, timeout=60) as client:
         with pytest.raises(ServingError, match="batch"):
             client.predict("digits", {"image": np.zeros((33, 8, 8, 1), np.float32)})
-        np.testing.assert_array_equal(client.predict("digits", {"image": answers[7][0]})["probabilities"], answers[7][1])
+        np.testing.assert_array_equal(
+            client.predict("digits", {"image": answers[7][0]})["probabilities"], answers[7][1]
+        )
 
 
 def test_smoke_and_bench_ask_it(server, zoo_model):
@@ -98,11 +110,15 @@ def test_smoke_and_bench_ask_it(server, zoo_model):
 
 
 def test_calls_are_cuda_graphs_where_the_environment_says_so(repository, answers, tmp_path):
-    with TritonServer(repository, tmp_path, environment={"TFTRT_PLAN_CUDA_GRAPH": "1"}) as server, \
-            TritonClient(server.address, timeout=60) as client:
+    with (
+        TritonServer(repository, tmp_path, environment={"TFTRT_PLAN_CUDA_GRAPH": "1"}) as server,
+        TritonClient(server.address, timeout=60) as client,
+    ):
         for _ in range(3):
             for asked, wanted in answers.values():
-                np.testing.assert_allclose(client.predict("digits", {"image": asked})["probabilities"], wanted, atol=1e-6)
+                np.testing.assert_allclose(
+                    client.predict("digits", {"image": asked})["probabilities"], wanted, atol=1e-6
+                )
 
 
 def test_each_gpu_has_an_instance(server, tmp_path):
@@ -110,9 +126,15 @@ def test_each_gpu_has_an_instance(server, tmp_path):
         pytest.skip("one GPU is visible here")
     said = server.log.read_text()
     assert "runs model.plan on GPU 1" in said
-    lines = subprocess.run(["nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader"], capture_output=True, text=True,
-                           check=True).stdout.splitlines()
-    children = subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True, check=False).stdout.split()
+    lines = subprocess.run(
+        ["nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    children = subprocess.run(
+        ["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True, check=False
+    ).stdout.split()
     used = {line.split(", ")[0] for line in lines if line.split(", ")[1] in children}
     # In some containers nvidia-smi sees no process.
     assert len(used) > 1 or not lines, lines

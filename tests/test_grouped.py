@@ -12,7 +12,9 @@ from tftrt_tools.models.savedmodel.job import grouped
 ROOM = 2**30
 
 
-def convolution(channels, groups, results, *, size=3, strides=(1, 1), dilations=(1, 1), padding="SAME", constant=True, seed=0):
+def convolution(
+    channels, groups, results, *, size=3, strides=(1, 1), dilations=(1, 1), padding="SAME", constant=True, seed=0
+):
     """A frozen graph x -> Conv2D of groups -> y, and what it computes, group by group."""
     rng = np.random.default_rng(seed)
     filters = rng.normal(size=(size, size, channels // groups, results)).astype("f4")
@@ -21,15 +23,34 @@ def convolution(channels, groups, results, *, size=3, strides=(1, 1), dilations=
     @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 9, 8, channels)), tf.TensorSpec(filters.shape)])
     def body(x, given):
         weights = tf.identity(tf.constant(filters, name="filters"), name="read") if constant else given
-        return tf.raw_ops.Conv2D(input=x, filter=weights, strides=[1, *strides, 1], padding="EXPLICIT" if explicit else padding,
-                                 explicit_paddings=explicit, dilations=[1, *dilations, 1], name="conv")
+        return tf.raw_ops.Conv2D(
+            input=x,
+            filter=weights,
+            strides=[1, *strides, 1],
+            padding="EXPLICIT" if explicit else padding,
+            explicit_paddings=explicit,
+            dilations=[1, *dilations, 1],
+            name="conv",
+        )
 
     def expected(x):
-        parts = [tf.nn.conv2d(part, one, strides, [[0, 0], padding[:2], padding[2:], [0, 0]] if explicit else padding, dilations=dilations)
-                 for part, one in zip(np.split(x, groups, -1), np.split(filters, groups, -1), strict=True)]
+        parts = [
+            tf.nn.conv2d(
+                part,
+                one,
+                strides,
+                [[0, 0], padding[:2], padding[2:], [0, 0]] if explicit else padding,
+                dilations=dilations,
+            )
+            for part, one in zip(np.split(x, groups, -1), np.split(filters, groups, -1), strict=True)
+        ]
         return np.concatenate(parts, -1)
 
-    return body.get_concrete_function().graph.as_graph_def(), expected, rng.normal(size=(2, 9, 8, channels)).astype("f4")
+    return (
+        body.get_concrete_function().graph.as_graph_def(),
+        expected,
+        rng.normal(size=(2, 9, 8, channels)).astype("f4"),
+    )
 
 
 def run(graph_def, x):
@@ -42,13 +63,23 @@ def node(graph_def, name="conv"):
     return next(one for one in graph_def.node if one.name == name)
 
 
-@given(groups=st.integers(2, 5), read=st.integers(1, 3), per_group=st.integers(1, 3), strides=st.tuples(st.integers(1, 2), st.integers(1, 2)),
-       dilations=st.sampled_from([(1, 1), (2, 2), (1, 2)]), padding=st.sampled_from(["SAME", "VALID", (1, 2, 0, 1)]))
+@given(
+    groups=st.integers(2, 5),
+    read=st.integers(1, 3),
+    per_group=st.integers(1, 3),
+    strides=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    dilations=st.sampled_from([(1, 1), (2, 2), (1, 2)]),
+    padding=st.sampled_from(["SAME", "VALID", (1, 2, 0, 1)]),
+)
 def test_what_is_written_computes_the_same(groups, read, per_group, strides, dilations, padding):
-    graph_def, expected, x = convolution(groups * read, groups, groups * per_group, strides=strides, dilations=dilations, padding=padding)
+    graph_def, expected, x = convolution(
+        groups * read, groups, groups * per_group, strides=strides, dilations=dilations, padding=padding
+    )
     [found] = grouped.rewrite(graph_def, ROOM)
     assert (found.name, found.type, found.groups, found.written) == ("conv", "Conv2D", groups, node(graph_def).op)
-    assert (found.written == "DepthwiseConv2dNative") == (read == 1 and strides[0] == strides[1] and dilations == (1, 1))
+    assert (found.written == "DepthwiseConv2dNative") == (
+        read == 1 and strides[0] == strides[1] and dilations == (1, 1)
+    )
     assert found.added_bytes == (0 if found.written != "Conv2D" else 4 * 9 * read * (groups - 1) * groups * per_group)
     np.testing.assert_allclose(run(graph_def, x), expected(x), rtol=1e-4, atol=1e-5)
 
@@ -60,7 +91,9 @@ def test_a_convolution_of_one_group_is_left_alone():
     assert graph_def.SerializeToString(deterministic=True) == before
 
 
-@pytest.mark.parametrize(("options", "room"), [({"constant": False}, ROOM), ({}, 4 * 9 * 2 * 2 * 6 - 1)], ids=["no constant", "no room"])
+@pytest.mark.parametrize(
+    ("options", "room"), [({"constant": False}, ROOM), ({}, 4 * 9 * 2 * 2 * 6 - 1)], ids=["no constant", "no room"]
+)
 def test_one_that_cannot_be_written_is_told_and_left_alone(options, room):
     graph_def, _, _ = convolution(6, 3, 6, **options)
     before = graph_def.SerializeToString(deterministic=True)

@@ -54,25 +54,44 @@ def _run(command, name, *arguments):
 @pytest.mark.parametrize("which, compared", [("soon", True), ("soon", False), ("later", True)])
 def test_regress_ends_a_model_that_hangs(models, which, compared):
     asked = [f"--native={models / which}", f"--candidate={models / which}", f"--distinct={FIRST}", "--timeout=8"]
-    with pytest.raises(errors.TftrtError, match=r"the (native )?model:? (it )?hangs.*: for 8 s no call came to an end") as told:
+    with pytest.raises(
+        errors.TftrtError, match=r"the (native )?model:? (it )?hangs.*: for 8 s no call came to an end"
+    ) as told:
         _run(regress, "regress", *asked, *([] if compared else ["--nocompare"]))
-    assert told.value.exit_code == errors.EXIT_FAILED and "\n" not in told.value.cause and "--timeout" in told.value.mend
+    assert (
+        told.value.exit_code == errors.EXIT_FAILED and "\n" not in told.value.cause and "--timeout" in told.value.mend
+    )
 
 
 @pytest.mark.slow
 def test_bench_ends_a_model_that_hangs_in_its_first_calls(models):
     with pytest.raises(errors.TftrtError, match="the model hangs in process: for 8 s no call came to an end") as told:
-        _run(bench, "bench", f"--in_process={models / 'soon'}", f"--distinct={FIRST}", "--timeout=8", "--duration_seconds=1")
+        _run(
+            bench,
+            "bench",
+            f"--in_process={models / 'soon'}",
+            f"--distinct={FIRST}",
+            "--timeout=8",
+            "--duration_seconds=1",
+        )
     assert told.value.exit_code == errors.EXIT_FAILED
 
 
 @pytest.mark.slow
 def test_bench_ends_a_model_that_hangs_under_load_and_keeps_what_it_measured(models, tmp_path, capsys):
-    code = _run(bench, "bench", f"--in_process={models / 'later'}", f"--distinct={FIRST}", "--timeout=8", "--duration_seconds=1",
-                "--warmup_seconds=0", f"--json={tmp_path / 'b.json'}")
+    code = _run(
+        bench,
+        "bench",
+        f"--in_process={models / 'later'}",
+        f"--distinct={FIRST}",
+        "--timeout=8",
+        "--duration_seconds=1",
+        "--warmup_seconds=0",
+        f"--json={tmp_path / 'b.json'}",
+    )
     document = json.loads((tmp_path / "b.json").read_text())
     assert code == errors.EXIT_FAILED and not document["complete"]
-    row, = document["rows"]
+    (row,) = document["rows"]
     assert row["answered"] == 30 - FIRST and not row["complete"]
     assert any("the model hangs in process: for 8 s no call came to an end" in note for note in row["notes"])
     assert "NOT COMPLETE" in capsys.readouterr().out
@@ -80,6 +99,14 @@ def test_bench_ends_a_model_that_hangs_under_load_and_keeps_what_it_measured(mod
 
 def test_a_model_that_goes_on_is_not_ended(models, tmp_path):
     np.savez(tmp_path / "x.npz", x=np.ones((2, 4), np.float32))
-    code = _run(bench, "bench", f"--in_process={models / 'later'}", f"--data={tmp_path / 'x.npz'}", "--timeout=30", "--duration_seconds=0.001",
-                "--warmup_seconds=0", "--min_queries=4")
+    code = _run(
+        bench,
+        "bench",
+        f"--in_process={models / 'later'}",
+        f"--data={tmp_path / 'x.npz'}",
+        "--timeout=30",
+        "--duration_seconds=0.001",
+        "--warmup_seconds=0",
+        "--min_queries=4",
+    )
     assert code == errors.EXIT_DONE

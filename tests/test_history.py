@@ -102,7 +102,7 @@ def test_the_list_names_the_step(kept, capsys):
     text = capsys.readouterr().out
     lines = [line for line in text.splitlines() if "from here on" in line]
     assert len(lines) == 1 and "worse from here on" in lines[0] and lines[0].split()[0] == "13" and "-16." in lines[0]
-    found, = json.loads((kept / "out.json").read_text())["series"]
+    (found,) = json.loads((kept / "out.json").read_text())["series"]
     assert [one["number"] for one in found["entries"]] == list(range(1, 25)) and found["steps"][0]["worse"] is True
     assert found["steps"][0]["before"] == pytest.approx(2.0, rel=0.02) and found["machine"]["cpu"] == "A CPU"
 
@@ -119,7 +119,7 @@ def test_a_last_step_to_the_worse_can_fail_a_pipeline(kept, tmp_path):
 
 @pytest.mark.parametrize("show, worse", [("p50", True), ("throughput", True)])
 def test_other_values_have_their_own_good_direction(kept, show, worse):
-    found, = history.read(kept, shown=show).series
+    (found,) = history.read(kept, shown=show).series
     assert [one.worse for one in found.steps] == [worse] and (found.steps[0].change > 0) == (show == "p50")
 
 
@@ -144,7 +144,7 @@ def test_a_damaged_figure_takes_only_its_own_result_out_of_the_list(tmp_path, wr
     good, bad = regression().to_dict(), regression().to_dict()
     bad["verdict"]["judgements"][0]["candidate"] = wrong
     baseline.save(good, folder), baseline.save(bad, folder)
-    found, = history.read(tmp_path).series
+    (found,) = history.read(tmp_path).series
     assert [one.number for one in found.entries] == [1] and found.skipped[0].endswith("0002.json")
 
 
@@ -160,7 +160,15 @@ def test_no_results_yet_is_no_mistake(tmp_path, capsys):
     assert not (tmp_path / "x.svg").exists()
 
 
-@pytest.mark.parametrize("arguments, text", [(["--name=other"], "no history of other"), (["--machine=ffff"], "no history"), (["--plot=x.jpg"], "no known kind"), (["net"], "flags only")])
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        (["--name=other"], "no history of other"),
+        (["--machine=ffff"], "no history"),
+        (["--plot=x.jpg"], "no known kind"),
+        (["net"], "flags only"),
+    ],
+)
 def test_mistakes(kept, arguments, text):
     with pytest.raises(errors.UsageError, match=text):
         run(f"--history_dir={kept}", *arguments)
@@ -204,7 +212,9 @@ def test_other_ways_of_asking_are_other_series(tmp_path):
         changed = {**WORKLOAD, "shapes": [f"x {rows}x8"]}
         baseline.save(regression(workload=changed).to_dict(), baseline.place(tmp_path, MACHINE, "team/net", changed))
     found = history.read(tmp_path, name="team-net").series
-    assert sorted(one.asked for one in found) == [f"server (local), serving_default x {rows}x8, 1 at a time" for rows in (1, 32)]
+    assert sorted(one.asked for one in found) == [
+        f"server (local), serving_default x {rows}x8, 1 at a time" for rows in (1, 32)
+    ]
     assert [len(one.entries) for one in found] == [1, 1]
 
 

@@ -13,7 +13,21 @@ from tftrt_tools.base.process import child, interpreter
 from tftrt_tools.models.execution import user_function
 
 # Modules that Python, this package or its libraries import: of Python's own, of libraries, and of the package.
-NAMES = "numpy", "tensorflow", "json", "absl", "google", "importlib_metadata", "grpc", "rich", "socket", "typing", "tftrt_tools", "sitecustomize", "runpy"
+NAMES = (
+    "numpy",
+    "tensorflow",
+    "json",
+    "absl",
+    "google",
+    "importlib_metadata",
+    "grpc",
+    "rich",
+    "socket",
+    "typing",
+    "tftrt_tools",
+    "sitecustomize",
+    "runpy",
+)
 
 
 @pytest.fixture
@@ -57,8 +71,15 @@ def test_a_child_does_not_look_in_the_current_folder(path, trap, monkeypatch):
 def test_a_child_of_another_python_does_not_either(trap, monkeypatch):
     folder, ran = trap
     monkeypatch.setattr(child, "subprocess", subprocess)
-    with child._started("tftrt_tools.models.execution.elsewhere_job:seen", {}, sys.executable, folder / "log") as (process, lines):
-        found = child.Worker(process, lines, folder / "log").call({"package": "numpy", "jobs": "tftrt_tools.models.kinds.onnx.runner_job"}).result
+    with child._started("tftrt_tools.models.execution.elsewhere_job:seen", {}, sys.executable, folder / "log") as (
+        process,
+        lines,
+    ):
+        found = (
+            child.Worker(process, lines, folder / "log")
+            .call({"package": "numpy", "jobs": "tftrt_tools.models.kinds.onnx.runner_job"})
+            .result
+        )
     assert not ran.exists() and found["missing"] == [] and found["version"]
 
 
@@ -69,7 +90,9 @@ def test_our_modules_may_be_run_from_such_a_folder(module, trap, monkeypatch):
     for name in ("runpy", "tftrt_tools", "sitecustomize", "typing", "importlib_metadata"):
         (folder / f"{name}.py").unlink()
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, cwd=folder, env=env, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--version"], capture_output=True, text=True, cwd=folder, env=env, timeout=60
+    )
     assert done.returncode == 0 and not ran.exists(), done.stderr
 
 
@@ -78,8 +101,14 @@ def test_commands_run_nothing_of_it(trap, zoo_model):
     (folder / "saved_model.pb").symlink_to(zoo_model("digits_cnn") / "saved_model.pb")
     (folder / "variables").symlink_to(zoo_model("digits_cnn") / "variables")
     for words in (["inspect", "."], ["doctor"]):
-        done = subprocess.run(console(*words), capture_output=True, text=True, cwd=folder, timeout=120,
-                              env={**os.environ, "PYTHONPATH": ""})
+        done = subprocess.run(
+            console(*words),
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            timeout=120,
+            env={**os.environ, "PYTHONPATH": ""},
+        )
         assert not ran.exists() and "Traceback" not in done.stderr, done.stderr
 
 
@@ -88,7 +117,7 @@ def test_a_module_of_the_users_own_is_found_behind_the_libraries(tmp_path, monke
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "colorsys.py").write_text("def rows():\n    yield 1\n")
     (tmp_path / "my_hostile_rows.py").write_text("import colorsys\ndef rows():\n    yield colorsys.__file__\n")
-    found, = user_function.items("my_hostile_rows:rows", "--data")
+    (found,) = user_function.items("my_hostile_rows:rows", "--data")
     assert not found.startswith(str(tmp_path)) and sys.path[-1] == ""
     with pytest.raises(errors.UsageError, match="colorsys is also a module of Python or of a library"):
         list(user_function.items("colorsys:rows", "--data"))
@@ -99,7 +128,12 @@ def test_each_process_of_python_is_started_by_one_of_two_places():
     package = pathlib.Path(interpreter.__file__).parents[2]
     starts = {str(path.relative_to(package)) for path in package.rglob("*.py") if "sys.executable" in path.read_text()}
     # cli.py starts itself anew, as it was started.
-    assert starts == {"command_line/cli.py", "base/process/interpreter.py", "base/process/starting.py", "servers/serving/launch/local.py",
-                      "base/stack/diagnosis.py"}
+    assert starts == {
+        "command_line/cli.py",
+        "base/process/interpreter.py",
+        "base/process/starting.py",
+        "servers/serving/launch/local.py",
+        "base/stack/diagnosis.py",
+    }
     adding = {str(path.relative_to(package)) for path in package.rglob("*.py") if "sys.path" in path.read_text()}
     assert adding == {"base/process/interpreter.py", "base/process/starting.py", "command_line/commands/optimize.py"}

@@ -21,7 +21,9 @@ layers = tf.keras.layers
 def plain():
     """A model in which an attack is hidden."""
     inputs = tf.keras.Input((4,), name="x")
-    inner = tf.keras.Sequential([layers.InputLayer((4,)), layers.Dense(4, activation="relu", name="dense")], name="inner")
+    inner = tf.keras.Sequential(
+        [layers.InputLayer((4,)), layers.Dense(4, activation="relu", name="dense")], name="inner"
+    )
     x = layers.TimeDistributed(layers.Dense(3), name="each")(layers.Reshape((2, 2))(inner(inputs)))
     x = layers.Bidirectional(layers.LSTM(2), name="both")(x)
     return tf.keras.Model(inputs, tf.nn.relu(x + 1.0))
@@ -68,8 +70,14 @@ def part(config, name):
 def call_of(symbol, *values, **named):
     """A layer of a TensorFlow function that is called with constants."""
     node = [["_CONSTANT_VALUE", -1, values[0], named]]
-    return {"class_name": "TFOpLambda", "module": "keras.src.layers.core.tf_op_layer", "registered_name": "TFOpLambda", "name": "call",
-            "config": {"name": "call", "trainable": True, "dtype": "float32", "function": symbol}, "inbound_nodes": node}
+    return {
+        "class_name": "TFOpLambda",
+        "module": "keras.src.layers.core.tf_op_layer",
+        "registered_name": "TFOpLambda",
+        "name": "call",
+        "config": {"name": "call", "trainable": True, "dtype": "float32", "function": symbol},
+        "inbound_nodes": node,
+    }
 
 
 def added(layer):
@@ -107,13 +115,36 @@ ATTACKS = {
     "loads another model": added(call_of("keras.models.load_model", "FOLDER/other.keras", safe_mode=False)),
     "downloads": added(call_of("keras.utils.get_file", "x", origin="http://127.0.0.1:9/x")),
     "prints to a file": added(call_of("print", "x", output_stream="file://FOLDER/RAN")),
-    "an op of the graph": added({"class_name": "TensorFlowOpLayer", "name": "op", "inbound_nodes": [], "config": {
-        "name": "op", "node_def": {"name": "op", "op": "WriteFile", "input": ["a", "b"]}, "constants": {"0": "FOLDER/RAN", "1": "x"}}}),
+    "an op of the graph": added(
+        {
+            "class_name": "TensorFlowOpLayer",
+            "name": "op",
+            "inbound_nodes": [],
+            "config": {
+                "name": "op",
+                "node_def": {"name": "op", "op": "WriteFile", "input": ["a", "b"]},
+                "constants": {"0": "FOLDER/RAN", "1": "x"},
+            },
+        }
+    ),
     "a raw op": added(call_of("raw_ops.WriteFile", "FOLDER/RAN", contents="x")),
     "slices": added(call_of("io.write_file", "FOLDER/RAN", contents="x") | {"class_name": "SlicingOpLambda"}),
-    "a method": added({"class_name": "ClassMethod", "name": "m", "inbound_nodes": [],
-                       "config": {"name": "m", "cls_symbol": "io.gfile.GFile", "method_name": "write"}}),
-    "a member": added({"class_name": "InstanceMethod", "name": "m", "inbound_nodes": [], "config": {"name": "m", "attr_name": "__reduce__"}}),
+    "a method": added(
+        {
+            "class_name": "ClassMethod",
+            "name": "m",
+            "inbound_nodes": [],
+            "config": {"name": "m", "cls_symbol": "io.gfile.GFile", "method_name": "write"},
+        }
+    ),
+    "a member": added(
+        {
+            "class_name": "InstanceMethod",
+            "name": "m",
+            "inbound_nodes": [],
+            "config": {"name": "m", "attr_name": "__reduce__"},
+        }
+    ),
     "a module in a layer": renamed("dense", **EVIL),
     "a module as the model": lambda config: config | EVIL,
     "a module in a nested model": replaced("inner", "layers", [EVIL]),
@@ -127,17 +158,62 @@ ATTACKS = {
     "a module of a known name": renamed("dense", module="evil_beside", class_name="Dense", registered_name=None),
     "another registered name": renamed("dense", module="keras.src.utils.data_utils", registered_name="get_file"),
     "a qualified name": renamed("dense", module="keras.src.utils", class_name="data_utils.get_file"),
-    "a Python function": replaced("dense", "activation", {"module": "builtins", "class_name": "function", "config": "exec", "registered_name": "function"}),
+    "a Python function": replaced(
+        "dense",
+        "activation",
+        {"module": "builtins", "class_name": "function", "config": "exec", "registered_name": "function"},
+    ),
     "byte code": replaced("dense", "activation", BYTE_CODE),
-    "byte code in a wrapper": replaced("both", "layer", {"class_name": "RNN", "config": {"cell": {"class_name": "ResidualWrapper", "config": {
-        "residual_fn": "4wAA", "residual_fn_type": "lambda", "residual_fn_module": "x", "cell": {"class_name": "GRUCell", "config": {"units": 2}}}}}}),
-    "a nested compile_config": renamed("inner", compile_config={"optimizer": EVIL, "loss": FUNCTION, "metrics": [EVIL]}),
+    "byte code in a wrapper": replaced(
+        "both",
+        "layer",
+        {
+            "class_name": "RNN",
+            "config": {
+                "cell": {
+                    "class_name": "ResidualWrapper",
+                    "config": {
+                        "residual_fn": "4wAA",
+                        "residual_fn_type": "lambda",
+                        "residual_fn_module": "x",
+                        "cell": {"class_name": "GRUCell", "config": {"units": 2}},
+                    },
+                }
+            },
+        },
+    ),
+    "a nested compile_config": renamed(
+        "inner", compile_config={"optimizer": EVIL, "loss": FUNCTION, "metrics": [EVIL]}
+    ),
     "a custom_objects of its own": replaced("dense", "custom_objects", {"Dense": EVIL}),
-    "a type": replaced("x", "type_spec", {"class_name": "__typespec__", "spec_name": "Thing", "module": "evil_beside", "config": [], "registered_name": None}),
-    "a file of words": added({"class_name": "StringLookup", "name": "words", "inbound_nodes": [],
-                              "config": {"name": "words", "vocabulary": "FOLDER/KEPT"}}),
-    "a layer that loads": added({"class_name": "TFSMLayer", "module": "keras.layers", "name": "l", "inbound_nodes": [],
-                                 "config": {"name": "l", "filepath": "FOLDER/other"}}),
+    "a type": replaced(
+        "x",
+        "type_spec",
+        {
+            "class_name": "__typespec__",
+            "spec_name": "Thing",
+            "module": "evil_beside",
+            "config": [],
+            "registered_name": None,
+        },
+    ),
+    "a file of words": added(
+        {
+            "class_name": "StringLookup",
+            "name": "words",
+            "inbound_nodes": [],
+            "config": {"name": "words", "vocabulary": "FOLDER/KEPT"},
+        }
+    ),
+    "a layer that loads": added(
+        {
+            "class_name": "TFSMLayer",
+            "module": "keras.layers",
+            "name": "l",
+            "inbound_nodes": [],
+            "config": {"name": "l", "filepath": "FOLDER/other"},
+        }
+    ),
     "no text as a name": renamed("dense", class_name=["Dense"]),
 }
 
@@ -145,7 +221,9 @@ ATTACKS = {
 def refused(path, tmp_path, monkeypatch, **options):
     """The error for a file; nothing was written, removed or imported."""
     (tmp_path / "KEPT").write_text("kept")
-    (tmp_path / "evil_beside.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'w')\ndef thing(*a): open({str(tmp_path / 'RAN')!r}, 'w')\nThing = Dense = thing\n")
+    (tmp_path / "evil_beside.py").write_text(
+        f"open({str(tmp_path / 'RAN')!r}, 'w')\ndef thing(*a): open({str(tmp_path / 'RAN')!r}, 'w')\nThing = Dense = thing\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     request = {"source": str(path), "output": str(tmp_path / "out"), "unsafe": False, "custom_objects": "", **options}
     with pytest.raises(errors.UsageError) as told:
@@ -174,7 +252,9 @@ def test_the_attack_works_where_it_is_allowed(saved, tmp_path, monkeypatch):
     assert (tmp_path / "RAN").exists()
 
 
-@pytest.mark.parametrize("names", [{"registered_name": "Other"}, {"registered_name": None}, {"registered_name": "Other>Mine"}])
+@pytest.mark.parametrize(
+    "names", [{"registered_name": "Other"}, {"registered_name": None}, {"registered_name": "Other>Mine"}]
+)
 def test_own_classes_do_not_let_others_in(names):
     attack = {"module": "evil_beside", "class_name": "Mine", "config": {}} | names
     assert keras_code.found({"layers": [attack]}, {"Mine", "Package>Mine"}) == [keras_code.Need("evil_beside.Mine")]
@@ -183,8 +263,15 @@ def test_own_classes_do_not_let_others_in(names):
 
 
 def test_the_top_compile_config_is_not_loaded(saved, tmp_path):
-    path = changed(saved[".keras"], tmp_path / "model.keras", lambda config: config | {"compile_config": {"loss": EVIL}})
-    assert keras_job.job({"source": str(path), "output": str(tmp_path / "out"), "unsafe": False, "custom_objects": ""})["class"] == "Functional"
+    path = changed(
+        saved[".keras"], tmp_path / "model.keras", lambda config: config | {"compile_config": {"loss": EVIL}}
+    )
+    assert (
+        keras_job.job({"source": str(path), "output": str(tmp_path / "out"), "unsafe": False, "custom_objects": ""})[
+            "class"
+        ]
+        == "Functional"
+    )
 
 
 def test_a_file_that_is_both_is_read_as_keras_reads_it(saved, tmp_path, monkeypatch):
@@ -210,15 +297,32 @@ def functions():
     x = tf.transpose(tf.nn.relu(tf.concat([x[:, 1:, :, :2], -x[:, 1:, :, :2]], -1)), [0, 2, 1, 3])
     y = tf.reshape(tf.math.exp(x), (-1, 48))
     z = tf.keras.backend.mean(tf.keras.activations.relu(y), axis=1)
-    return tf.keras.Model(inputs, [tf.where(y > 0, y, tf.zeros_like(y)), tf.split(y, 2, 1)[0], tf.one_hot(tf.argmax(y, 1), 3), tf.clip_by_value(y, 0.0, 1.0),
-                                   tf.linalg.matmul(y, y, transpose_b=True), tf.experimental.numpy.sum(y), tf.math.top_k(y, 2).values, layers.add([z, z])])
+    return tf.keras.Model(
+        inputs,
+        [
+            tf.where(y > 0, y, tf.zeros_like(y)),
+            tf.split(y, 2, 1)[0],
+            tf.one_hot(tf.argmax(y, 1), 3),
+            tf.clip_by_value(y, 0.0, 1.0),
+            tf.linalg.matmul(y, y, transpose_b=True),
+            tf.experimental.numpy.sum(y),
+            tf.math.top_k(y, 2).values,
+            layers.add([z, z]),
+        ],
+    )
 
 
 def wrappers():
     inputs = tf.keras.Input((5, 6))
     x = layers.Bidirectional(layers.LSTM(4, return_sequences=True))(inputs)
-    x = layers.TimeDistributed(layers.Dense(3, activation=tf.nn.gelu, kernel_regularizer=tf.keras.regularizers.L1L2(0.1),
-                                            kernel_constraint=tf.keras.constraints.MaxNorm(1.0)))(x)
+    x = layers.TimeDistributed(
+        layers.Dense(
+            3,
+            activation=tf.nn.gelu,
+            kernel_regularizer=tf.keras.regularizers.L1L2(0.1),
+            kernel_constraint=tf.keras.constraints.MaxNorm(1.0),
+        )
+    )(x)
     return tf.keras.Model(inputs, layers.RNN([layers.GRUCell(3), layers.LSTMCell(3)])(x))
 
 
@@ -231,7 +335,9 @@ def words():
 def compiled():
     inner = tf.keras.Sequential([layers.InputLayer((4,)), layers.Dense(3, activation="swish")])
     inner.compile("adam", tf.keras.losses.Huber(), metrics=["accuracy", tf.keras.metrics.AUC()])
-    outer = tf.keras.Sequential([layers.InputLayer((4,)), inner, layers.Activation(tf.nn.leaky_relu), layers.LeakyReLU(0.1)])
+    outer = tf.keras.Sequential(
+        [layers.InputLayer((4,)), inner, layers.Activation(tf.nn.leaky_relu), layers.LeakyReLU(0.1)]
+    )
     outer.compile(tf.keras.optimizers.AdamW(tf.keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)), "mse")
     return outer
 
@@ -243,7 +349,10 @@ def losses():
     return model
 
 
-USUAL = {**keras_layers.BUILDERS, **{one.__name__: one for one in (ragged, functions, wrappers, words, compiled, losses)}}
+USUAL = {
+    **keras_layers.BUILDERS,
+    **{one.__name__: one for one in (ragged, functions, wrappers, words, compiled, losses)},
+}
 
 
 @pytest.mark.parametrize("name", USUAL)
@@ -259,31 +368,89 @@ def test_a_usual_model_is_loaded_as_before(tmp_path):
     model = functions()
     for suffix in (".keras", ".h5"):
         model.save(tmp_path / f"model{suffix}")
-        loaded = keras_job.job({"source": str(tmp_path / f"model{suffix}"), "output": str(tmp_path / f"out{suffix}"), "unsafe": False, "custom_objects": ""})
+        loaded = keras_job.job(
+            {
+                "source": str(tmp_path / f"model{suffix}"),
+                "output": str(tmp_path / f"out{suffix}"),
+                "unsafe": False,
+                "custom_objects": "",
+            }
+        )
         assert loaded["parameters"] == model.count_params()
 
 
 # What Keras offers and the list leaves out on purpose: it runs code of the file, or takes columns with functions and files of their own.
-LEFT_OUT = {"Lambda", "DenseFeatures", "add", "average", "concatenate", "deserialize", "dot", "experimental", "maximum", "minimum", "multiply", "serialize",
-            "subtract"}
+LEFT_OUT = {
+    "Lambda",
+    "DenseFeatures",
+    "add",
+    "average",
+    "concatenate",
+    "deserialize",
+    "dot",
+    "experimental",
+    "maximum",
+    "minimum",
+    "multiply",
+    "serialize",
+    "subtract",
+}
 
 
 def test_the_list_has_every_layer_of_this_keras():
     public = {name for name in dir(layers) if not name.startswith("_")} | {"SyncBatchNormalization"}
     assert public - keras_names.LAYERS - set(keras_code._SPECIAL) == LEFT_OUT
-    functions = tf.keras.activations, tf.keras.initializers, tf.keras.regularizers, tf.keras.constraints, tf.keras.losses, tf.keras.metrics
+    functions = (
+        tf.keras.activations,
+        tf.keras.initializers,
+        tf.keras.regularizers,
+        tf.keras.constraints,
+        tf.keras.losses,
+        tf.keras.metrics,
+    )
     known = keras_names.OBJECTS | keras_names.FUNCTIONS | keras_names.LAYERS
     left = {name for one in functions for name in dir(one) if not name.startswith("_")} - known
-    assert left == {"deserialize", "experimental", "get", "serialize", "KLD", "MAE", "MAPE", "MSE", "MSLE", "Loss", "Metric", "Reduction"}
+    assert left == {
+        "deserialize",
+        "experimental",
+        "get",
+        "serialize",
+        "KLD",
+        "MAE",
+        "MAPE",
+        "MSE",
+        "MSLE",
+        "Loss",
+        "Metric",
+        "Reduction",
+    }
 
 
 def test_the_functions_of_the_list_are_of_this_tensorflow_and_touch_no_files():
     from tensorflow.python.util import tf_export
 
     named = [f"{space}.{name}".lstrip(".") for space, names in keras_names.SYMBOLS.items() for name in names]
-    missing = [name for name in named if not any(tf_export.get_symbol_from_name(prefix + name) for prefix in ("", "compat.v1."))]
+    missing = [
+        name
+        for name in named
+        if not any(tf_export.get_symbol_from_name(prefix + name) for prefix in ("", "compat.v1."))
+    ]
     assert missing == []
-    words = "file.", "_file", "load", "save", ".print", "py_func", "summary", "write", "config.", "restore", "map_fn", "map_val", "map_flat"
+    words = (
+        "file.",
+        "_file",
+        "load",
+        "save",
+        ".print",
+        "py_func",
+        "summary",
+        "write",
+        "config.",
+        "restore",
+        "map_fn",
+        "map_val",
+        "map_flat",
+    )
     assert [name for name in named if any(word in name for word in words)] == []
 
 
@@ -336,7 +503,18 @@ def test_files_that_unpack_to_far_more_than_they_hold_are_refused(saved, tmp_pat
 
 
 def test_a_damaged_document_in_it_is_told_in_a_line(saved, tmp_path):
-    texts = ["[" * 100_000, "{" * 5000, '{"a":' * 3000 + "1" + "}" * 3000, "[]", "7", '"x"', "null", "{}x", '{"class_name": "Functional"}', "9" * 10_000]
+    texts = [
+        "[" * 100_000,
+        "{" * 5000,
+        '{"a":' * 3000 + "1" + "}" * 3000,
+        "[]",
+        "7",
+        '"x"',
+        "null",
+        "{}x",
+        '{"class_name": "Functional"}',
+        "9" * 10_000,
+    ]
     for number, text in enumerate(texts):
         path = tmp_path / f"{number}.keras"
         with zipfile.ZipFile(path, "w") as archive:

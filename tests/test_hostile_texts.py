@@ -23,14 +23,28 @@ from tftrt_tools.studies.bench import live
 
 CLIPBOARD = "\x1b]52;c;cHduZWQ=\x1b\\"
 # What a terminal obeys: escapes, the C1 form of them, bells, backspaces, returns, and what turns text around.
-NASTY = [CLIPBOARD, "\x9b2J", "\x1b]0;title\x07", "a\bb", "good\rbad", "\x7f", "\u202etxt.exe", "\u2066x\u2069", "\x00", "\u2028", "\udce9"]
+NASTY = [
+    CLIPBOARD,
+    "\x9b2J",
+    "\x1b]0;title\x07",
+    "a\bb",
+    "good\rbad",
+    "\x7f",
+    "\u202etxt.exe",
+    "\u2066x\u2069",
+    "\x00",
+    "\u2028",
+    "\udce9",
+]
 MARKUP = "[/x]"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def test_what_is_shown_says_what_it_was():
     assert terminal.shown("\x1b[2Jé\t\n" + CLIPBOARD[:2]) == "\\x1b[2Jé\t\n\\x1b]"
-    assert [terminal.shown(one) for one in NASTY if not OBEYED.search(terminal.shown(one))] == [terminal.shown(one) for one in NASTY]
+    assert [terminal.shown(one) for one in NASTY if not OBEYED.search(terminal.shown(one))] == [
+        terminal.shown(one) for one in NASTY
+    ]
     assert terminal.shown("\u202e\udce9") == "\\u202e\\udce9" and terminal.shown("中文 עברית 👍") == "中文 עברית 👍"
 
 
@@ -59,7 +73,9 @@ def terminal_of(code, *words):
     """What a program writes to a terminal that it has for stdout and stderr."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100"}
-    with subprocess.Popen([sys.executable, "-c", code, *words], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env
+    ) as process:
         os.close(theirs)
         said = b""
         while True:
@@ -120,7 +136,10 @@ def test_json_keeps_each_name(capsys):
 
 
 def test_an_error_and_an_unknown_command_are_shown(capsys):
-    assert cli.main([CLIPBOARD]) == errors.EXIT_USAGE and cli.main(["inspect", f"/nowhere/{CLIPBOARD}"]) == errors.EXIT_USAGE
+    assert (
+        cli.main([CLIPBOARD]) == errors.EXIT_USAGE
+        and cli.main(["inspect", f"/nowhere/{CLIPBOARD}"]) == errors.EXIT_USAGE
+    )
     printed = capsys.readouterr()
     assert "\\x1b]52" in printed.err and not OBEYED.search(printed.out + printed.err)
 
@@ -128,8 +147,11 @@ def test_an_error_and_an_unknown_command_are_shown(capsys):
 def test_a_page_shows_it(tmp_path):
     figure = plots.new_figure(3, 2)
     figure.text(0, 0, "$\\frac{" + CLIPBOARD + "$")
-    page = html.template("regress.html").environment.from_string("{{ name }} {{ plot | safe }}").render(
-        name=f"<b>{CLIPBOARD}\udce9\u202e", plot=plots.svg(figure))
+    page = (
+        html.template("regress.html")
+        .environment.from_string("{{ name }} {{ plot | safe }}")
+        .render(name=f"<b>{CLIPBOARD}\udce9\u202e", plot=plots.svg(figure))
+    )
     assert not OBEYED.search(page) and "&lt;b&gt;" in page and "$\\frac{" in page
     page.encode()
 
@@ -151,7 +173,10 @@ def named(tmp_path_factory):
     module = tf.Module()
     module.w = tf.Variable(np.random.default_rng(0).normal(size=(8, 8)).astype("f4"))
     output = f"[/x]:warning:{CLIPBOARD}\u202e"
-    module.f = tf.function(lambda x: {output: tf.nn.softmax(tf.nn.relu(x @ module.w) @ module.w)}, input_signature=[tf.TensorSpec((None, 8), name="x")])
+    module.f = tf.function(
+        lambda x: {output: tf.nn.softmax(tf.nn.relu(x @ module.w) @ module.w)},
+        input_signature=[tf.TensorSpec((None, 8), name="x")],
+    )
     tf.saved_model.save(module, str(folder), signatures={output: module.f})
     np.savez(folder.parent / "rows.npz", x=np.random.default_rng(0).random((16, 8), np.float32))
     return folder
@@ -167,14 +192,22 @@ def printed_by(capsys, *words):
 def test_commands_show_the_names_of_a_model(named, tmp_path, capsys):
     data = f"--data={named.parent / 'rows.npz'}"
     assert printed_by(capsys, "inspect", named)[0] == errors.EXIT_DONE
-    code, _ = printed_by(capsys, "convert", f"--input_saved_model_dir={named}", f"--output_saved_model_dir={tmp_path / 'out'}")
+    code, _ = printed_by(
+        capsys, "convert", f"--input_saved_model_dir={named}", f"--output_saved_model_dir={tmp_path / 'out'}"
+    )
     assert code == errors.EXIT_DONE
     code, said = printed_by(capsys, "verify", named, tmp_path / "out", data, f"--html={tmp_path / 'page.html'}")
     assert code == errors.EXIT_DONE, said.err
     page = (tmp_path / "page.html").read_text()
     assert not OBEYED.search(page) and "[/x]" in page
     assert printed_by(capsys, "sensitivity", named, data, "--precision_mode=FP16")[0] == errors.EXIT_DONE
-    code, said = printed_by(capsys, "calibrate", named, f"--calibration_data={named.parent / 'rows.npz'}", f"--output_table={tmp_path / 'table.json'}")
+    code, said = printed_by(
+        capsys,
+        "calibrate",
+        named,
+        f"--calibration_data={named.parent / 'rows.npz'}",
+        f"--output_table={tmp_path / 'table.json'}",
+    )
     assert code == errors.EXIT_DONE, said.err
     run("export", named, f"--output={tmp_path / 'model.onnx'}", data)
     said = capsys.readouterr()
@@ -183,11 +216,19 @@ def test_commands_show_the_names_of_a_model(named, tmp_path, capsys):
 
 def test_a_log_is_shown(tmp_path, capsys):
     path = tmp_path / "a.log"
-    lines = [f"2024-01-01 00:00:00.000000: E tensorflow/core/x.cc:1] boom {one}" for one in NASTY if one not in ("\x00", "\udce9")]
-    path.write_text("\n".join(lines) + f"\n2024-01-01 00:00:00.000000: W tensorflow/core/x.cc:1] {MARKUP} :warning: {CLIPBOARD}\n")
+    lines = [
+        f"2024-01-01 00:00:00.000000: E tensorflow/core/x.cc:1] boom {one}"
+        for one in NASTY
+        if one not in ("\x00", "\udce9")
+    ]
+    path.write_text(
+        "\n".join(lines) + f"\n2024-01-01 00:00:00.000000: W tensorflow/core/x.cc:1] {MARKUP} :warning: {CLIPBOARD}\n"
+    )
     code = run("log", path)
     said = capsys.readouterr()
-    assert code in (errors.EXIT_DONE, errors.EXIT_CHECK) and not OBEYED.search(said.out + said.err) and "boom" in said.out
+    assert (
+        code in (errors.EXIT_DONE, errors.EXIT_CHECK) and not OBEYED.search(said.out + said.err) and "boom" in said.out
+    )
 
 
 def test_a_stream_is_left_as_it_was():

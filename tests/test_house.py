@@ -26,15 +26,27 @@ def parsed(path):
 @functools.cache
 def dataclasses_of(tree):
     """[(ClassDef, its decorator)]."""
-    return [(one, mark) for one in ast.walk(tree) if isinstance(one, ast.ClassDef) for mark in one.decorator_list if name(mark) == "dataclass"]
+    return [
+        (one, mark)
+        for one in ast.walk(tree)
+        if isinstance(one, ast.ClassDef)
+        for mark in one.decorator_list
+        if name(mark) == "dataclass"
+    ]
 
 
 def own_fields(one):
-    return {each.target.id for each in one.body if isinstance(each, ast.AnnAssign) and "ClassVar" not in ast.unparse(each.annotation)}
+    return {
+        each.target.id
+        for each in one.body
+        if isinstance(each, ast.AnnAssign) and "ClassVar" not in ast.unparse(each.annotation)
+    }
 
 
 def by_name_alone(mark):
-    return isinstance(mark, ast.Call) and any(each.arg == "kw_only" and ast.literal_eval(each.value) for each in mark.keywords)
+    return isinstance(mark, ast.Call) and any(
+        each.arg == "kw_only" and ast.literal_eval(each.value) for each in mark.keywords
+    )
 
 
 def by_place(trees):
@@ -48,8 +60,12 @@ def by_place(trees):
     def size(one):
         return len(own_fields(one).union(*(fields.get(name(base), set()) for base in one.bases)))
 
-    return [f"{file}: {one.name}" for file, tree in trees.items() for one, mark in dataclasses_of(tree)
-            if size(one) > BY_PLACE and not by_name_alone(mark)]
+    return [
+        f"{file}: {one.name}"
+        for file, tree in trees.items()
+        for one, mark in dataclasses_of(tree)
+        if size(one) > BY_PLACE and not by_name_alone(mark)
+    ]
 
 
 def test_dataclasses_with_more_than_four_fields_take_them_by_name():
@@ -60,16 +76,30 @@ def test_dataclasses_with_more_than_four_fields_take_them_by_name():
 
 def test_constructors_say_that_they_return_nothing():
     # mypy takes one with typed arguments without that.
-    found = [f"{path.relative_to(PACKAGE)}:{one.lineno}" for path in PACKAGE.rglob("*.py") for one in ast.walk(parsed(path))
-             if isinstance(one, ast.FunctionDef) and one.name == "__init__" and one.returns is None]
+    found = [
+        f"{path.relative_to(PACKAGE)}:{one.lineno}"
+        for path in PACKAGE.rglob("*.py")
+        for one in ast.walk(parsed(path))
+        if isinstance(one, ast.FunctionDef) and one.name == "__init__" and one.returns is None
+    ]
     assert found == []
 
 
-@pytest.mark.parametrize(("mark", "fields", "found"), [
-    ("@dataclasses.dataclass", "abcde", True), ("@dataclass(frozen=True)", "abcde", True), ("@dataclasses.dataclass(kw_only=False)", "abcde", True),
-    ("@dataclasses.dataclass(frozen=True, kw_only=True)", "abcde", False), ("@dataclasses.dataclass", "abcd", False), ("", "abcde", False)])
+@pytest.mark.parametrize(
+    ("mark", "fields", "found"),
+    [
+        ("@dataclasses.dataclass", "abcde", True),
+        ("@dataclass(frozen=True)", "abcde", True),
+        ("@dataclasses.dataclass(kw_only=False)", "abcde", True),
+        ("@dataclasses.dataclass(frozen=True, kw_only=True)", "abcde", False),
+        ("@dataclasses.dataclass", "abcd", False),
+        ("", "abcde", False),
+    ],
+)
 def test_the_rule_sees_what_it_should(mark, fields, found):
-    source = f"{mark}\nclass One(Base):\n    kind: ClassVar[str] = 'k'\n" + "".join(f"    {one}: int\n" for one in fields)
+    source = f"{mark}\nclass One(Base):\n    kind: ClassVar[str] = 'k'\n" + "".join(
+        f"    {one}: int\n" for one in fields
+    )
     assert bool(by_place({"a.py": ast.parse(source)})) == found
 
 

@@ -13,8 +13,15 @@ from tftrt_tools.models.savedmodel.job import graph, inline
 from tftrt_tools.tftrt.conversion.job import graph_pass
 from tftrt_tools.tftrt.conversion.settings import Settings
 
-MODELS = {"digits_cnn": False, "ranker": False, "bert_encoder": False, "lstm_tagger": True, "dynamic_segmenter": False,
-          "tf1_export": False, "mobilenet_v2": False}
+MODELS = {
+    "digits_cnn": False,
+    "ranker": False,
+    "bert_encoder": False,
+    "lstm_tagger": True,
+    "dynamic_segmenter": False,
+    "tf1_export": False,
+    "mobilenet_v2": False,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +41,10 @@ def inlined(zoo_model):
     def get(name):
         if name not in known:
             root = tf.saved_model.load(str(zoo_model(name)))
-            known[name] = {signature: _inlined(root, signature, function, MODELS[name]) for signature, function in root.signatures.items()}
+            known[name] = {
+                signature: _inlined(root, signature, function, MODELS[name])
+                for signature, function in root.signatures.items()
+            }
         return known[name]
 
     return get
@@ -97,7 +107,7 @@ def test_an_inner_tensor_has_the_value_that_the_network_gives_it(inlined):
 
 def test_arguments_and_results_of_a_segment_are_among_its_tensors(inlined):
     one = inlined("digits_cnn")["serving_default"]
-    (engine, tensors), = one.tensors.items()
+    ((engine, tensors),) = one.tensors.items()
     assert tensors["tensorrtinputph_0:0"] == one.frozen.inputs[0]
     assert tensors["tensorrtoutputph_0:0"] == f"{engine}/StatefulPartitionedCall/digits_cnn/probabilities/Softmax:0"
 
@@ -174,15 +184,18 @@ def test_engine_ops_inside_functions_become_calls():
     inner.CopyFrom(next(node for node in holder.node if node.op == graph.ENGINE_OP))
     graph_def, tensors = inline.inline_segments(outer)
     assert tensors == {}
-    assert [node.op for function in graph_def.library.function for node in function.node_def if "TRTEngineOp" in node.name] \
-        == ["PartitionedCall"]
+    assert [
+        node.op for function in graph_def.library.function for node in function.node_def if "TRTEngineOp" in node.name
+    ] == ["PartitionedCall"]
 
 
 def test_a_segment_with_a_constant_of_its_own_runs_inside_a_loop():
     """TensorFlow puts a call's nodes in its place; a constant that nothing ties to the loop is none of its nodes. A GRU has 1 - gate."""
     tf.keras.utils.set_random_seed(1)
     model = tf.keras.Sequential([tf.keras.layers.Input((None, 8)), tf.keras.layers.GRU(8)])
-    function = tf.function(lambda x: {"y": model(x)}, input_signature=[tf.TensorSpec([None, None, 8], name="x")]).get_concrete_function()
+    function = tf.function(
+        lambda x: {"y": model(x)}, input_signature=[tf.TensorSpec([None, None, 8], name="x")]
+    ).get_concrete_function()
     frozen = graph_pass.freeze("serving_default", function)
     graph_def = graph_pass.run(frozen, Settings(use_dynamic_shape=True)).graph_def
     assert any("/while/" in source for node in graph.engine_nodes(graph_def) for source in node.input)

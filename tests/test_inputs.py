@@ -26,12 +26,17 @@ from tftrt_tools.models.savedmodel import shapes
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 PICTURE, VECTOR = InputSpec("image", "float32", (None, 8, 8, 1)), InputSpec("x", "float32", (None, 3))
-TEXT, IDS, FLAG = InputSpec("text", "string", (None,)), InputSpec("ids", "int32", (None,)), InputSpec("flag", "bool", (None, 1))
+TEXT, IDS, FLAG = (
+    InputSpec("text", "string", (None,)),
+    InputSpec("ids", "int32", (None,)),
+    InputSpec("flag", "bool", (None, 1)),
+)
 
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Reading runs in a child; the function that runs there is what is tested here, and TensorFlow is loaded already."""
+
     def run(target, request, **_):
         assert target == "tftrt_tools.models.inputs.read_job:job"
         return dataclasses.make_dataclass("Done", ["result"])(read_job.job(request))
@@ -82,8 +87,12 @@ def test_a_model_that_decodes_itself_gets_the_files_bytes(tmp_path, shape):
     pictures(tmp_path / "p", each=1)
     given = rows_of(tmp_path / "p", tmp_path, {"s": [InputSpec("jpeg", "string", shape)]})
     assert given.arrays["s/jpeg"].shape == (3, *(shape or ())[1:])
-    assert given.arrays["s/jpeg"].reshape(-1).tolist() == [(tmp_path / f"p/{name}/0.png").read_bytes() for name in ("ant", "bee", "cat")]
-    refused("image_scale is about pictures that are decoded here", tmp_path / "p", tmp_path, {"s": [TEXT]}, image_scale=0.5)
+    assert given.arrays["s/jpeg"].reshape(-1).tolist() == [
+        (tmp_path / f"p/{name}/0.png").read_bytes() for name in ("ant", "bee", "cat")
+    ]
+    refused(
+        "image_scale is about pictures that are decoded here", tmp_path / "p", tmp_path, {"s": [TEXT]}, image_scale=0.5
+    )
 
 
 def test_one_encoded_file_of_any_kind_is_a_row_of_strings_and_of_nothing_else(tmp_path):
@@ -97,28 +106,57 @@ def test_one_encoded_file_of_any_kind_is_a_row_of_strings_and_of_nothing_else(tm
 
 def test_a_line_of_a_text_file_is_a_row_and_of_several_files_each_is_one(tmp_path):
     (tmp_path / "a.txt").write_bytes("\ufeffone, two\r\n\r\nthré\n".encode())
-    assert rows_of(tmp_path / "a.txt", tmp_path, {"s": [TEXT]}).arrays["s/text"].tolist() == [b"one, two", b"", "thré".encode()]
+    assert rows_of(tmp_path / "a.txt", tmp_path, {"s": [TEXT]}).arrays["s/text"].tolist() == [
+        b"one, two",
+        b"",
+        "thré".encode(),
+    ]
     (tmp_path / "b.txt").write_bytes(b"x\ny\n")
     both = rows_of(tmp_path / "*.txt", tmp_path / "r", {"s": [TEXT]})
     assert both.arrays["s/text"].tolist()[1] == b"x\ny\n" and len(both.rows.names) == 2
-    refused("text needs a signature with one input of strings", tmp_path / "a.txt", tmp_path, mend="turn it into what the model takes")
+    refused(
+        "text needs a signature with one input of strings",
+        tmp_path / "a.txt",
+        tmp_path,
+        mend="turn it into what the model takes",
+    )
     refused("text needs a signature", tmp_path / "a.txt", tmp_path, {"s": [IDS]}, mend="not tokenized here")
-    refused("text needs a signature", tmp_path / "a.txt", tmp_path, {"s": [TEXT, TEXT]}, mend="a .csv with a column for each input")
+    refused(
+        "text needs a signature",
+        tmp_path / "a.txt",
+        tmp_path,
+        {"s": [TEXT, TEXT]},
+        mend="a .csv with a column for each input",
+    )
 
 
 def test_columns_of_a_table_are_inputs_by_name_and_an_only_input_in_order(tmp_path):
     (tmp_path / "t.csv").write_text('flag,note,text,ids\ntrue,x,"a, b",3\n0,y,c,-4\n')
     arrays = rows_of(tmp_path / "t.csv", tmp_path, {"s": [TEXT, IDS, FLAG]}).arrays
-    assert arrays["s/text"].tolist() == [b"a, b", b"c"] and arrays["s/ids"].tolist() == [3, -4] and arrays["s/ids"].dtype == np.int32
+    assert (
+        arrays["s/text"].tolist() == [b"a, b", b"c"]
+        and arrays["s/ids"].tolist() == [3, -4]
+        and arrays["s/ids"].dtype == np.int32
+    )
     assert arrays["s/flag"].tolist() == [[True], [False]]
     for number, text in enumerate(("1;2;3\n4;5;6\n", "a;b;c\n1;2;3\n4;5;6\n", "1\t2\t3\n4\t5\t6\n")):
         (tmp_path / "v.csv").write_text(text)
-        assert rows_of(tmp_path / "v.csv", tmp_path / str(number), {"s": [VECTOR]}).arrays["s/x"].tolist() == [[1, 2, 3], [4, 5, 6]]
+        assert rows_of(tmp_path / "v.csv", tmp_path / str(number), {"s": [VECTOR]}).arrays["s/x"].tolist() == [
+            [1, 2, 3],
+            [4, 5, 6],
+        ]
 
 
-@pytest.mark.parametrize(("text", "says"), [
-    ("ids\n3\nx\n", "row 3, column 1 holds 'x'"), ("a,b\n1,2\n", "has no column 'ids'; its first line is a, b"), ("ids,b\n1\n", "line 2 has 1"),
-    ("file,label\na/1.jpg,3\n", "lists pictures, and holds none"), ("", "is empty")])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("ids\n3\nx\n", "row 3, column 1 holds 'x'"),
+        ("a,b\n1,2\n", "has no column 'ids'; its first line is a, b"),
+        ("ids,b\n1\n", "line 2 has 1"),
+        ("file,label\na/1.jpg,3\n", "lists pictures, and holds none"),
+        ("", "is empty"),
+    ],
+)
 def test_a_table_that_does_not_fit_is_refused_with_its_place(tmp_path, text, says):
     (tmp_path / "t.csv").write_text(text)
     refused(says, tmp_path / "t.csv", tmp_path, {"s": [IDS]})
@@ -143,8 +181,23 @@ def test_arrays_in_several_files_under_any_name(tmp_path):
 
 def foreign_files(folder):
     """{name: words of what is said of it}."""
-    for name in ("m.pb", "m.onnx", "m.tflite", "m.keras", "w.h5", "w.pt", "t.parquet", "p.tar", "p.gz", "s.xlsx", "m.ckpt.index", "v.mp4",
-                 "m.ckpt.data-00000-of-00001", "o.pkl", "p.webp"):
+    for name in (
+        "m.pb",
+        "m.onnx",
+        "m.tflite",
+        "m.keras",
+        "w.h5",
+        "w.pt",
+        "t.parquet",
+        "p.tar",
+        "p.gz",
+        "s.xlsx",
+        "m.ckpt.index",
+        "v.mp4",
+        "m.ckpt.data-00000-of-00001",
+        "o.pkl",
+        "p.webp",
+    ):
         (folder / name).write_bytes(b"x")
     with zipfile.ZipFile(folder / "p.zip", "w") as archive:
         archive.writestr("a.jpg", b"x")
@@ -152,11 +205,27 @@ def foreign_files(folder):
     (folder / "saved/saved_model.pb").write_bytes(b"x")
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints/checkpoint").write_text("x")
-    return {"m.pb": "graph or model of TensorFlow", "m.onnx": "ONNX model", "m.tflite": "TensorFlow Lite model", "m.keras": "Keras model",
-            "w.h5": "HDF5", "w.pt": "PyTorch", "t.parquet": "Parquet", "p.zip": "archive", "p.tar": "archive", "p.gz": "packed",
-            "s.xlsx": "spreadsheet", "m.ckpt.index": "checkpoint", "m.ckpt": "checkpoint", "m.ckpt.data-00000-of-00001": "checkpoint",
-            "v.mp4": "video", "o.pkl": "pickled", "p.webp": "picture of another kind", "saved": "a SavedModel, and no data",
-            "checkpoints": "checkpoints"}
+    return {
+        "m.pb": "graph or model of TensorFlow",
+        "m.onnx": "ONNX model",
+        "m.tflite": "TensorFlow Lite model",
+        "m.keras": "Keras model",
+        "w.h5": "HDF5",
+        "w.pt": "PyTorch",
+        "t.parquet": "Parquet",
+        "p.zip": "archive",
+        "p.tar": "archive",
+        "p.gz": "packed",
+        "s.xlsx": "spreadsheet",
+        "m.ckpt.index": "checkpoint",
+        "m.ckpt": "checkpoint",
+        "m.ckpt.data-00000-of-00001": "checkpoint",
+        "v.mp4": "video",
+        "o.pkl": "pickled",
+        "p.webp": "picture of another kind",
+        "saved": "a SavedModel, and no data",
+        "checkpoints": "checkpoints",
+    }
 
 
 def test_what_is_no_data_is_named_with_the_way_from_there(tmp_path):
@@ -176,6 +245,7 @@ def test_lists_beside_pictures_are_no_data(tmp_path):
 
 # labels
 
+
 def label_file(tmp_path, name, content):
     path = tmp_path / name
     if isinstance(content, str):
@@ -185,10 +255,20 @@ def label_file(tmp_path, name, content):
     return str(path)
 
 
-@pytest.mark.parametrize(("name", "content", "expected"), [
-    ("l.txt", "3\n1\n2\n", [3, 1, 2]), ("l.csv", "3\n1\n2\n", [3, 1, 2]), ("l.csv", "class_id\n3\n1\n2\n", [3, 1, 2]),
-    ("l.csv", "wood\n3\n1\n2\n", [3, 1, 2]), ("l.csv", "id,label,split\n9,3,a\n8,1,a\n7,2,a\n", [3, 1, 2]), ("l.txt", "0.5\n1\n2\n", [0.5, 1, 2]),
-    ("l.csv", "cat\nant\nbee\n", ["cat", "ant", "bee"]), ("l.npy", np.array([3, 1, 2]), [3, 1, 2]), ("l.npy", np.array(["b", "a"]), ["b", "a"])])
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("l.txt", "3\n1\n2\n", [3, 1, 2]),
+        ("l.csv", "3\n1\n2\n", [3, 1, 2]),
+        ("l.csv", "class_id\n3\n1\n2\n", [3, 1, 2]),
+        ("l.csv", "wood\n3\n1\n2\n", [3, 1, 2]),
+        ("l.csv", "id,label,split\n9,3,a\n8,1,a\n7,2,a\n", [3, 1, 2]),
+        ("l.txt", "0.5\n1\n2\n", [0.5, 1, 2]),
+        ("l.csv", "cat\nant\nbee\n", ["cat", "ant", "bee"]),
+        ("l.npy", np.array([3, 1, 2]), [3, 1, 2]),
+        ("l.npy", np.array(["b", "a"]), ["b", "a"]),
+    ],
+)
 def test_labels_come_from_every_form(tmp_path, name, content, expected):
     assert labels.read(label_file(tmp_path, name, content)).tolist() == expected
 
@@ -196,7 +276,9 @@ def test_labels_come_from_every_form(tmp_path, name, content, expected):
 def test_a_column_is_chosen_by_name_or_number(tmp_path):
     path = label_file(tmp_path, "l.csv", "age,name,kind\n3,x,7\n1,y,8\n")
     assert labels.read(path, column="age").tolist() == [3, 1] and labels.read(path, column="3").tolist() == [7, 8]
-    with pytest.raises(errors.UsageError, match="--label_column=kin: .* no such column; its first line is age, name, kind"):
+    with pytest.raises(
+        errors.UsageError, match="--label_column=kin: .* no such column; its first line is age, name, kind"
+    ):
         labels.read(path, column="kin")
     with pytest.raises(errors.UsageError, match="speaks of a table"):
         labels.read(label_file(tmp_path, "l.txt", "1\n"), column="kind")
@@ -216,21 +298,35 @@ def test_names_become_numbers_sorted_or_in_the_models_order(tmp_path):
 
 
 def rows_from(*names):
-    return read.Rows(arrays={}, kind="images", names=names, numbers=tuple(range(len(names))), total=len(names), failed=())
+    return read.Rows(
+        arrays={}, kind="images", names=names, numbers=tuple(range(len(names))), total=len(names), failed=()
+    )
 
 
-@pytest.mark.parametrize("table", [
-    "file,label\nb.png,2\na.png,1\nother.png,9\n", "b.png,2\na.png,1\n", "a,1\nb,2\n", "1,p/a.png\n2,/elsewhere/b.png\n",
-    "image_id;class\nx/a.png;1\nx/b.png;2\n"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        "file,label\nb.png,2\na.png,1\nother.png,9\n",
+        "b.png,2\na.png,1\n",
+        "a,1\nb,2\n",
+        "1,p/a.png\n2,/elsewhere/b.png\n",
+        "image_id;class\nx/a.png;1\nx/b.png;2\n",
+    ],
+)
 def test_rows_of_a_table_are_matched_with_files_by_their_names(tmp_path, table):
     column = "1" if table.startswith("1,") else ""
     found = labels.read(label_file(tmp_path, "l.csv", table), rows_from("x/b.png", "x/a.png"), column)
     assert found.tolist() == [2, 1]
 
 
-@pytest.mark.parametrize(("table", "says"), [
-    ("a.png,1\n", "has no label for b.png$"), ("c.png,1\nd.png,2\n", "speaks of c.png, and of none of --data's files, such as b.png"),
-    ("a.png,1\nb.png,1\na.png,2\n", "two labels for a.png: 1 and 2")])
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("a.png,1\n", "has no label for b.png$"),
+        ("c.png,1\nd.png,2\n", "speaks of c.png, and of none of --data's files, such as b.png"),
+        ("a.png,1\nb.png,1\na.png,2\n", "two labels for a.png: 1 and 2"),
+    ],
+)
 def test_files_without_a_label_or_with_two_are_refused(tmp_path, table, says):
     with pytest.raises(errors.UsageError, match=says):
         labels.read(label_file(tmp_path, "l.csv", table), rows_from("x/b.png", "x/a.png"))
@@ -258,12 +354,16 @@ def test_folders_are_no_labels_of_data_without_folders(tmp_path):
 
 # flags
 
-@pytest.mark.parametrize(("text", "value"), [("1/127.5", 1 / 127.5), ("1/255", 1 / 255), ("0.5", 0.5), ("2.5e-1/2", 0.125)])
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1/127.5", 1 / 127.5), ("1/255", 1 / 255), ("0.5", 0.5), ("2.5e-1/2", 0.125)]
+)
 def test_scales_are_numbers_and_fractions_of_numbers(text, value):
     assert _calibration_flags._number("image_scale", text) == pytest.approx(value)
 
 
 # the commands
+
 
 def test_verify_scores_pictures_by_their_folders_and_by_a_table(zoo_model, tmp_path):
     rng, rows = np.random.default_rng(0), []
@@ -277,12 +377,23 @@ def test_verify_scores_pictures_by_their_folders_and_by_a_table(zoo_model, tmp_p
     model = zoo_model("digits_cnn")
     shares = []
     for given in ("folders", "l.csv"):
-        done = run_tftrt("verify", model, model, "--nowrite", "--data=p", "--image_scale=1/255", f"--labels={given}",
-                         "--classes=classes.txt", cwd=tmp_path)
+        done = run_tftrt(
+            "verify",
+            model,
+            model,
+            "--nowrite",
+            "--data=p",
+            "--image_scale=1/255",
+            f"--labels={given}",
+            "--classes=classes.txt",
+            cwd=tmp_path,
+        )
         assert done.returncode == 0 and "accuracy on 6 labels" in done.stdout, done.stderr
         shares.append(next(line for line in done.stdout.splitlines() if "accuracy on" in line))
     assert shares[0] == shares[1]
-    done = run_tftrt("verify", model, model, "--nowrite", "--data=p", "--image_scale=1/255", "--labels=folders", cwd=tmp_path)
+    done = run_tftrt(
+        "verify", model, model, "--nowrite", "--data=p", "--image_scale=1/255", "--labels=folders", cwd=tmp_path
+    )
     assert_clear(done, 2, "--labels has 2 names of classes, and the output 10 classes")
     assert_clear(run_tftrt("verify", model, model, "--data=m.onnx", cwd=tmp_path), 2, "no such file")
 
@@ -301,8 +412,13 @@ def test_presets_are_keras_preprocessing(tmp_path, mode):
         _data_flags.reading(values)
 
 
-@pytest.mark.parametrize(("name", "command", "given", "meant"), [
-    ("verify", verify_command, "--calibration_data=x", "--data names"), ("calibrate", calibrate_command, "--data=x", "--calibration_data names")])
+@pytest.mark.parametrize(
+    ("name", "command", "given", "meant"),
+    [
+        ("verify", verify_command, "--calibration_data=x", "--data names"),
+        ("calibrate", calibrate_command, "--data=x", "--calibration_data names"),
+    ],
+)
 def test_the_other_name_of_inputs_is_pointed_to(name, command, given, meant):
     with pytest.raises(errors.UsageError, match="Unknown command line flag") as caught:
         _flags.parse(name, command, [given])
@@ -316,7 +432,11 @@ def test_a_path_is_no_shape(tmp_path):
 
 @pytest.mark.parametrize("old", ["--signature_name=a", "--signature_key=a"])
 def test_old_names_of_signature_keys_are_taken_and_not_shown(old):
-    for name, command, expected in (("bench", bench_command, "a"), ("verify", verify_command, ["a"]), ("data", data_command, "a")):
+    for name, command, expected in (
+        ("bench", bench_command, "a"),
+        ("verify", verify_command, ["a"]),
+        ("data", data_command, "a"),
+    ):
         values, _ = _flags.parse(name, command, [old])
         assert values.signature_keys == expected
         shown = _flags.help_text(name, command, values)
@@ -331,4 +451,6 @@ def test_flags_of_pictures_speak_of_the_pictures_beside_arrays(tmp_path):
         values, _ = _flags.parse("sensitivity", sensitivity_command, argv)
         scored, calibrated = _data_flags.reading_beside(values, _calibration_flags.read(values))
         plain = [one.image_scale == 1 for one in (scored, calibrated)]
-        assert plain == {("p", "d.npz"): [False, True], ("d.npz", "p"): [True, False]}.get((data, calibration), [False, False])
+        assert plain == {("p", "d.npz"): [False, True], ("d.npz", "p"): [True, False]}.get(
+            (data, calibration), [False, False]
+        )

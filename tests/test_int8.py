@@ -55,8 +55,11 @@ def tables(model):
 
 def inputs(name, path, batch=24, keep=lambda key: True):
     """An .npz of the sample model's inputs, SIGNATURE/INPUT."""
-    arrays = {f"{signature}/{key}": value.astype("S") if value.dtype == object else value
-              for signature, one in zoo_inputs(name, batch=batch).items() for key, value in one.items()}
+    arrays = {
+        f"{signature}/{key}": value.astype("S") if value.dtype == object else value
+        for signature, one in zoo_inputs(name, batch=batch).items()
+        for key, value in one.items()
+    }
     np.savez(path, **{key: value for key, value in arrays.items() if keep(key)})
     return path
 
@@ -85,7 +88,11 @@ def test_rows_that_the_model_does_not_take_are_left_out_and_counted(work, tmp_pa
     module.serve = serve
     tf.saved_model.save(module, str(tmp_path / "model"), signatures={"serving_default": serve})
     np.savez(tmp_path / "odd.npz", image=np.load(work / "training.npz")["image"][:21])
-    said = ok(convert(tmp_path / "model", tmp_path / "out", "--use_dynamic_shape", f"--calibration_data={tmp_path / 'odd.npz'}"))
+    said = ok(
+        convert(
+            tmp_path / "model", tmp_path / "out", "--use_dynamic_shape", f"--calibration_data={tmp_path / 'odd.npz'}"
+        )
+    )
     assert "5 rows at the end were left out: they do not fill a batch of 8" in said
     made = json.loads((tmp_path / "out/assets.extra/tftrt/calibration.json").read_text())
     assert (made["data"]["samples"], made["data"]["dropped"]) == (16, 5)
@@ -145,24 +152,52 @@ def test_several_signatures_share_one_data_set(work, zoo_model):
 
 def test_data_for_one_signature_only_names_what_is_missing(work, zoo_model):
     data = inputs("ranker", work / "one.npz", keep=lambda key: key.startswith("user_embedding/"))
-    refused(convert(zoo_model("ranker"), work / "out", f"--calibration_data={data}"), 2, "nothing for input", "--signature_keys")
+    refused(
+        convert(zoo_model("ranker"), work / "out", f"--calibration_data={data}"),
+        2,
+        "nothing for input",
+        "--signature_keys",
+    )
     ok(convert(zoo_model("ranker"), work / "one", f"--calibration_data={data}", "--signature_keys=user_embedding"))
 
 
 def test_loops_give_the_same_table_each_time(work, zoo_model):
     data = inputs("lstm_tagger", work / "lstm.npz")
     for number in (1, 2):
-        ok(calibrate(zoo_model("lstm_tagger"), work / f"lstm{number}.json", f"--calibration_data={data}", "--use_dynamic_shape"))
+        ok(
+            calibrate(
+                zoo_model("lstm_tagger"),
+                work / f"lstm{number}.json",
+                f"--calibration_data={data}",
+                "--use_dynamic_shape",
+            )
+        )
     first, second = (file.read(work / f"lstm{number}.json").engines for number in (1, 2))
     assert len(first) > 1 and first == second
 
 
 def test_high_precision_nodes_lose_the_ranges_of_their_inputs(work, zoo_model):
-    ok(convert(zoo_model("digits_cnn"), work / "high", f"--calibration_data={work}/training.npz", "--high_precision_nodes=.*/conv1/Conv2D"))
-    one, = file.read(work / "high").engines
+    ok(
+        convert(
+            zoo_model("digits_cnn"),
+            work / "high",
+            f"--calibration_data={work}/training.npz",
+            "--high_precision_nodes=.*/conv1/Conv2D",
+        )
+    )
+    (one,) = file.read(work / "high").engines
     assert dict(one.left_out)["TensorRTInputPH_0"] == "--high_precision_nodes" and len(one.table.scales) == 22
-    refused(convert(zoo_model("digits_cnn"), work / "out", f"--calibration_data={work}/training.npz", "--high_precision_nodes=conv1"), 2,
-            "matches no node of an INT8 engine", "near are StatefulPartitionedCall/digits_cnn/conv1/Conv2D")
+    refused(
+        convert(
+            zoo_model("digits_cnn"),
+            work / "out",
+            f"--calibration_data={work}/training.npz",
+            "--high_precision_nodes=conv1",
+        ),
+        2,
+        "matches no node of an INT8 engine",
+        "near are StatefulPartitionedCall/digits_cnn/conv1/Conv2D",
+    )
 
 
 def test_a_tensor_that_is_always_zero_is_named_and_has_no_range(work, zoo_model):
@@ -177,15 +212,27 @@ FLAGS_REFUSED = {
     "data and table": (("--calibration_data=x.npz", "--calibration_table=y"), "exclude each other"),
     "data and random": (("--calibration_data=x.npz", "--calibrate_on_random_data"), "exclude each other"),
     "data with FP16": (("--precision_mode=FP16", "--calibration_data=x.npz"), "--calibration_data has no effect"),
-    "batch size with FP16": (("--precision_mode=FP16", "--calibration_batch_size=4"), "--calibration_batch_size has no effect"),
+    "batch size with FP16": (
+        ("--precision_mode=FP16", "--calibration_batch_size=4"),
+        "--calibration_batch_size has no effect",
+    ),
     "method with FP16": (("--precision_mode=FP16", "--calibration_method=max"), "--calibration_method has no effect"),
-    "percentile without its method": (("--calibration_method=mse", "--calibration_percentile=99"), "--calibration_percentile has no effect"),
+    "percentile without its method": (
+        ("--calibration_method=mse", "--calibration_percentile=99"),
+        "--calibration_percentile has no effect",
+    ),
     "no such table": (("--calibration_table=nowhere",), "no such file"),
 }
 
 
-@pytest.mark.parametrize("flags, said", [(dict(calibration_method="entropy"), "entropy"), (dict(calibration_method="percentile", calibration_percentile=99.9), "percentile 99.9"),
-                                         (dict(calibrator="tensorrt"), "entropy2")])
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        (dict(calibration_method="entropy"), "entropy"),
+        (dict(calibration_method="percentile", calibration_percentile=99.9), "percentile 99.9"),
+        (dict(calibrator="tensorrt"), "entropy2"),
+    ],
+)
 def test_a_table_says_by_which_method_and_percentile_it_was_made(flags, said):
     assert Settings(precision_mode="INT8", **flags).table_method == said
     given = dataclasses.replace(file.of_table(table.Table("TRT-8503-EntropyCalibration2", {"x": 0.5})), method=said)
@@ -200,8 +247,14 @@ def test_flags_that_can_never_work(case, zoo_model, tmp_path):
 
 
 def test_tensorrts_own_calibration_needs_a_gpu(work, zoo_model, tmp_path):
-    done = run_tftrt("calibrate", zoo_model("digits_cnn"), f"--output_table={tmp_path}/out.json", f"--calibration_data={work}/training.npz",
-                     "--calibrator=tensorrt", env={"CUDA_VISIBLE_DEVICES": "-1"})
+    done = run_tftrt(
+        "calibrate",
+        zoo_model("digits_cnn"),
+        f"--output_table={tmp_path}/out.json",
+        f"--calibration_data={work}/training.npz",
+        "--calibrator=tensorrt",
+        env={"CUDA_VISIBLE_DEVICES": "-1"},
+    )
     refused(done, 1, "calibrates on a GPU")
     assert not list(tmp_path.iterdir())
 
@@ -211,7 +264,14 @@ def test_tensorrts_own_calibration_needs_a_gpu(work, zoo_model, tmp_path):
 
 def test_a_table_of_calibrate_is_that_of_convert_and_serves_any_batch_size(digits, digits_table, work, zoo_model):
     assert [one.table for one in file.read(digits_table).engines] == list(tables(digits).values())
-    ok(convert(zoo_model("digits_cnn"), work / "reused", f"--calibration_table={digits_table}", "--calibration_batch_size=3"))
+    ok(
+        convert(
+            zoo_model("digits_cnn"),
+            work / "reused",
+            f"--calibration_table={digits_table}",
+            "--calibration_batch_size=3",
+        )
+    )
     assert list(tables(work / "reused").values()) == list(tables(digits).values())
     kept = file.read(work / "reused")
     assert kept.provenance[-1]["step"] == "reused" and kept.data["samples"] == 64
@@ -220,44 +280,96 @@ def test_a_table_of_calibrate_is_that_of_convert_and_serves_any_batch_size(digit
 
 def test_a_table_of_implicit_mode_becomes_that_of_dynamic_mode(digits_table, work, zoo_model):
     ok(convert(zoo_model("digits_cnn"), work / "moved", f"--calibration_table={digits_table}", "--use_dynamic_shape"))
-    ok(convert(zoo_model("digits_cnn"), work / "dynamic", f"--calibration_data={work}/training.npz", "--use_dynamic_shape"))
+    ok(
+        convert(
+            zoo_model("digits_cnn"), work / "dynamic", f"--calibration_data={work}/training.npz", "--use_dynamic_shape"
+        )
+    )
     assert list(tables(work / "moved").values()) == list(tables(work / "dynamic").values())
 
 
 def test_a_table_of_a_converted_model_of_any_precision_is_the_same(digits_table, work, converted):
-    ok(calibrate(converted("digits_cnn", "--precision_mode=FP16"), work / "fp16.json", f"--calibration_data={work}/training.npz"))
-    assert [(one.segment, one.table) for one in file.read(work / "fp16.json").engines] == \
-        [(one.segment, one.table) for one in file.read(digits_table).engines]
-    refused(calibrate(converted("digits_cnn", "--precision_mode=FP16"), work / "no.json", f"--calibration_data={work}/training.npz",
-                      "--minimum_segment_size=5"), 2, "converted already")
+    ok(
+        calibrate(
+            converted("digits_cnn", "--precision_mode=FP16"),
+            work / "fp16.json",
+            f"--calibration_data={work}/training.npz",
+        )
+    )
+    assert [(one.segment, one.table) for one in file.read(work / "fp16.json").engines] == [
+        (one.segment, one.table) for one in file.read(digits_table).engines
+    ]
+    refused(
+        calibrate(
+            converted("digits_cnn", "--precision_mode=FP16"),
+            work / "no.json",
+            f"--calibration_data={work}/training.npz",
+            "--minimum_segment_size=5",
+        ),
+        2,
+        "converted already",
+    )
 
 
 def test_an_edited_table_keeps_what_was_removed_away_with_its_other_names(digits_table, work, zoo_model):
-    ok(run_tftrt("table", "edit", digits_table, "--remove=.*/probabilities/MatMul", "--scale=.*/relu1/Relu=2", f"--output={work}/edited.json"))
+    ok(
+        run_tftrt(
+            "table",
+            "edit",
+            digits_table,
+            "--remove=.*/probabilities/MatMul",
+            "--scale=.*/relu1/Relu=2",
+            f"--output={work}/edited.json",
+        )
+    )
     ok(convert(zoo_model("digits_cnn"), work / "edited", f"--calibration_table={work}/edited.json"))
-    one, = file.read(work / "edited").engines
-    assert {name.rpartition("/")[2] for name, _ in one.left_out} == {"MatMul", "(Unnamed Layer* 18) [Fully Connected]_output"}
+    (one,) = file.read(work / "edited").engines
+    assert {name.rpartition("/")[2] for name, _ in one.left_out} == {
+        "MatMul",
+        "(Unnamed Layer* 18) [Fully Connected]_output",
+    }
     before = file.read(digits_table).engines[0].table.scales
     relu = next(name for name in before if name.endswith("relu1/Relu"))
     assert one.table.scales[relu] == pytest.approx(2 * before[relu])
 
 
 def test_a_table_of_another_graph_is_refused(digits_table, work, zoo_model):
-    refused(convert(zoo_model("digits_cnn"), work / "out", f"--calibration_table={digits_table}", "--keep_native_ops=Softmax"), 1,
-            "was made for another graph")
-    (work / "other.table").write_text("TRT-8503-EntropyCalibration2\nTensorRTInputPH_0: 3c03156f\nother/Relu: 3c03156f\n")
-    refused(convert(zoo_model("digits_cnn"), work / "out", f"--calibration_table={work}/other.table"), 1, "has no node of")
+    refused(
+        convert(
+            zoo_model("digits_cnn"), work / "out", f"--calibration_table={digits_table}", "--keep_native_ops=Softmax"
+        ),
+        1,
+        "was made for another graph",
+    )
+    (work / "other.table").write_text(
+        "TRT-8503-EntropyCalibration2\nTensorRTInputPH_0: 3c03156f\nother/Relu: 3c03156f\n"
+    )
+    refused(
+        convert(zoo_model("digits_cnn"), work / "out", f"--calibration_table={work}/other.table"), 1, "has no node of"
+    )
     (work / "garbage").write_bytes(bytes(range(256)))
-    refused(convert(zoo_model("digits_cnn"), work / "out", f"--calibration_table={work}/garbage"), 2, "no calibration file")
+    refused(
+        convert(zoo_model("digits_cnn"), work / "out", f"--calibration_table={work}/garbage"), 2, "no calibration file"
+    )
     assert not (work / "out").exists()
 
 
 def test_calibrate_replaces_a_file_only_if_asked(digits_table, work, zoo_model):
     before = digits_table.read_bytes()
-    refused(calibrate(zoo_model("digits_cnn"), digits_table, f"--calibration_data={work}/training.npz"), 2, "--overwrite")
-    refused(calibrate(zoo_model("digits_cnn"), digits_table, f"--calibration_data={work}/no.npz", "--overwrite"), 2, "no.npz")
+    refused(
+        calibrate(zoo_model("digits_cnn"), digits_table, f"--calibration_data={work}/training.npz"), 2, "--overwrite"
+    )
+    refused(
+        calibrate(zoo_model("digits_cnn"), digits_table, f"--calibration_data={work}/no.npz", "--overwrite"),
+        2,
+        "no.npz",
+    )
     assert digits_table.read_bytes() == before
-    refused(calibrate(zoo_model("digits_cnn"), work / "no" / "x.json", f"--calibration_data={work}/training.npz"), 2, "no directory")
+    refused(
+        calibrate(zoo_model("digits_cnn"), work / "no" / "x.json", f"--calibration_data={work}/training.npz"),
+        2,
+        "no directory",
+    )
     refused(calibrate(zoo_model("digits_cnn"), work / "x.json"), 2, "--calibration_data is missing")
 
 
@@ -266,12 +378,15 @@ def test_calibrate_replaces_a_file_only_if_asked(digits_table, work, zoo_model):
 
 def _function():
     """A segment whose numbered names depend on the batch mode: a slice of unknown sizes hides layers that compute shapes."""
+
     def body(x):
-        cut = tf.raw_ops.StridedSlice(input=x, begin=[0, 0], end=[0, 2], strides=[1, 1], begin_mask=3, end_mask=1, name="cut")
+        cut = tf.raw_ops.StridedSlice(
+            input=x, begin=[0, 0], end=[0, 2], strides=[1, 1], begin_mask=3, end_mask=1, name="cut"
+        )
         return tf.raw_ops.MatMul(a=cut + tf.constant([0.5, -2.0], name="bias"), b=tf.ones((2, 3)), name="product")
 
     made = tf.function(body, autograph=False).get_concrete_function(tf.TensorSpec((None, 2), tf.float32)).function_def
-    last, = (node for node in made.node_def if node.op == "Identity")
+    (last,) = (node for node in made.node_def if node.op == "Identity")
     made.ret[next(iter(made.ret))] = last.input[0]
     made.node_def.remove(last)
     return made
@@ -284,7 +399,9 @@ def _made(dynamic):
     function, scales = _function(), {"x:0": 1.0, "cut:0": 2.0, "add:0": 4.0, "product:0": 8.0, "bias:0": 2.0 / 127}
     named = tensor_names.names(function, dynamic, [(None, 2)])
     found = {one.name: scales[one.tensor] for one in named}
-    return function, file.EngineTable(segment="sha256:x", signature="s", engine="E", table=table.Table("TRT-8503-EntropyCalibration2", found))
+    return function, file.EngineTable(
+        segment="sha256:x", signature="s", engine="E", table=table.Table("TRT-8503-EntropyCalibration2", found)
+    )
 
 
 def test_numbered_names_are_worked_out_anew_for_the_other_mode():
@@ -292,16 +409,30 @@ def test_numbered_names_are_worked_out_anew_for_the_other_mode():
     _, dynamic = _made(True)
     assert set(implicit.table.scales) != set(dynamic.table.scales)
     moved = fitting.fitted(implicit, function, True, [(None, 2)], "max")
-    assert moved.table == dynamic.table and list(moved.table.scales) == list(dynamic.table.scales) and not moved.left_out
+    assert (
+        moved.table == dynamic.table and list(moved.table.scales) == list(dynamic.table.scales) and not moved.left_out
+    )
 
 
 def test_what_is_no_longer_measured_and_what_was_removed_stays_out():
     function, implicit = _made(False)
-    kept = {name: scale for name, scale in implicit.table.scales.items() if name != "product" and not name.startswith("TensorRTOutput")}
-    less = file.EngineTable(segment="sha256:x", signature="s", engine="E", table=table.Table(implicit.table.header, kept), left_out=(("TensorRTOutputPH_0", "removed by hand"),))
+    kept = {
+        name: scale
+        for name, scale in implicit.table.scales.items()
+        if name != "product" and not name.startswith("TensorRTOutput")
+    }
+    less = file.EngineTable(
+        segment="sha256:x",
+        signature="s",
+        engine="E",
+        table=table.Table(implicit.table.header, kept),
+        left_out=(("TensorRTOutputPH_0", "removed by hand"),),
+    )
     moved = fitting.fitted(less, function, True, [(None, 2)], "max")
     product = [name for name in moved.table.scales if "Fully Connected" in name]
-    assert not product and {reason for name, reason in moved.left_out if "Fully Connected" in name} == {"removed by hand"}
+    assert not product and {reason for name, reason in moved.left_out if "Fully Connected" in name} == {
+        "removed by hand"
+    }
 
 
 def test_a_table_for_the_same_build_stays_as_it_is():
@@ -324,10 +455,17 @@ def test_a_table_follows_the_shapes_of_each_build(zoo_model):
     native = graph.native_segments(graph_def)
     engine = max(native, key=lambda name: len(native[name].function.node_def))
     static = [fed.shape for fed in engine_inputs.of_calls(frozen, graph_def, specs, [one]).feeds[engine][0]]
-    names = {key: {found.name for found in tensor_names.names(native[engine].function, True, shapes) if found.tensor}
-             for key, shapes in (("one", static), ("any", native[engine].shapes))}
+    names = {
+        key: {found.name for found in tensor_names.names(native[engine].function, True, shapes) if found.tensor}
+        for key, shapes in (("one", static), ("any", native[engine].shapes))
+    }
     assert names["one"] != names["any"]
-    portable = file.EngineTable(segment="sha256:x", signature="s", engine=engine, table=table.Table("TRT-8503-EntropyCalibration2", dict.fromkeys(names["any"], 1.0)))
+    portable = file.EngineTable(
+        segment="sha256:x",
+        signature="s",
+        engine=engine,
+        table=table.Table("TRT-8503-EntropyCalibration2", dict.fromkeys(names["any"], 1.0)),
+    )
 
     def built(calls, made, **flags):
         shapes = Settings(precision_mode="INT8", use_dynamic_shape=True, dynamic_shape_profile_strategy="Optimal")
@@ -364,7 +502,7 @@ def _permuted(graph_def, engine):
     names = [arg.name for arg in function.signature.input_arg]
     swap = dict(zip(names, reversed(names), strict=True))
     data = [source for source in node.input if not source.startswith("^")]
-    node.input[:len(data)] = data[::-1]
+    node.input[: len(data)] = data[::-1]
     shapes = node.attr["input_shapes"].list.shape
     reversed_shapes = [type(one).FromString(one.SerializeToString()) for one in reversed(shapes)]
     for place, shape in zip(shapes, reversed_shapes, strict=True):
@@ -395,17 +533,22 @@ def test_the_order_in_which_tf_trt_lists_inputs_does_not_matter(zoo_model):
 # Quantization-aware models.
 
 
-@pytest.mark.parametrize(("weights", "flags", "explicit"), [
-    (None, ("--use_dynamic_shape",), True), ("", (), False)], ids=["explicit", "ranges of activations"])
+@pytest.mark.parametrize(
+    ("weights", "flags", "explicit"),
+    [(None, ("--use_dynamic_shape",), True), ("", (), False)],
+    ids=["explicit", "ranges of activations"],
+)
 def test_a_quantization_aware_model_needs_no_data(weights, flags, explicit, tmp_path):
     quantized.build(tmp_path / "model", "QuantizeAndDequantizeV2" if explicit else "FakeQuantWithMinMaxVars", weights)
     ok(convert(tmp_path / "model", tmp_path / "out", *flags))
-    engine, = graph.engine_ops(protos.meta_graph(protos.read(tmp_path / "out")).graph_def)
+    (engine,) = graph.engine_ops(protos.meta_graph(protos.read(tmp_path / "out")).graph_def)
     assert engine.precision == "INT8" and engine.explicit_precision == explicit and not engine.calibrated
     assert not (passport.folder(tmp_path / "out") / passport.CALIBRATION).exists()
     done = ok(convert(tmp_path / "model", tmp_path / "out2", *flags, "--calibrate_on_random_data"))
     assert "calibration was not used" in done
-    refused(calibrate(tmp_path / "model", tmp_path / "t.json", *flags, "--calibrate_on_random_data"), 3, "no INT8 engine")
+    refused(
+        calibrate(tmp_path / "model", tmp_path / "t.json", *flags, "--calibrate_on_random_data"), 3, "no INT8 engine"
+    )
 
 
 def test_what_tf_trt_does_otherwise_than_the_model_asks_is_refused_unless_allowed(tmp_path):
@@ -416,7 +559,10 @@ def test_what_tf_trt_does_otherwise_than_the_model_asks_is_refused_unless_allowe
     said = ok(run_tftrt("inspect", tmp_path / "model", INT8))
     assert "quant_w0" in said and "layers that quantization keeps out of TensorRT: " in said
     plan = json.loads(ok(run_tftrt("inspect", tmp_path / "model", INT8, "--json=-")))
-    assert {node["name"].rpartition("/")[2] for node in plan["signatures"][0]["quantization"]["nodes"]} >= {"quant_a0", "quant_w0"}
+    assert {node["name"].rpartition("/")[2] for node in plan["signatures"][0]["quantization"]["nodes"]} >= {
+        "quant_a0",
+        "quant_w0",
+    }
 
 
 # Random data, and data that was seen before.
@@ -426,16 +572,26 @@ def test_random_calibration_is_said_everywhere(work, zoo_model):
     said = ok(convert(zoo_model("digits_cnn"), work / "random", "--calibrate_on_random_data"))
     assert "random samples" in said and "the ranges say nothing" in said
     assert passport.read(work / "random", passport.MANIFEST)["calibration"]["data"]["random"]
-    assert "random" in ok(run_tftrt("inspect", work / "random")) and "random" in ok(run_tftrt("table", "show", work / "random"))
+    assert "random" in ok(run_tftrt("inspect", work / "random")) and "random" in ok(
+        run_tftrt("table", "show", work / "random")
+    )
     done = run_tftrt("verify", zoo_model("digits_cnn"), work / "random", f"--html={work}/random.html")
     assert "calibrated on random data" in ok(done) and "calibrated on random data" in (work / "random.html").read_text()
     assert passport.read(work / "random", passport.VERIFY)["calibration"]["random"]
 
 
-@pytest.mark.parametrize(("seen", "new", "flags", "code", "says"), [
-    (0, 8, (), 0, ""), (8, 8, (), 0, "8 of 16 rows were used"), (9, 8, (), 2, "9 of 17 rows were used"),
-    (9, 8, ("--allow_calibration_data",), 0, "9 of 17 rows were used")])
-def test_scoring_data_that_calibrated_the_model_is_counted_and_refused(seen, new, flags, code, says, digits, zoo_model, tmp_path):
+@pytest.mark.parametrize(
+    ("seen", "new", "flags", "code", "says"),
+    [
+        (0, 8, (), 0, ""),
+        (8, 8, (), 0, "8 of 16 rows were used"),
+        (9, 8, (), 2, "9 of 17 rows were used"),
+        (9, 8, ("--allow_calibration_data",), 0, "9 of 17 rows were used"),
+    ],
+)
+def test_scoring_data_that_calibrated_the_model_is_counted_and_refused(
+    seen, new, flags, code, says, digits, zoo_model, tmp_path
+):
     rows = np.concatenate([digits_cnn.training_images()[0][:seen], digits_cnn.held_back()[0][:new]])
     np.savez(tmp_path / "data.npz", image=rows)
     done = run_tftrt("verify", zoo_model("digits_cnn"), digits, f"--data={tmp_path}/data.npz", "--nowrite", *flags)
@@ -465,13 +621,26 @@ def test_a_calibration_file_that_is_missing_or_another_is_found(digits, work, tm
 def test_an_interrupt_amid_the_batches_writes_nothing_and_leaves_no_child(command, number, zoo_model, tmp_path):
     data = tmp_path / "data"
     data.mkdir()
-    (data / "slow_data.py").write_text("import pathlib, time\nimport numpy as np\n\ndef batches():\n    yield np.ones((4, 8, 8, 1), np.float32)\n"
-                                       "    pathlib.Path('reading').touch()\n    time.sleep(120)\n")
-    flags = {"convert": [f"--input_saved_model_dir={zoo_model('digits_cnn')}", f"--output_saved_model_dir={tmp_path / 'out'}", INT8],
-             "calibrate": [zoo_model("digits_cnn"), f"--output_table={tmp_path / 'out'}"]}[command]
-    running = subprocess.Popen([sys.executable, "-m", "tftrt_tools", command, *map(str, flags), "--calibration_data=slow_data:batches"],
-                               cwd=data, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-                               env={**os.environ, "PYTHONPATH": str(ROOT), "TFTRT_TEST_MARK": str(tmp_path)})
+    (data / "slow_data.py").write_text(
+        "import pathlib, time\nimport numpy as np\n\ndef batches():\n    yield np.ones((4, 8, 8, 1), np.float32)\n"
+        "    pathlib.Path('reading').touch()\n    time.sleep(120)\n"
+    )
+    flags = {
+        "convert": [
+            f"--input_saved_model_dir={zoo_model('digits_cnn')}",
+            f"--output_saved_model_dir={tmp_path / 'out'}",
+            INT8,
+        ],
+        "calibrate": [zoo_model("digits_cnn"), f"--output_table={tmp_path / 'out'}"],
+    }[command]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tftrt_tools", command, *map(str, flags), "--calibration_data=slow_data:batches"],
+        cwd=data,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TFTRT_TEST_MARK": str(tmp_path)},
+    )
     while not (data / "reading").exists():
         assert running.poll() is None, running.stderr.read()
         time.sleep(0.1)

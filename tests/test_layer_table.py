@@ -16,20 +16,33 @@ DefaultLogger Total Activation Memory: 32576512
 
 
 def test_every_layer_is_read_with_its_tensors():
-    assert {engine: len(built.rows) for engine, built in FOUND.items()} == {DIGITS_INT8: 17, DIGITS_FP16: 14, ENCODER_INT8: 240}
+    assert {engine: len(built.rows) for engine, built in FOUND.items()} == {
+        DIGITS_INT8: 17,
+        DIGITS_FP16: 14,
+        ENCODER_INT8: 240,
+    }
     listed = [line for line in LOG.splitlines() if line.startswith("Layer(") and "ShapeHostToDevice" not in line]
     own = {DIGITS_INT8, DIGITS_FP16, ENCODER_INT8}
-    assert sum(any(engine in line for engine in own) for line in listed) == sum(len(built.rows) for built in FOUND.values())
+    assert sum(any(engine in line for engine in own) for line in listed) == sum(
+        len(built.rows) for built in FOUND.values()
+    )
     for row in (row for built in FOUND.values() for row in built.rows):
         assert row.outputs and (row.inputs or row.kind == "Constant") and row.tactic.startswith("0x")
 
 
 def test_types_sizes_and_packing():
     row = next(row for row in FOUND[DIGITS_INT8].rows if row.kind == "CaskConvolution" and "conv2" in row.name)
-    assert row.inputs[0].name.startswith("Reformatted Input Tensor 0 to ") and (row.inputs[0].type, row.inputs[0].sizes) == ("Float", (32, 32, 8, 8))
+    assert row.inputs[0].name.startswith("Reformatted Input Tensor 0 to ") and (
+        row.inputs[0].type,
+        row.inputs[0].sizes,
+    ) == ("Float", (32, 32, 8, 8))
     assert row.inputs[0].packed == 4 and row.tactic == "0x8f0ed36578f14aff"
-    assert row.outputs[0] == layer_table.Tensor(name="StatefulPartitionedCall/digits_cnn/conv2/Relu", type="Float", sizes=(32, 64, 8, 8), packed=4)
-    unnamed = [tensor.name for row in FOUND[ENCODER_INT8].rows for tensor in row.inputs if tensor.name.startswith("(Unnamed")]
+    assert row.outputs[0] == layer_table.Tensor(
+        name="StatefulPartitionedCall/digits_cnn/conv2/Relu", type="Float", sizes=(32, 64, 8, 8), packed=4
+    )
+    unnamed = [
+        tensor.name for row in FOUND[ENCODER_INT8].rows for tensor in row.inputs if tensor.name.startswith("(Unnamed")
+    ]
     assert "(Unnamed Layer* 20) [Shuffle]_output" in unnamed
 
 
@@ -38,7 +51,9 @@ def test_profiles_are_told_apart():
     second = [line.replace(", Tactic:", " [profile 1], Tactic:", 1) for line in own]
     text = SIZES + "Engine Layer Information:\n" + "\n".join((*own, *second)) + "\n"
     built = layer_table.of_log(text, [DIGITS_FP16])[DIGITS_FP16]
-    assert [row.name for row in built.of_profile(0)] == [row.name for row in built.of_profile(1)] and len(built.of_profile(1)) == 14
+    assert [row.name for row in built.of_profile(0)] == [row.name for row in built.of_profile(1)] and len(
+        built.of_profile(1)
+    ) == 14
     assert built.activation_bytes == (4072960, 32576512) and built.scratch_bytes == (512, 394240)
     assert layer_table.without_profile("a [profile 2]") == ("a", 2) and layer_table.without_profile("a") == ("a", 0)
 

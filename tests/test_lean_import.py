@@ -18,8 +18,12 @@ def work(request):
     before = [name for name in PACKAGES if name in sys.modules]
     import tensorflow.keras.layers as by_name  # as a user's own layers do
 
-    return {"before": before, "after": [name for name in PACKAGES if name in sys.modules], "same": by_name.Dense is tf.keras.layers.Dense,
-            "h5": tf.keras.Sequential([by_name.Dense(2, input_shape=(3,))]).save(request["file"], save_format="h5")}
+    return {
+        "before": before,
+        "after": [name for name in PACKAGES if name in sys.modules],
+        "same": by_name.Dense is tf.keras.layers.Dense,
+        "h5": tf.keras.Sequential([by_name.Dense(2, input_shape=(3,))]).save(request["file"], save_format="h5"),
+    }
 
 
 def _saved_again(model, output):
@@ -51,7 +55,14 @@ def test_an_optimizer_in_a_model_is_loaded_and_saved_as_one(kind, tmp_path):
     tf.saved_model.save(model, str(tmp_path / "m"))
     request = {"model": str(tmp_path / "m"), "output": str(tmp_path / "again")}
     assert child.run("tests.test_lean_import:work", request).result == "RestoredOptimizer"
-    before, after = ([node for node in protos.meta_graph(protos.read(tmp_path / name)).object_graph_def.nodes
-                      if "ptimizer" in node.user_object.identifier] for name in ("m", "again"))
+    before, after = (
+        [
+            node
+            for node in protos.meta_graph(protos.read(tmp_path / name)).object_graph_def.nodes
+            if "ptimizer" in node.user_object.identifier
+        ]
+        for name in ("m", "again")
+    )
     assert [(one.user_object.identifier, len(one.slot_variables)) for one in before] == [
-        (one.user_object.identifier, len(one.slot_variables)) for one in after] and before
+        (one.user_object.identifier, len(one.slot_variables)) for one in after
+    ] and before

@@ -35,12 +35,22 @@ def test_links_inside_the_model_are_copied_as_what_they_lead_to(tmp_path):
     (tmp_path / "out").mkdir()
     files.check_links(model)
     files.copy(model, tmp_path / "out", {"assets"})
-    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["b"] and (tmp_path / "out" / "b").read_text() == "x"
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["b"] and (
+        tmp_path / "out" / "b"
+    ).read_text() == "x"
 
 
-@pytest.mark.parametrize("to, says", [
-    ("../secret", "leads out"), ("{tmp}/secret", "leads out"), ("nowhere", "link to nothing"), ("..", "leads out"),
-    ("assets", "link to a directory"), ("../m2/saved_model.pb", "leads out")])
+@pytest.mark.parametrize(
+    "to, says",
+    [
+        ("../secret", "leads out"),
+        ("{tmp}/secret", "leads out"),
+        ("nowhere", "link to nothing"),
+        ("..", "leads out"),
+        ("assets", "link to a directory"),
+        ("../m2/saved_model.pb", "leads out"),
+    ],
+)
 def test_other_links_are_refused(to, says, tmp_path, secret):
     model = tmp_path / "m"
     (model / "assets").mkdir(parents=True)
@@ -64,11 +74,16 @@ def test_a_copy_has_the_permissions_of_new_files(tmp_path):
     (tmp_path / "m" / "assets").chmod(0o700)
 
 
-@pytest.mark.parametrize("words", [
-    ["publish", "model", "--model_name=m", "--base_path=out", "--nowarmup"],
-    ["publish", "model", "--model_name=m", "--base_path=out", "--nowarmup", "--server=triton"],
-    ["convert", "--input_saved_model_dir=model", "--output_saved_model_dir=out/x", "--allow_no_engines"],
-    ["wrap", "model", "--output_saved_model_dir=out/x", "--top_k=1"]], ids=["publish", "triton", "convert", "wrap"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["publish", "model", "--model_name=m", "--base_path=out", "--nowarmup"],
+        ["publish", "model", "--model_name=m", "--base_path=out", "--nowarmup", "--server=triton"],
+        ["convert", "--input_saved_model_dir=model", "--output_saved_model_dir=out/x", "--allow_no_engines"],
+        ["wrap", "model", "--output_saved_model_dir=out/x", "--top_k=1"],
+    ],
+    ids=["publish", "triton", "convert", "wrap"],
+)
 @pytest.mark.parametrize("link", ["assets/words.txt", "assets.extra/words.txt", "assets.extra/dir"])
 def test_no_command_copies_what_lies_outside(link, words, tftrt, model, secret, tmp_path):
     (model / link).parent.mkdir(exist_ok=True)
@@ -108,11 +123,18 @@ def test_weights_of_an_onnx_file_are_not_read_through_a_link_that_leads_out(tmp_
     from onnx import helper, numpy_helper
 
     weights = numpy_helper.from_array(np.ones(4, np.float32), "w")
-    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [helper.make_tensor_value_info("x", 1, [4])],
-                              [helper.make_tensor_value_info("y", 1, [4])], [weights])
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", 1, [4])],
+        [helper.make_tensor_value_info("y", 1, [4])],
+        [weights],
+    )
     folder = tmp_path / "model"
     folder.mkdir()
-    onnx.save(helper.make_model(graph), folder / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    onnx.save(
+        helper.make_model(graph), folder / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0
+    )
     assert onnx_file.outside(str(folder / "m.onnx")) == [str(folder / "m.data")]
     (folder / "m.data").rename(tmp_path / "elsewhere")
     (folder / "m.data").symlink_to("../elsewhere")

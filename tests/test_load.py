@@ -60,9 +60,13 @@ def test_latencies_are_those_that_the_server_made(server):
     assert found.sent_ns.size >= 200
     assert found.seconds >= 1
     # A closed loop: no more than 40 at a time, and 40 nearly always.
-    served = np.sort(np.subtract(reported["answered_ns"], reported["received_ns"]))[:found.sent_ns.size] / 1e6
+    served = np.sort(np.subtract(reported["answered_ns"], reported["received_ns"]))[: found.sent_ns.size] / 1e6
     for share in (0.5, 0.9):
-        assert served[int(share * served.size) - 1] - 60 <= found.percentile(share).value / 1e6 <= np.quantile(served, share) + SLACK_MS
+        assert (
+            served[int(share * served.size) - 1] - 60
+            <= found.percentile(share).value / 1e6
+            <= np.quantile(served, share) + SLACK_MS
+        )
     assert found.latency_ns.min() >= 20e6
     assert np.array_equal(found.latency_ns, found.service_ns)
 
@@ -78,7 +82,7 @@ def test_every_request_meets_its_own_clock_and_its_own_answer(server):
     received = np.array(reported["received_ns"]) - found.started_monotonic_ns
     for index in range(len(REQUESTS)):
         mine = np.sort(found.sent_ns[found.payload == index])
-        theirs = np.sort(received[np.array(indices) == index])[:mine.size]
+        theirs = np.sort(received[np.array(indices) == index])[: mine.size]
         assert mine.size and (theirs >= mine).all()
 
 
@@ -152,7 +156,9 @@ def test_wrong_answers_are_found_and_named(server):
     # One connection and one request at a time: request k is the server's k-th, and every tenth of those was answered wrongly.
     assert [one.payload for one in found.wrong_answers] == [number % 7 for number in (9, 19, 29, 39, 49)]
     assert found.wrong_answers[0].why.startswith("byte 0 of")
-    accepting = payload.Payload(METHOD, REQUESTS, REQUESTS, same=lambda index, answer: "" if answer[1:] == REQUESTS[index][1:] else "no")
+    accepting = payload.Payload(
+        METHOD, REQUESTS, REQUESTS, same=lambda index, answer: "" if answer[1:] == REQUESTS[index][1:] else "no"
+    )
     server.program(wrong_every=10)
     assert _run(server, _closed(concurrency=1, seconds=60, max_queries=100), accepting).wrong == 0
 
@@ -210,7 +216,7 @@ def test_the_run_survives_a_server_that_dies_and_comes_back():
     assert found.unsent == 6000 - found.sent_ns.size
     assert (found.checked, found.wrong) == (found.ok.sum(), 0)
     # It was sent at its instants all the time.
-    assert np.array_equal(np.sort(found.scheduled_ns), schedule.constant(100, 60)[:found.sent_ns.size])
+    assert np.array_equal(np.sort(found.scheduled_ns), schedule.constant(100, 60)[: found.sent_ns.size])
 
 
 def test_a_closed_loop_does_not_storm_a_server_that_is_gone():
@@ -230,9 +236,16 @@ def test_a_closed_loop_does_not_storm_a_server_that_is_gone():
 def test_failures_whose_messages_never_came_are_counted_by_their_code(server, monkeypatch):
     server.program(errors={"every": 2, "code": INVALID_ARGUMENT, "message": "no such input"})
     event = workers.Team._event
-    monkeypatch.setattr(workers.Team, "_event", lambda team, member, told: None if "error" in told else event(team, member, told))
+    monkeypatch.setattr(
+        workers.Team, "_event", lambda team, member, told: None if "error" in told else event(team, member, told)
+    )
     found = _run(server, _closed(seconds=60, max_queries=20))
-    assert found.errors[INVALID_ARGUMENT].to_dict() == {"code": INVALID_ARGUMENT, "name": "code 3", "count": 10, "messages": []}
+    assert found.errors[INVALID_ARGUMENT].to_dict() == {
+        "code": INVALID_ARGUMENT,
+        "name": "code 3",
+        "count": 10,
+        "messages": [],
+    }
     server.program(errors={"every": 1, "code": INVALID_ARGUMENT, "message": "no such input"})
     with pytest.raises(errors.TftrtError, match="answered none of .* requests: code 3$"):
         _run(server, _closed(warm_up=WarmUpRule(at_most_s=1.5)))
@@ -308,12 +321,21 @@ def test_a_slow_server_is_not_the_generators_limit(server):
 def test_twice_the_rate_with_twice_the_requests_under_way_acquits_the_generator(server):
     server.program(delays_ms=[20])
     busy = limits.Sign(limits.RATE, "its 1 process used 0.95 of 1 core: give it more processes")
-    runs = {count: dataclasses.replace(_run(server, _closed(concurrency=count, seconds=0.5)), limits=(busy,)) for count in (1, 2)}
-    rows = [summary.row("server", points.Point(scenario=points.CLOSED, concurrency=count), records, np.ones(8)) for count, records in runs.items()]
+    runs = {
+        count: dataclasses.replace(_run(server, _closed(concurrency=count, seconds=0.5)), limits=(busy,))
+        for count in (1, 2)
+    }
+    rows = [
+        summary.row("server", points.Point(scenario=points.CLOSED, concurrency=count), records, np.ones(8))
+        for count, records in runs.items()
+    ]
     rows = [dataclasses.replace(row, throughput=rate) for row, rate in zip(rows, (48.0, 72.0), strict=True)]
     first, second = bench._acquitted(rows)
     assert rows[0].limited and not first.limited and second.limited == rows[1].limited
-    assert re.search(r"own time \(its 1 process used 0.95 of 1 core\), and not the limit: 2 requests under way get [12]\.\d times", first.waits)
+    assert re.search(
+        r"own time \(its 1 process used 0.95 of 1 core\), and not the limit: 2 requests under way get [12]\.\d times",
+        first.waits,
+    )
     apart, _ = bench._acquitted([rows[0], dataclasses.replace(rows[1], target="in process")])
     assert apart.limited
     # Twice the rate with twice the requests: nothing is the limit yet, not at the last row either.
@@ -340,9 +362,15 @@ def test_ctrl_c_returns_what_was_measured_and_marks_it(server, tmp_path):
         "said = lambda progress: print('at', progress.ended, flush=True)\n"
         "plan = load_plan.Plan(kind='closed', concurrency=3, seconds=60, warm_up=None, processes=2)\n"
         "found = generator.run(load_plan.Target(address=sys.argv[1]), load, plan, said)\n"
-        "print('end', found.partial, found.sent_ns.size, found.ok.sum(), found.unfinished, flush=True)\n")
-    process = subprocess.Popen([sys.executable, script, server.address], stdout=subprocess.PIPE, text=True, cwd=ROOT,
-                               env={**os.environ, "PYTHONPATH": str(ROOT)})
+        "print('end', found.partial, found.sent_ns.size, found.ok.sum(), found.unfinished, flush=True)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, script, server.address],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     for line in process.stdout:
         if line.startswith("at") and int(line.split()[1]) > 50:
             break
@@ -375,7 +403,9 @@ def test_a_worker_that_is_killed_ends_the_run_with_what_there_is(server):
             killed.append(_workers()[0])
             os.kill(killed[0], signal.SIGKILL)
 
-    found = generator.run(Target(address=server.address), ECHO, _closed(concurrency=4, seconds=60, processes=2), kill_one)
+    found = generator.run(
+        Target(address=server.address), ECHO, _closed(concurrency=4, seconds=60, processes=2), kill_one
+    )
     assert "ended by itself (SIGKILL)" in found.partial
     assert found.ok.sum() > 40
     assert not _workers()
@@ -401,14 +431,39 @@ def test_the_workers_hold_no_tensorflow(server):
 
 def test_tls(tmp_path):
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj",
-                    "/CN=models.test", "-addext", "subjectAltName=DNS:models.test"], check=True, capture_output=True)
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+            "-days",
+            "2",
+            "-subj",
+            "/CN=models.test",
+            "-addext",
+            "subjectAltName=DNS:models.test",
+        ],
+        check=True,
+        capture_output=True,
+    )
     with MockServer(tls=[str(key), str(certificate)]) as server:
         tls = load_plan.Tls(certificate.read_bytes(), server_name="models.test")
         found = _run(server, _closed(seconds=60, max_queries=20), tls=tls)
         assert (found.ok.sum(), found.checked) == (20, 20)
         with pytest.raises(errors.TftrtError, match="no connection"):
-            _run(server, _closed(seconds=60, max_queries=20), tls=load_plan.Tls(None, server_name="models.test"), connect_s=0.5)
+            _run(
+                server,
+                _closed(seconds=60, max_queries=20),
+                tls=load_plan.Tls(None, server_name="models.test"),
+                connect_s=0.5,
+            )
 
 
 def test_several_connections_of_a_process_are_all_used(server):
@@ -426,8 +481,18 @@ def test_several_connections_of_a_process_are_all_used(server):
     assert max(used) == alone + 2
 
 
-@pytest.mark.parametrize("settings", [{"kind": "spiral"}, {"concurrency": 0}, {"kind": "open"}, {"schedule": np.arange(3)},
-                                      {"seconds": 0}, {"max_queries": 5, "min_queries": 6}, {"processes": -1}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kind": "spiral"},
+        {"concurrency": 0},
+        {"kind": "open"},
+        {"schedule": np.arange(3)},
+        {"seconds": 0},
+        {"max_queries": 5, "min_queries": 6},
+        {"processes": -1},
+    ],
+)
 def test_plans_that_cannot_be_run_are_refused(settings):
     with pytest.raises(errors.UsageError):
         Plan(**settings)
@@ -446,8 +511,15 @@ def make(request):
     return infer, 5
 
 
-@pytest.mark.parametrize("plan", [_closed(concurrency=3, seconds=60, max_queries=60), _open(schedule.constant(100, 0.6)),
-                                  Plan(kind="offline", concurrency=4, max_queries=60, warm_up=None)], ids=["closed", "open", "offline"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        _closed(concurrency=3, seconds=60, max_queries=60),
+        _open(schedule.constant(100, 0.6)),
+        Plan(kind="offline", concurrency=4, max_queries=60, warm_up=None),
+    ],
+    ids=["closed", "open", "offline"],
+)
 def test_the_same_plan_against_a_function(plan):
     found = function_load.run("tests.test_load:make", {"seconds": 0.02, "failing": 3}, plan)
     assert found.sent_ns.size == 60
@@ -462,7 +534,13 @@ def test_what_is_to_be_known_before_the_first_request_can_end_the_run():
         raise errors.CheckFailed("its answers are wrong")
 
     with pytest.raises(errors.CheckFailed):
-        function_load.run("tests.test_load:make", {"seconds": 0.02}, _closed(), on_ready=refuse, on_progress=lambda one: pytest.fail("asked"))
+        function_load.run(
+            "tests.test_load:make",
+            {"seconds": 0.02},
+            _closed(),
+            on_ready=refuse,
+            on_progress=lambda one: pytest.fail("asked"),
+        )
     assert not _workers()
 
 
@@ -471,12 +549,18 @@ def test_a_function_that_cannot_be_made_is_one_clear_line():
         function_load.run("tests.test_load:make", {"refuse": "no such engine"}, _closed())
     assert caught.value.mend == "take another"
     with pytest.raises(errors.TftrtError, match="^the clock in process answered none of"):
-        function_load.run("tests.test_load:make", {"seconds": 0.02, "failing": "all"}, _closed(warm_up=WarmUpRule(at_most_s=0.3)),
-                          name="the clock in process")
+        function_load.run(
+            "tests.test_load:make",
+            {"seconds": 0.02, "failing": "all"},
+            _closed(warm_up=WarmUpRule(at_most_s=0.3)),
+            name="the clock in process",
+        )
 
 
 def _workers():
-    return [pid for pid, command in _children_of(os.getpid()) if workers.__name__.replace("workers", "worker") in command]
+    return [
+        pid for pid, command in _children_of(os.getpid()) if workers.__name__.replace("workers", "worker") in command
+    ]
 
 
 def _children_of(pid):

@@ -19,8 +19,15 @@ _REQUESTS = [b"small", b"", bytes(range(256)) * 4000]
 
 
 def _calls(port, *, channels=1, timeout_s=_WAIT, connect_s=5.0, requests=_REQUESTS, method=_METHOD):
-    return Http2Calls(f"127.0.0.1:{port}", ("127.0.0.1", port), channels=channels, method=method, requests=requests, timeout_s=timeout_s,
-                      connect_s=connect_s)
+    return Http2Calls(
+        f"127.0.0.1:{port}",
+        ("127.0.0.1", port),
+        channels=channels,
+        method=method,
+        requests=requests,
+        timeout_s=timeout_s,
+        connect_s=connect_s,
+    )
 
 
 def _ended(reply):
@@ -59,8 +66,18 @@ def test_a_status_has_its_code_name_and_text(echo):
     made.close()
 
 
-@pytest.mark.parametrize("address, where", [("localhost:8500", ("localhost", 8500)), ("[::1]:8500", ("::1", 8500)), ("unix:/a/b", "/a/b"),
-                                            ("dns:///host:8500", None), ("::1:8500", None), ("unix:///a", None), ("host", None)])
+@pytest.mark.parametrize(
+    "address, where",
+    [
+        ("localhost:8500", ("localhost", 8500)),
+        ("[::1]:8500", ("::1", 8500)),
+        ("unix:/a/b", "/a/b"),
+        ("dns:///host:8500", None),
+        ("::1:8500", None),
+        ("unix:///a", None),
+        ("host", None),
+    ],
+)
 def test_addresses(address, where):
     assert http2_calls_job.place(address) == where
 
@@ -100,10 +117,10 @@ class _Server:
             data += more
             if not greeted:
                 assert data.startswith(frames.PREFACE)
-                data, greeted = data[len(frames.PREFACE):], True
+                data, greeted = data[len(frames.PREFACE) :], True
             while len(data) >= 9 and len(data) >= 9 + frames.read_head(data, 0)[0]:
                 size, kind, flags, stream = frames.read_head(data, 0)
-                content, data = data[9:9 + size], data[9 + size:]
+                content, data = data[9 : 9 + size], data[9 + size :]
                 if kind == frames.HEADERS:
                     assert decoder.read(content)[b":path"] == _METHOD.encode()
                     connection.sendall(frames.number(frames.WINDOW_UPDATE, stream, 1 << 24))
@@ -134,19 +151,27 @@ _END = hpack.block([(b"grpc-status", b"0")])
 
 
 def _answer(stream, content):
-    return (frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _START),
-            frames.frame(frames.DATA, 0, stream, b"\x00" + struct.pack(">I", len(content)) + content),
-            frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, _END))
+    return (
+        frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _START),
+        frames.frame(frames.DATA, 0, stream, b"\x00" + struct.pack(">I", len(content)) + content),
+        frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, _END),
+    )
 
 
 def test_an_answer_byte_by_byte_with_padding_and_continued_headers(by_hand):
     def serve(connection, requests):
         for stream, content in requests:
             message = b"\x00" + struct.pack(">I", len(content)) + content
-            for byte in b"".join([frames.frame(frames.HEADERS, 0, stream, _START[:3]), frames.frame(frames.CONTINUATION, frames.END_HEADERS,
-                                                                                                   stream, _START[3:]),
-                                  frames.frame(frames.DATA, frames.PADDED, stream, b"\x02" + message + bytes(2)), frames.frame(99, 0, stream),
-                                  frames.frame(frames.PING, 0, 0, bytes(8)), _answer(stream, b"")[2]]):
+            for byte in b"".join(
+                [
+                    frames.frame(frames.HEADERS, 0, stream, _START[:3]),
+                    frames.frame(frames.CONTINUATION, frames.END_HEADERS, stream, _START[3:]),
+                    frames.frame(frames.DATA, frames.PADDED, stream, b"\x02" + message + bytes(2)),
+                    frames.frame(99, 0, stream),
+                    frames.frame(frames.PING, 0, 0, bytes(8)),
+                    _answer(stream, b"")[2],
+                ]
+            ):
                 connection.sendall(bytes([byte]))
 
     made = _calls(by_hand(serve))
@@ -154,7 +179,9 @@ def test_an_answer_byte_by_byte_with_padding_and_continued_headers(by_hand):
     made.close()
 
 
-@pytest.mark.parametrize("settings", [{frames.INITIAL_WINDOW_SIZE: 1000}, {frames.HEADER_TABLE_SIZE: 0}, {frames.MAX_FRAME_SIZE: 1 << 20}])
+@pytest.mark.parametrize(
+    "settings", [{frames.INITIAL_WINDOW_SIZE: 1000}, {frames.HEADER_TABLE_SIZE: 0}, {frames.MAX_FRAME_SIZE: 1 << 20}]
+)
 def test_requests_keep_to_the_servers_settings(by_hand, settings):
     def serve(connection, requests):
         connection.sendall(frames.number(frames.WINDOW_UPDATE, 0, 1 << 25))
@@ -163,19 +190,28 @@ def test_requests_keep_to_the_servers_settings(by_hand, settings):
 
     made = _calls(by_hand(serve, settings=settings))
     replies = [made.calls[0](index) for index in (0, 2, 0)]
-    assert [_ended(reply) for reply in replies] == [(0, struct.pack(">I", len(_REQUESTS[index]))) for index in (0, 2, 0)]
+    assert [_ended(reply) for reply in replies] == [
+        (0, struct.pack(">I", len(_REQUESTS[index]))) for index in (0, 2, 0)
+    ]
     made.close()
 
 
-@pytest.mark.parametrize("ending, code, text", [
-    (lambda stream: frames.number(frames.RST_STREAM, stream, 7), 14, "reset the call with code 7"),
-    (lambda stream: frames.frame(frames.GOAWAY, 0, 0, bytes(8)), 14, "takes no more calls"),
-    (lambda stream: b"", 14, "Socket closed"),
-    (lambda stream: frames.head(frames.DATA, 0, stream, 1 << 23), 14, "broke HTTP/2"),
-    (lambda stream: frames.frame(frames.HEADERS, frames.END_HEADERS, stream, b"\xff\xff"), 14, "broke HTTP/2"),
-    (lambda stream: frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, _START), 13, "without a gRPC status, HTTP 200"),
-    (lambda stream: frames.frame(frames.DATA, frames.END_STREAM, stream, b""), 13, "has no status"),
-])
+@pytest.mark.parametrize(
+    "ending, code, text",
+    [
+        (lambda stream: frames.number(frames.RST_STREAM, stream, 7), 14, "reset the call with code 7"),
+        (lambda stream: frames.frame(frames.GOAWAY, 0, 0, bytes(8)), 14, "takes no more calls"),
+        (lambda stream: b"", 14, "Socket closed"),
+        (lambda stream: frames.head(frames.DATA, 0, stream, 1 << 23), 14, "broke HTTP/2"),
+        (lambda stream: frames.frame(frames.HEADERS, frames.END_HEADERS, stream, b"\xff\xff"), 14, "broke HTTP/2"),
+        (
+            lambda stream: frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, _START),
+            13,
+            "without a gRPC status, HTTP 200",
+        ),
+        (lambda stream: frames.frame(frames.DATA, frames.END_STREAM, stream, b""), 13, "has no status"),
+    ],
+)
 def test_a_call_that_a_server_breaks_off_fails_and_the_next_is_sent_on_a_new_connection(by_hand, ending, code, text):
     broken = []
 
@@ -226,7 +262,7 @@ def test_no_server_and_no_http2_are_said_in_time():
 
 
 def test_huffman_code_is_complete_and_reads_the_standards_example():
-    assert sum(2.0 ** -length for length in huffman._LENGTHS) == 1
+    assert sum(2.0**-length for length in huffman._LENGTHS) == 1
     assert huffman.decode(bytes.fromhex("f1e3c2e5f23a6ba0ab90f4ff")) == b"www.example.com"
     for wrong in ("f1e3c2e5f23a6ba0ab90f400", "ffffffff", "ff"):
         with pytest.raises(ValueError, match="Huffman"):

@@ -15,7 +15,9 @@ def test_fewest_samples_of_a_percentile_are_those_of_loadgen():
     assert [latency_statistics.min_samples(share) for share in (0.9, 0.95, 0.99, 0.999)] == [64, 130, 662, 6636]
 
 
-@pytest.mark.parametrize(("over", "share", "confidence"), [(0, 0.99, 0.99), (1, 0.5, 0.9), (7, 0.9, 0.99), (40, 0.95, 0.95)])
+@pytest.mark.parametrize(
+    ("over", "share", "confidence"), [(0, 0.99, 0.99), (1, 0.5, 0.9), (7, 0.9, 0.99), (40, 0.95, 0.95)]
+)
 def test_passing_is_the_first_count_with_an_unlikely_enough_binomial_tail(over, share, confidence):
     counts = np.arange(over + 1, 3000)
     unlikely = stats.binom.cdf(over, counts, 1 - share) <= 1 - confidence
@@ -91,8 +93,12 @@ def test_a_closed_view_hides_a_stall_that_the_schedule_shows():
     assert (opened.latency_ns > 5e6).sum() == 100
     assert opened.percentile(0.9).value > 6e8
     # One at a time, each sent when the one before is back: the stall is a single request.
-    naive = _records("closed", sent := np.array([*range(0, int(1e9), 10_000_000), *range(int(2e9), int(3e9), 10_000_000)]), sent,
-                     sent + np.where(sent == int(1e9) - 10_000_000, int(1e9), 1_000_000))
+    naive = _records(
+        "closed",
+        sent := np.array([*range(0, int(1e9), 10_000_000), *range(int(2e9), int(3e9), 10_000_000)]),
+        sent,
+        sent + np.where(sent == int(1e9) - 10_000_000, int(1e9), 1_000_000),
+    )
     assert (naive.latency_ns > 5e6).sum() == 1
     assert naive.percentile(0.9).value == 1_000_000
 
@@ -107,11 +113,23 @@ def test_records_leave_failed_requests_out_of_the_latencies_and_the_rate():
 
 def test_limits_each_sign_alone():
     quiet, slow = np.full(100, 50_000), np.full(1000, 20_000_000)
-    usual = {"cpu_s": 4.0, "seconds": 10.0, "workers": 2, "cores": 8, "late": 1, "sent": 1000, "lags_ns": quiet, "latency_ns": slow}
+    usual = {
+        "cpu_s": 4.0,
+        "seconds": 10.0,
+        "workers": 2,
+        "cores": 8,
+        "late": 1,
+        "sent": 1000,
+        "lags_ns": quiet,
+        "latency_ns": slow,
+    }
     assert limits.found(**usual) == ()
-    for changed, of, word in (({"cpu_s": 18.5}, limits.RATE, "used 1.85 of 2 cores"), ({"late": 11}, limits.RATE, "more than 1 ms late"),
-                              ({"lags_ns": np.full(100, 5_000_000)}, limits.TIMES, "woke 5.0 ms late (p99)")):
-        sign, = limits.found(**{**usual, **changed})
+    for changed, of, word in (
+        ({"cpu_s": 18.5}, limits.RATE, "used 1.85 of 2 cores"),
+        ({"late": 11}, limits.RATE, "more than 1 ms late"),
+        ({"lags_ns": np.full(100, 5_000_000)}, limits.TIMES, "woke 5.0 ms late (p99)"),
+    ):
+        (sign,) = limits.found(**{**usual, **changed})
         assert word in sign.text and sign.of == of
     # Two processes on one core are at their limit with one core's time.
     assert "of 1 core:" in limits.found(**{**usual, "cpu_s": 9.5, "cores": 1})[0].text
@@ -133,7 +151,11 @@ def test_more_requests_under_way_and_more_answers_acquit_the_generator():
     assert limits.acquitted(198.0, 2, runs) is None and limits.acquitted(240.0, 4, runs) is None
     assert limits.acquitted(100.0, None, runs) is None
     assert limits.kept_pace(198.0, 2, runs) == (1, 100.0)
-    assert limits.kept_pace(240.0, 4, runs) is None and limits.kept_pace(230.0, 8, runs) is None and limits.kept_pace(9.0, None, runs) is None
+    assert (
+        limits.kept_pace(240.0, 4, runs) is None
+        and limits.kept_pace(230.0, 8, runs) is None
+        and limits.kept_pace(9.0, None, runs) is None
+    )
 
 
 def test_constant_schedule():
@@ -150,7 +172,10 @@ def test_poisson_gaps_are_exponential_with_the_rates_mean(rate):
     assert stats.kstest(gaps, stats.expon(scale=1 / rate).cdf).pvalue > 0.01
     # Neighbours do not depend on each other, and the test sees gaps that are not exponential.
     assert abs(np.corrcoef(gaps[1:], gaps[:-1])[0, 1]) < 0.03
-    assert stats.kstest(np.diff(schedule.constant(rate, 20_000 / rate)) / 1e9, stats.expon(scale=1 / rate).cdf).pvalue < 1e-6
+    assert (
+        stats.kstest(np.diff(schedule.constant(rate, 20_000 / rate)) / 1e9, stats.expon(scale=1 / rate).cdf).pvalue
+        < 1e-6
+    )
 
 
 def test_poisson_counts_are_poisson_and_seeds_make_schedules():
@@ -170,8 +195,16 @@ def test_read_schedule(tmp_path):
     assert schedule.read(path).tolist() == [0, 500_000_000, 500_000_000, 10_000_000_000]
 
 
-@pytest.mark.parametrize(("text", "said"), [("0\nsoon\n", "line 2: 'soon'"), ("1\n0.5\n", "line 2: 0.5 s is before"), ("-1\n", "line 1"),
-                                            ("nan\n", "line 1"), ("# none\n", "holds no times")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0\nsoon\n", "line 2: 'soon'"),
+        ("1\n0.5\n", "line 2: 0.5 s is before"),
+        ("-1\n", "line 1"),
+        ("nan\n", "line 1"),
+        ("# none\n", "holds no times"),
+    ],
+)
 def test_a_bad_schedule_file_is_refused_with_its_line(tmp_path, text, said):
     path = tmp_path / "schedule.txt"
     path.write_text(text)
@@ -191,8 +224,14 @@ def test_what_is_no_schedule_is_refused(given):
         schedule.checked(np.array(given))
 
 
-@pytest.mark.parametrize("settings", [{"method": "Predict", "requests": (b"",)}, {"method": "/a/b", "requests": ()},
-                                      {"method": "/a/b", "requests": (b"", b""), "expected": (b"",)}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "Predict", "requests": (b"",)},
+        {"method": "/a/b", "requests": ()},
+        {"method": "/a/b", "requests": (b"", b""), "expected": (b"",)},
+    ],
+)
 def test_a_payload_that_cannot_be_sent_is_refused(settings):
     with pytest.raises(errors.UsageError):
         payload.Payload(**settings)
@@ -200,15 +239,24 @@ def test_a_payload_that_cannot_be_sent_is_refused(settings):
 
 def _records(kind, scheduled, sent, done, code=None):
     zeros = np.zeros(len(sent), np.int64)
-    return run_record.Records(scheduled_ns=scheduled, sent_ns=sent, done_ns=done, code=zeros if code is None else code, payload=zeros, flags=zeros,
-                          kind=kind, length_ns=1_000_000_000)
+    return run_record.Records(
+        scheduled_ns=scheduled,
+        sent_ns=sent,
+        done_ns=done,
+        code=zeros if code is None else code,
+        payload=zeros,
+        flags=zeros,
+        kind=kind,
+        length_ns=1_000_000_000,
+    )
 
 
 def test_a_closed_loop_s_rate_counts_what_was_answered_inside_whenever_it_was_sent():
     """Requests of 500 ms, one after the other, the first of them under way when five seconds begin."""
     sent = np.arange(10) * 500_000_000 + 250_000_000
-    found = dataclasses.replace(_records("closed", sent, sent, sent + 500_000_000), length_ns=5_000_000_000,
-                                earlier_ns=np.array([250_000_000]))
+    found = dataclasses.replace(
+        _records("closed", sent, sent, sent + 500_000_000), length_ns=5_000_000_000, earlier_ns=np.array([250_000_000])
+    )
     assert found.rate() == 2.0
 
 
@@ -251,12 +299,24 @@ def test_a_mean_is_decided_as_often_wrongly_as_its_confidence_says_at_most():
         found.append(latency_statistics.mean_decided(random.normal(10, 3, 100), 10, 0.95))
     # 5 % each way; over 6.5 % has a probability of 0.02 %.
     assert found.count(True) < 195 and found.count(False) < 195
-    assert latency_statistics.mean_decided(np.full(64, 5), 6) is True and latency_statistics.mean_decided(np.full(63, 5), 6) is None
+    assert (
+        latency_statistics.mean_decided(np.full(64, 5), 6) is True
+        and latency_statistics.mean_decided(np.full(63, 5), 6) is None
+    )
 
 
-@pytest.mark.parametrize(("codes", "milliseconds"), [
-    ([0, 0, 14, 14, 14], 700), ([14, 14, 14, 14, 14], 1000), ([0, 0, 0, 14, 14], 0), ([14, 14, 14, 14, 0], 0), ([0, 5, 14, 5, 5], 900),
-    ([0, 0, 0, 0, 4], 300), ([4, 4, 4, 4, 0], 0)])
+@pytest.mark.parametrize(
+    ("codes", "milliseconds"),
+    [
+        ([0, 0, 14, 14, 14], 700),
+        ([14, 14, 14, 14, 14], 1000),
+        ([0, 0, 0, 14, 14], 0),
+        ([14, 14, 14, 14, 0], 0),
+        ([0, 5, 14, 5, 5], 900),
+        ([0, 0, 0, 0, 4], 300),
+        ([4, 4, 4, 4, 0], 0),
+    ],
+)
 def test_how_long_nothing_was_answered_at_the_end_of_a_run(codes, milliseconds):
     """Requests of 100 ms, every 200 ms of a second; from the last answer to the end. Of a server that hangs, one request tells."""
     sent = np.arange(5) * 200_000_000
@@ -268,7 +328,9 @@ def test_how_long_nothing_was_answered_at_the_end_of_a_run(codes, milliseconds):
 
 def test_how_much_a_server_may_have_left_to_do_and_at_which_pace_it_worked():
     sent = np.arange(5) * 200_000_000
-    found = dataclasses.replace(_records("closed", sent, sent, sent + 100_000_000, np.array([0, 14, 0, 4, 4])), unfinished=3)
+    found = dataclasses.replace(
+        _records("closed", sent, sent, sent + 100_000_000, np.array([0, 14, 0, 4, 4])), unfinished=3
+    )
     assert found.unanswered == 5 and found.pace == 4.0, "two answers in half a second"
     assert dataclasses.replace(found, earlier_ns=np.array([1, 2])).pace == 8.0
 

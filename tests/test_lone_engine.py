@@ -21,15 +21,20 @@ def natively(lone):
     graph.native(lone.graph_def)
     node = next(node for node in lone.graph_def.node if node.name == lone.node)
     outputs = [f"{lone.node}:{port}" for port in range(len(node.attr["Tout"].list.type))]
-    return tf.compat.v1.wrap_function(lambda *tensors: tf.graph_util.import_graph_def(
-        lone.graph_def, dict(zip(lone.inputs, tensors, strict=True)), outputs, name=""),
-        [tf.TensorSpec(None, tf.as_dtype(dtype)) for dtype in node.attr["Tin"].list.type])
+    return tf.compat.v1.wrap_function(
+        lambda *tensors: tf.graph_util.import_graph_def(
+            lone.graph_def, dict(zip(lone.inputs, tensors, strict=True)), outputs, name=""
+        ),
+        [tf.TensorSpec(None, tf.as_dtype(dtype)) for dtype in node.attr["Tin"].list.type],
+    )
 
 
 def computed(frozen, graph_def, wanted, feed):
     """The values of tensors of a graph."""
     function = tf.compat.v1.wrap_function(
-        lambda *tensors: tf.graph_util.import_graph_def(graph_def, frozen.input_map(tensors), wanted, name=""), frozen.input_specs())
+        lambda *tensors: tf.graph_util.import_graph_def(graph_def, frozen.input_map(tensors), wanted, name=""),
+        frozen.input_specs(),
+    )
     return function(*(tf.constant(feed[one]) for one in frozen.input_names))
 
 
@@ -45,8 +50,8 @@ def test_alone_it_answers_as_in_the_model(name, zoo_model):
             sources = [one if ":" in one else one + ":0" for one in node.input if not one.startswith("^")]
             results = [f"{node.name}:{port}" for port in range(counts[1])]
             values = computed(frozen, inlined, [*sources, *results], feed)
-            got = natively(lone_engine.alone(graph_def, graph.engine_name(node.name)))(*values[:counts[0]])
-            for expected, answer in zip(values[counts[0]:], got, strict=True):
+            got = natively(lone_engine.alone(graph_def, graph.engine_name(node.name)))(*values[: counts[0]])
+            for expected, answer in zip(values[counts[0] :], got, strict=True):
                 np.testing.assert_allclose(expected, answer, rtol=1e-4, atol=1e-5)
 
 
@@ -57,10 +62,15 @@ def test_while_shapes_are_collected_nothing_is_computed(zoo_model):
         lone = lone_engine.alone(graph_def, graph.engine_name(node.name))
         collecting = lone_engine.collecting(lone)
         (engine,) = graph.engine_nodes(collecting.graph_def)
-        assert engine.attr["_profile_generation_mode"].b and not next(graph.engine_nodes(lone.graph_def)).attr["_profile_generation_mode"].b
+        assert (
+            engine.attr["_profile_generation_mode"].b
+            and not next(graph.engine_nodes(lone.graph_def)).attr["_profile_generation_mode"].b
+        )
         ops = graph.engine_ops(collecting.graph_def)[0].ops
         assert set(ops) == {"Const"}
-        tensors = [tf.zeros([size or 3 for size in one.shape], one.dtype) for one in graph.engine_ops(lone.graph_def)[0].inputs]
+        tensors = [
+            tf.zeros([size or 3 for size in one.shape], one.dtype) for one in graph.engine_ops(lone.graph_def)[0].inputs
+        ]
         assert all(not np.any(answer) for answer in natively(collecting)(*tensors))
         # Run for its effect, without its results.
         graph.native(collecting.graph_def)
@@ -74,7 +84,9 @@ def test_where_all_sizes_are_known_tftrt_builds_at_once_and_needs_the_segment(zo
         for shape in node.attr["input_shapes"].list.shape:
             shape.dim[0].size = 4
         lone = lone_engine.alone(graph_def, graph.engine_name(node.name))
-        assert graph.engine_ops(lone_engine.collecting(lone).graph_def)[0].ops == graph.engine_ops(lone.graph_def)[0].ops
+        assert (
+            graph.engine_ops(lone_engine.collecting(lone).graph_def)[0].ops == graph.engine_ops(lone.graph_def)[0].ops
+        )
 
 
 def test_an_engine_that_is_not_there_is_a_key_error(zoo_model):
@@ -94,6 +106,8 @@ def test_a_refused_build_at_runtime_is_no_matter_here(zoo_model):
 def test_an_op_that_is_run_for_its_effect_runs():
     seen = []
     with tf.Graph().as_default() as built:
-        tf.numpy_function(lambda array: seen.append(array.shape), [tf.compat.v1.placeholder(tf.float32, name="x")], [], name="effect")
+        tf.numpy_function(
+            lambda array: seen.append(array.shape), [tf.compat.v1.placeholder(tf.float32, name="x")], [], name="effect"
+        )
     tf_private.running(built.as_graph_def(), ["x:0"], "effect")(tf.zeros((2, 3)))
     assert seen == [(2, 3)]

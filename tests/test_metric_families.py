@@ -46,7 +46,9 @@ def test_classes_against_scikit_learn():
     assert found["top5"] == pytest.approx(sk.top_k_accuracy_score(WANTED, given, k=5)) and 0.5 < found["top5"] < 1
     assert found["class_top1"] == pytest.approx(sk.balanced_accuracy_score(WANTED, given.argmax(-1)))
     area = measured(classes.Auc, *halves(WANTED, given))["auc"]
-    assert area == pytest.approx(sk.roc_auc_score(WANTED, given / given.sum(-1, keepdims=True), multi_class="ovr", average="macro"))
+    assert area == pytest.approx(
+        sk.roc_auc_score(WANTED, given / given.sum(-1, keepdims=True), multi_class="ovr", average="macro")
+    )
 
 
 def test_against_the_originals_answers_its_largest_entry_is_the_right_class():
@@ -62,7 +64,9 @@ def test_the_area_of_one_probability_with_and_without_ties(ties):
     given = RNG.uniform(size=(ROWS, 1)) + 0.3 * right[:, None]
     given = np.round(given, 1) if ties else given
     assert measured(classes.Auc, *halves(right, given))["auc"] == pytest.approx(sk.roc_auc_score(right, given[:, 0]))
-    assert measured(classes.Top, *halves(right, given / 2))["top1"] == pytest.approx(sk.accuracy_score(right, given[:, 0] / 2 >= 0.5))
+    assert measured(classes.Top, *halves(right, given / 2))["top1"] == pytest.approx(
+        sk.accuracy_score(right, given[:, 0] / 2 >= 0.5)
+    )
     two = np.concatenate([1 - given / 2, given / 2], axis=1)
     assert measured(classes.Auc, (right, two))["auc"] == pytest.approx(sk.roc_auc_score(right, given[:, 0]))
     assert measured(classes.Auc, (np.zeros(ROWS, int), given)) == {}
@@ -71,7 +75,9 @@ def test_the_area_of_one_probability_with_and_without_ties(ties):
 def test_the_area_of_tags_is_the_mean_over_the_tags():
     right = RNG.integers(0, 2, (ROWS, 4))
     given = (RNG.uniform(size=(ROWS, 4)) + 0.2 * right).astype(np.float32)
-    assert measured(classes.Auc, *halves(right, given))["auc"] == pytest.approx(sk.roc_auc_score(right, given, average="macro"))
+    assert measured(classes.Auc, *halves(right, given))["auc"] == pytest.approx(
+        sk.roc_auc_score(right, given, average="macro")
+    )
 
 
 @pytest.mark.parametrize("shape", [(ROWS,), (ROWS, 1), (ROWS, 3)])
@@ -94,9 +100,19 @@ def test_masks_against_scikit_learn():
     assert found == pytest.approx(sk.jaccard_score((right > 1).ravel(), one.ravel() >= 0.5, average="macro"))
 
 
-@pytest.mark.parametrize(("wanted", "given", "edits"), [
-    ("the cat sat", "the cat sat", 0), ("the cat sat", "the hat sat", 1), ("the cat sat", "cat sat", 1), ("the cat sat", "the black cat sat", 1),
-    ("the cat sat", "", 3), ("", "a b", 2), ("a b c d", "b c d e", 2), ("kitten on the mat", "sitting on mat the", 3)])
+@pytest.mark.parametrize(
+    ("wanted", "given", "edits"),
+    [
+        ("the cat sat", "the cat sat", 0),
+        ("the cat sat", "the hat sat", 1),
+        ("the cat sat", "cat sat", 1),
+        ("the cat sat", "the black cat sat", 1),
+        ("the cat sat", "", 3),
+        ("", "a b", 2),
+        ("a b c d", "b c d e", 2),
+        ("kitten on the mat", "sitting on mat the", 3),
+    ],
+)
 def test_words_that_have_to_be_changed(wanted, given, edits):
     assert texts.edits(wanted.split(), given.split()) == edits == texts.edits(given.split(), wanted.split())
 
@@ -108,17 +124,32 @@ def test_word_errors_are_counted_over_all_texts():
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
+@given(
+    st.lists(st.sampled_from("abc"), max_size=6),
+    st.lists(st.sampled_from("abc"), max_size=6),
+    st.lists(st.sampled_from("abc"), max_size=6),
+)
 def test_word_edits_are_a_distance(one, two, three):
     assert texts.edits(one, two) == texts.edits(two, one) <= texts.edits(one, three) + texts.edits(three, two)
-    assert abs(len(one) - len(two)) <= texts.edits(one, two) <= max(len(one), len(two)) and (texts.edits(one, two) == 0) == (one == two)
+    assert abs(len(one) - len(two)) <= texts.edits(one, two) <= max(len(one), len(two)) and (
+        texts.edits(one, two) == 0
+    ) == (one == two)
 
 
 SQUARE = [0.0, 0.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize(("other", "iou"), [
-    (SQUARE, 1.0), ([0, 0, 1, 0.5], 0.5), ([0.5, 0, 1.5, 1], 1 / 3), ([2, 2, 3, 3], 0.0), ([1, 1, 0, 0], 1.0), ([1, 0, 2, 1], 0.0)])
+@pytest.mark.parametrize(
+    ("other", "iou"),
+    [
+        (SQUARE, 1.0),
+        ([0, 0, 1, 0.5], 0.5),
+        ([0.5, 0, 1.5, 1], 1 / 3),
+        ([2, 2, 3, 3], 0.0),
+        ([1, 1, 0, 0], 1.0),
+        ([1, 0, 2, 1], 0.0),
+    ],
+)
 def test_overlaps_by_hand(other, iou):
     found = measured(boxes.Boxes, (np.array([[SQUARE]]), np.array([[other]], float)))
     assert found["iou"] == pytest.approx(iou)
@@ -126,15 +157,20 @@ def test_overlaps_by_hand(other, iou):
 
 def test_differences_of_boxes_are_seen_beside_their_size_and_padding_does_not_count():
     reference = np.array([[[0, 0, 2, 4], [0, 0, 0, 0]]], np.float32)
-    assert measured(boxes.Boxes, (reference, reference + np.float32([0, 0, 0, 1]) * (reference > 0)))["max_box"] == pytest.approx(0.25)
+    assert measured(boxes.Boxes, (reference, reference + np.float32([0, 0, 0, 1]) * (reference > 0)))[
+        "max_box"
+    ] == pytest.approx(0.25)
     assert measured(boxes.Boxes, (reference, reference)) == {"iou": 1.0, "max_box": 0.0}
     assert measured(boxes.Boxes, (reference * 0, reference * 0)) == {}
 
 
 def image(*found):
     """detections.Found of (box, score, class)."""
-    return detections.Found(boxes.sorted_corners(np.array([one[0] for one in found]).reshape(-1, 4)), np.array([one[1] for one in found], float),
-                            np.array([one[2] for one in found], int))
+    return detections.Found(
+        boxes.sorted_corners(np.array([one[0] for one in found]).reshape(-1, 4)),
+        np.array([one[1] for one in found], float),
+        np.array([one[2] for one in found], int),
+    )
 
 
 FAR = [5.0, 5.0, 6.0, 6.0]
@@ -148,14 +184,22 @@ def pairs_of(reference, answer):
 def test_near_ties_in_another_order_are_the_same_detections():
     one, other = (SQUARE, 0.9, 1), (FAR, 0.8999, 2)
     assert pairs_of(image(one, other), image((FAR, 0.9, 2), (SQUARE, 0.8999, 1))) == pytest.approx(
-        {"matched": 1.0, "matched_iou": 1.0, "matched_score": 1e-4})
+        {"matched": 1.0, "matched_iou": 1.0, "matched_score": 1e-4}
+    )
 
 
-@pytest.mark.parametrize(("answer", "matched"), [
-    (image((SQUARE, 0.9, 1)), 2 / 3), (image((SQUARE, 0.9, 3), (FAR, 0.8, 2)), 0.5), (image((HALF, 0.9, 1), (FAR, 0.8, 2)), 1.0),
-    (image(([0, 0, 1, 0.4], 0.9, 1), (FAR, 0.8, 2)), 0.5), (image(), 0.0),
-    # The better one takes it, the second finds none left.
-    (image((SQUARE, 0.9, 1), (SQUARE, 0.8, 1), (FAR, 0.8, 2)), 4 / 5)])
+@pytest.mark.parametrize(
+    ("answer", "matched"),
+    [
+        (image((SQUARE, 0.9, 1)), 2 / 3),
+        (image((SQUARE, 0.9, 3), (FAR, 0.8, 2)), 0.5),
+        (image((HALF, 0.9, 1), (FAR, 0.8, 2)), 1.0),
+        (image(([0, 0, 1, 0.4], 0.9, 1), (FAR, 0.8, 2)), 0.5),
+        (image(), 0.0),
+        # The better one takes it, the second finds none left.
+        (image((SQUARE, 0.9, 1), (SQUARE, 0.8, 1), (FAR, 0.8, 2)), 4 / 5),
+    ],
+)
 def test_detections_are_matched_by_class_and_overlap(answer, matched):
     assert pairs_of(image((SQUARE, 0.9, 1), (FAR, 0.8, 2)), answer)["matched"] == pytest.approx(matched)
 
@@ -178,7 +222,9 @@ def test_average_precision_by_hand():
     # HALF has an IoU of 0.6: right at three of ten thresholds.
     assert precision([image((SQUARE, 1, 1))], [image((HALF, 0.9, 1))]) == pytest.approx({"map": 0.3, "map50": 1.0})
     # A class without an answer counts 0, one without a truth not at all.
-    assert precision([image((SQUARE, 1, 1), (FAR, 1, 2))], [image((SQUARE, 0.9, 1), (FAR, 0.8, 3))])["map50"] == pytest.approx(0.5)
+    assert precision([image((SQUARE, 1, 1), (FAR, 1, 2))], [image((SQUARE, 0.9, 1), (FAR, 0.8, 3))])[
+        "map50"
+    ] == pytest.approx(0.5)
 
 
 def slow_precision(wanted, given, threshold):
@@ -197,7 +243,12 @@ def slow_precision(wanted, given, threshold):
     for count, (_, flag) in enumerate(sorted(marks), 1):
         right += flag
         points.append((right / total, right / count))
-    return np.mean([max((precise for recall, precise in points if recall >= wanted_recall), default=0) for wanted_recall in np.linspace(0, 1, 101)])
+    return np.mean(
+        [
+            max((precise for recall, precise in points if recall >= wanted_recall), default=0)
+            for wanted_recall in np.linspace(0, 1, 101)
+        ]
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -209,19 +260,33 @@ def test_average_precision_is_its_definition(seed):
         return np.concatenate([corners, corners + rng.uniform(0.2, 0.5, (count, 2))], axis=1)
 
     wanted = [image(*((box, 1, 0) for box in drawn(4))) for _ in range(6)]
-    given = [image(*((box + rng.normal(0, 0.05, 4), rng.uniform(), 0) for box in [*one.boxes[:3], *drawn(2)])) for one in wanted]
+    given = [
+        image(*((box + rng.normal(0, 0.05, 4), rng.uniform(), 0) for box in [*one.boxes[:3], *drawn(2)]))
+        for one in wanted
+    ]
     expected = [slow_precision(wanted, given, threshold) for threshold in np.linspace(0.5, 0.95, 10)]
-    assert precision(wanted, given) == pytest.approx({"map": np.mean(expected), "map50": expected[0]}) and 0 < np.mean(expected) < 1
+    assert (
+        precision(wanted, given) == pytest.approx({"map": np.mean(expected), "map50": expected[0]})
+        and 0 < np.mean(expected) < 1
+    )
 
 
 def test_every_metric_is_right_of_the_original_itself():
     """`perfect` is what a model has against itself, and the direction is such that nothing is better."""
-    reference = {"values": scores(1) * 3 - 1, "ids": RNG.integers(0, 9, (ROWS, 3)).astype(np.float32), "boxes": np.sort(RNG.uniform(size=(ROWS, 2, 4))),
-                 "masks": RNG.uniform(size=(ROWS, 2, 2, 3)), "texts": np.array([b"a b"] * ROWS, object), "probabilities": scores(2)}
+    reference = {
+        "values": scores(1) * 3 - 1,
+        "ids": RNG.integers(0, 9, (ROWS, 3)).astype(np.float32),
+        "boxes": np.sort(RNG.uniform(size=(ROWS, 2, 4))),
+        "masks": RNG.uniform(size=(ROWS, 2, 2, 3)),
+        "texts": np.array([b"a b"] * ROWS, object),
+        "probabilities": scores(2),
+    }
     said = {name: name for name in reference}
     found, _ = metrics.compare([(run.Call("s", {"x": np.arange(ROWS)}), reference, reference)], said=said)
     values = {name: value for one in found for name, value in one.values.items()}
-    values |= measured(detections.Pairs, ([image((SQUARE, 1, 1))],) * 2) | measured(detections.Precision, ([image((SQUARE, 1, 1))],) * 2)
+    values |= measured(detections.Pairs, ([image((SQUARE, 1, 1))],) * 2) | measured(
+        detections.Precision, ([image((SQUARE, 1, 1))],) * 2
+    )
     assert set(values) == {one.name for one in metrics.METRICS.values() if one.kinds}
     assert values == pytest.approx({name: metrics.METRICS[name].perfect for name in values})
 
@@ -232,24 +297,46 @@ def test_every_kind_of_output_and_of_labels_has_metrics_and_bounds():
         for metric, by in defaults.items():
             assert kind in metrics.METRICS[metric].kinds and set(by) == set(thresholds.DEFAULTS)
             ordered = list(by.values())
-            assert ordered == sorted(ordered, reverse=metrics.METRICS[metric].higher), "coarser arithmetic, looser bounds"
-    for kind in (label_kinds.CLASSES, label_kinds.TAGS, label_kinds.VALUES, label_kinds.MASKS, label_kinds.TEXTS, label_kinds.BOXES):
+            assert ordered == sorted(ordered, reverse=metrics.METRICS[metric].higher), (
+                "coarser arithmetic, looser bounds"
+            )
+    for kind in (
+        label_kinds.CLASSES,
+        label_kinds.TAGS,
+        label_kinds.VALUES,
+        label_kinds.MASKS,
+        label_kinds.TEXTS,
+        label_kinds.BOXES,
+    ):
         first = registry.first_of(kind)
         assert kind in metrics.METRICS[first].labels and registry.of_labels(kind)
 
 
 # What labels are for an output.
 CASES = [
-    (np.zeros(4, int), np.ones((4, 3)), "classes"), (np.zeros((4, 1), int), np.ones((4, 3)), "classes"),
-    (np.zeros(4, int), np.full((4, 1), 0.5), "classes"), (np.array([0, 3, 7, 1]), np.full((4, 1), 0.5), "values"),
-    (np.zeros(4, int), np.zeros(4, np.int64), "classes"), (np.arange(4), np.arange(4.0), "classes"),
-    (np.zeros((4, 5), int), np.ones((4, 5, 3)), "classes"), (np.zeros((4, 6, 6), int), np.ones((4, 6, 6, 3)), "masks"),
-    (np.zeros((4, 6, 6), int), np.full((4, 6, 6, 1), 0.5), "masks"), (np.zeros((4, 6, 6), int), np.zeros((4, 6, 6), int), "masks"),
-    (np.zeros((4, 5), int), np.full((4, 5), 0.5), "tags"), (np.zeros(4), np.ones((4, 1)), "values"), (np.zeros((4, 2)), np.ones((4, 2)), "values"),
-    (np.array(["a"] * 4), np.array([b"a"] * 4, object), "texts"), (np.array(["a"] * 4), np.ones((4, 3)), "classes"), (np.zeros(4), np.ones((4, 3)), "classes"),
-    (np.full(4, 0.5), np.ones((4, 3)), ""), (np.array(["no", "yes"] * 2), np.full((4, 1), 0.5), "classes"), (np.array(["a", "b", "c"]), np.full((3, 1), 0.5), ""),
-    (np.zeros((4, 2), int), np.ones((4, 3)), ""), (np.zeros(4, int), np.array([b"a"] * 4, object), ""),
-    (np.zeros(4, complex), np.ones((4, 3)), "")]
+    (np.zeros(4, int), np.ones((4, 3)), "classes"),
+    (np.zeros((4, 1), int), np.ones((4, 3)), "classes"),
+    (np.zeros(4, int), np.full((4, 1), 0.5), "classes"),
+    (np.array([0, 3, 7, 1]), np.full((4, 1), 0.5), "values"),
+    (np.zeros(4, int), np.zeros(4, np.int64), "classes"),
+    (np.arange(4), np.arange(4.0), "classes"),
+    (np.zeros((4, 5), int), np.ones((4, 5, 3)), "classes"),
+    (np.zeros((4, 6, 6), int), np.ones((4, 6, 6, 3)), "masks"),
+    (np.zeros((4, 6, 6), int), np.full((4, 6, 6, 1), 0.5), "masks"),
+    (np.zeros((4, 6, 6), int), np.zeros((4, 6, 6), int), "masks"),
+    (np.zeros((4, 5), int), np.full((4, 5), 0.5), "tags"),
+    (np.zeros(4), np.ones((4, 1)), "values"),
+    (np.zeros((4, 2)), np.ones((4, 2)), "values"),
+    (np.array(["a"] * 4), np.array([b"a"] * 4, object), "texts"),
+    (np.array(["a"] * 4), np.ones((4, 3)), "classes"),
+    (np.zeros(4), np.ones((4, 3)), "classes"),
+    (np.full(4, 0.5), np.ones((4, 3)), ""),
+    (np.array(["no", "yes"] * 2), np.full((4, 1), 0.5), "classes"),
+    (np.array(["a", "b", "c"]), np.full((3, 1), 0.5), ""),
+    (np.zeros((4, 2), int), np.ones((4, 3)), ""),
+    (np.zeros(4, int), np.array([b"a"] * 4, object), ""),
+    (np.zeros(4, complex), np.ones((4, 3)), ""),
+]
 
 
 @pytest.mark.parametrize(("array", "answer", "kind"), CASES)
@@ -284,29 +371,49 @@ def test_names_of_classes_are_numbered_in_the_models_order(tmp_path):
 
 
 def test_texts_may_be_given_as_unicode():
-    found = scored(Labels({"": np.array(["grün oder rot", "a b"])}), np.array(["grün oder rot".encode(), b"a c"], object))
+    found = scored(
+        Labels({"": np.array(["grün oder rot", "a b"])}), np.array(["grün oder rot".encode(), b"a c"], object)
+    )
     assert found.values == {"wer": 0.2, "mismatches": 0.5}
 
 
-DETECTOR = {"boxes": np.array([[SQUARE, FAR, [0] * 4], [SQUARE, [0] * 4, [0] * 4]], np.float32), "scores": np.array([[0.9, 0.8, 0], [0.95, 0, 0]], np.float32),
-            "classes": np.array([[1, 2, 0], [1, 0, 0]], np.float32), "detections": np.array([2, 1], np.int32)}
+DETECTOR = {
+    "boxes": np.array([[SQUARE, FAR, [0] * 4], [SQUARE, [0] * 4, [0] * 4]], np.float32),
+    "scores": np.array([[0.9, 0.8, 0], [0.95, 0, 0]], np.float32),
+    "classes": np.array([[1, 2, 0], [1, 0, 0]], np.float32),
+    "detections": np.array([2, 1], np.int32),
+}
 
 
-@pytest.mark.parametrize("labels", [
-    {"boxes": np.array([[SQUARE, FAR], [SQUARE, [0] * 4]]), "classes": np.array([[1, 2], [1, 0]])},
-    {"boxes": np.array([[SQUARE, FAR], [SQUARE, SQUARE]]), "classes": np.array([[1, 2], [1, -1]])},
-    {"boxes": np.array([FAR, SQUARE, SQUARE]), "classes": np.array([2, 1, 1]), "rows": np.array([0, 1, 0])}])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"boxes": np.array([[SQUARE, FAR], [SQUARE, [0] * 4]]), "classes": np.array([[1, 2], [1, 0]])},
+        {"boxes": np.array([[SQUARE, FAR], [SQUARE, SQUARE]]), "classes": np.array([[1, 2], [1, -1]])},
+        {"boxes": np.array([FAR, SQUARE, SQUARE]), "classes": np.array([2, 1, 1]), "rows": np.array([0, 1, 0])},
+    ],
+)
 def test_labels_of_detectors_are_boxes_by_row_or_in_a_list(labels):
     target = truth.find(Labels(labels), {"s": DETECTOR}, {}, (), "", "--label_output")
     assert target.output == "boxes+scores+classes"
-    one_by_one = [{name: array[row:row + 1] for name, array in DETECTOR.items()} for row in range(2)]
-    assert truth.score(Labels(labels), target, [DETECTOR]).values == truth.score(Labels(labels), target, one_by_one).values == {"map": 1.0, "map50": 1.0}
+    one_by_one = [{name: array[row : row + 1] for name, array in DETECTOR.items()} for row in range(2)]
+    assert (
+        truth.score(Labels(labels), target, [DETECTOR]).values
+        == truth.score(Labels(labels), target, one_by_one).values
+        == {"map": 1.0, "map50": 1.0}
+    )
     assert truth.find(Labels(labels), {"s": DETECTOR}, {}, (), "s/boxes", "--label_output") == target
 
 
-@pytest.mark.parametrize(("labels", "words"), [
-    ({"boxes": np.zeros((2, 3, 4))}, "holds boxes"), ({"boxes": np.zeros((2, 3, 4)), "classes": np.zeros((2, 4))}, r"boxes float64\[2, 3, 4\]"),
-    ({"boxes": np.zeros((2, 4)), "classes": np.zeros(2), "rows": np.zeros(3, int)}, "rows int64"), ({"a": np.zeros(2), "b": np.zeros(2)}, "2 arrays: a, b")])
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({"boxes": np.zeros((2, 3, 4))}, "holds boxes"),
+        ({"boxes": np.zeros((2, 3, 4)), "classes": np.zeros((2, 4))}, r"boxes float64\[2, 3, 4\]"),
+        ({"boxes": np.zeros((2, 4)), "classes": np.zeros(2), "rows": np.zeros(3, int)}, "rows int64"),
+        ({"a": np.zeros(2), "b": np.zeros(2)}, "2 arrays: a, b"),
+    ],
+)
 def test_labels_that_are_none_are_told(tmp_path, labels, words):
     np.savez(tmp_path / "l.npz", **labels)
     with pytest.raises(errors.UsageError, match=words):
@@ -327,7 +434,9 @@ def test_the_output_that_labels_speak_of_is_named_or_found():
     with pytest.raises(errors.UsageError, match="fits no output"):
         truth.find(Labels({"": np.zeros((4, 7))}), first, {}, (), "", "--label_output")
     with pytest.raises(errors.UsageError, match="no signature with --data has the outputs of a detector") as raised:
-        truth.find(Labels({"boxes": np.zeros((4, 1, 4)), "classes": np.zeros((4, 1))}), first, {}, (), "", "--label_output")
+        truth.find(
+            Labels({"boxes": np.zeros((4, 1, 4)), "classes": np.zeros((4, 1))}), first, {}, (), "", "--label_output"
+        )
     assert "--output_kind" in raised.value.mend
 
 

@@ -32,8 +32,20 @@ class Near(Measure):
 
 @pytest.fixture
 def near(monkeypatch):
-    entry = Metric(name="near", higher=True, column="near", show=fixed(3), measure=Near, kinds=frozenset((kinds.VALUES,)), labels=frozenset((labels.VALUES,)), perfect=1.0, share=True,
-                   shown="tables", written=True, meaning="share of elements that are near")
+    entry = Metric(
+        name="near",
+        higher=True,
+        column="near",
+        show=fixed(3),
+        measure=Near,
+        kinds=frozenset((kinds.VALUES,)),
+        labels=frozenset((labels.VALUES,)),
+        perfect=1.0,
+        share=True,
+        shown="tables",
+        written=True,
+        meaning="share of elements that are near",
+    )
     monkeypatch.setitem(registry.METRICS, "near", entry)
 
 
@@ -45,16 +57,25 @@ def judged(text, function_labels=None):
 def test_a_new_metric_is_bounded_ranked_scored_and_shown(near):
     # verify and smoke
     found = judged("near>=0.95")
-    assert found.comparisons[0].value("near") == pytest.approx(11 / 12) and found.comparisons[0].to_dict()["near"] == pytest.approx(11 / 12)
+    assert found.comparisons[0].value("near") == pytest.approx(11 / 12) and found.comparisons[0].to_dict()[
+        "near"
+    ] == pytest.approx(11 / 12)
     assert [miss.text() for miss in found.misses if miss.metric == "near"] == ["s/y: near is 0.916667, wanted >= 0.95"]
     # pages and terminals
-    part, = pages.parts(found.comparisons, found.bounds)
+    (part,) = pages.parts(found.comparisons, found.bounds)
     assert "near" in [column.column for column in part.columns] and found.comparisons[0].shown("near") == "0.917"
     # tune and regress
     wanted = goal.parse("near:threshold=0.9")
     assert score.score(wanted, ["s"], [{"y": REFERENCE}], [{"y": ANSWER}]).value == pytest.approx(11 / 12)
-    asked = regression_answers.judge([CALL], [{"y": REFERENCE}], [{"y": ANSWER}], ("INT8", ""), False, judgement.Rules(allow_constant_outputs=True),
-                                     regression_answers.parse_goals("near:max-degradation=0.01"))
+    asked = regression_answers.judge(
+        [CALL],
+        [{"y": REFERENCE}],
+        [{"y": ANSWER}],
+        ("INT8", ""),
+        False,
+        judgement.Rules(allow_constant_outputs=True),
+        regression_answers.parse_goals("near:max-degradation=0.01"),
+    )
     assert asked.goals[0]["candidate"] == pytest.approx(11 / 12) and not asked.goals[0]["kept"]
     # against labels
     truths = labels.Labels({"": REFERENCE})
@@ -74,7 +95,8 @@ def function(tmp_path, monkeypatch):
     (tmp_path / "metrics_of_this_test.py").write_text(
         "def gap(outputs, labels, reference):\n"
         "    return abs(outputs['y'] - (reference['y'] if labels is None else labels)).max()\n\n"
-        "def broken(outputs, labels, reference):\n    return outputs['z']\n")
+        "def broken(outputs, labels, reference):\n    return outputs['z']\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     return "metrics_of_this_test:gap"
 
@@ -88,7 +110,11 @@ def test_a_function_of_the_users_is_bounded_like_a_metric(function):
 
 
 def test_functions_that_cannot_be_called_are_one_line(function):
-    for text, words in (("no_module_here:f>=1", "No module named"), ("metrics_of_this_test:broken>=1", "KeyError: 'z'"), (f"{function}>=x", "--thresholds")):
+    for text, words in (
+        ("no_module_here:f>=1", "No module named"),
+        ("metrics_of_this_test:broken>=1", "KeyError: 'z'"),
+        (f"{function}>=x", "--thresholds"),
+    ):
         with pytest.raises(errors.UsageError, match=words):
             judged(text)
     with pytest.raises(errors.UsageError, match="several signatures") as caught:
@@ -98,23 +124,46 @@ def test_functions_that_cannot_be_called_are_one_line(function):
     assert "--signature_keys" in caught.value.mend
 
 
-@pytest.mark.parametrize("bound", ["top1>=2", "top1>=-1", "mismatches<=-1", "mismatches<=2", "max_abs<=-0.1", "cosine>=1.01", "r2>=1.5", "labels:top1>=3",
-                                   "s/y:top1>=3"])
+@pytest.mark.parametrize(
+    "bound",
+    [
+        "top1>=2",
+        "top1>=-1",
+        "mismatches<=-1",
+        "mismatches<=2",
+        "max_abs<=-0.1",
+        "cosine>=1.01",
+        "r2>=1.5",
+        "labels:top1>=3",
+        "s/y:top1>=3",
+    ],
+)
 def test_a_bound_that_no_value_or_every_value_keeps_is_refused(bound):
     with pytest.raises(errors.UsageError, match="judges nothing: (no|every) value is"):
         thresholds.parse(bound)
-    assert thresholds.parse("top1>=0,cosine>=-1,snr_db>=-200,mismatches<=1"), "the end itself says that a metric does not count"
+    assert thresholds.parse("top1>=0,cosine>=-1,snr_db>=-200,mismatches<=1"), (
+        "the end itself says that a metric does not count"
+    )
 
 
-@pytest.mark.parametrize(("bound", "mend"), [("snr>=40", "did you mean 'snr_db'?"), ("snr_db=40", "write snr_db>=NUMBER"), ("max_abs<3", "write max_abs<=NUMBER"),
-                                             ("foo>=3", "metrics: max_abs")])
+@pytest.mark.parametrize(
+    ("bound", "mend"),
+    [
+        ("snr>=40", "did you mean 'snr_db'?"),
+        ("snr_db=40", "write snr_db>=NUMBER"),
+        ("max_abs<3", "write max_abs<=NUMBER"),
+        ("foo>=3", "metrics: max_abs"),
+    ],
+)
 def test_a_bound_that_cannot_be_read_names_what_was_meant(bound, mend):
     with pytest.raises(errors.UsageError, match="is no bound") as caught:
         thresholds.parse(bound)
     assert caught.value.mend.startswith(mend)
 
 
-@pytest.mark.parametrize(("text", "said"), [("rmse:threshold=-1", "no value is <= -1"), ("top1:threshold=-1", "every value is >= -1")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("rmse:threshold=-1", "no value is <= -1"), ("top1:threshold=-1", "every value is >= -1")]
+)
 def test_a_goal_that_judges_nothing_is_refused(text, said):
     with pytest.raises(errors.UsageError, match=said):
         goal.parse(text)

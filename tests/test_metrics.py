@@ -29,16 +29,20 @@ def test_metrics_are_their_definitions(reference, answer):
     assert got.max_abs == gap.max()
     assert got.max_rel == pytest.approx((gap / np.maximum(np.abs(r), 1e-3)).max())
     assert got.mean_abs == pytest.approx(gap.mean())
-    assert got.rmse == pytest.approx(np.sqrt((gap ** 2).mean()))
+    assert got.rmse == pytest.approx(np.sqrt((gap**2).mean()))
     assert got.top1 == np.mean(r.argmax(-1) == a.argmax(-1))
     if np.linalg.norm(r) and np.linalg.norm(a):
         assert got.cosine == pytest.approx((r * a).sum() / np.linalg.norm(r) / np.linalg.norm(a), abs=1e-9)
     if gap.any() and r.any():
-        assert got.snr_db == pytest.approx(10 * math.log10((r ** 2).sum() / (gap ** 2).sum()))
+        assert got.snr_db == pytest.approx(10 * math.log10((r**2).sum() / (gap**2).sum()))
 
 
 @settings(max_examples=30, deadline=None)
-@given(hnp.arrays(np.float32, (12, 4), elements=FLOATS), hnp.arrays(np.float32, (12, 4), elements=FLOATS), st.integers(1, 11))
+@given(
+    hnp.arrays(np.float32, (12, 4), elements=FLOATS),
+    hnp.arrays(np.float32, (12, 4), elements=FLOATS),
+    st.integers(1, 11),
+)
 def test_several_calls_add_up_to_one(reference, answer, cut):
     entry = metrics.Accumulator("s", "y")
     entry.add(reference[:cut], answer[:cut])
@@ -117,22 +121,36 @@ def test_float_bounds_for_every_output_leave_integers_alone():
     assert thresholds.bounds(got, "FP32", True, thresholds.parse("snr_db>=5")) == {"mismatches": 0.0}
 
 
-@pytest.mark.parametrize("flag", ["snr>=3", "snr_db<=3", "max_abs>=1", "max_abs<=x", "logits:snr_db>=3", "max_abs", "s/y:"])
+@pytest.mark.parametrize(
+    "flag", ["snr>=3", "snr_db<=3", "max_abs>=1", "max_abs<=x", "logits:snr_db>=3", "max_abs", "s/y:"]
+)
 def test_bad_bounds_are_usage_errors(flag):
     with pytest.raises(errors.UsageError, match="--thresholds"):
         thresholds.parse(flag)
 
 
-@pytest.mark.parametrize(("mode", "precisions", "capability", "wanted"), [
-    ("native segments", ["FP16"], None, "rewrite"), ("gpu", [], "9.0", "rewrite"), ("gpu", ["FP32"], "7.5", "FP32"),
-    ("gpu", ["FP32"], "8.0", "TF32"), ("gpu", ["FP32", "FP16"], "9.0", "FP16"), ("gpu", ["INT8", "FP32"], "8.6", "INT8")])
+@pytest.mark.parametrize(
+    ("mode", "precisions", "capability", "wanted"),
+    [
+        ("native segments", ["FP16"], None, "rewrite"),
+        ("gpu", [], "9.0", "rewrite"),
+        ("gpu", ["FP32"], "7.5", "FP32"),
+        ("gpu", ["FP32"], "8.0", "TF32"),
+        ("gpu", ["FP32", "FP16"], "9.0", "FP16"),
+        ("gpu", ["INT8", "FP32"], "8.6", "INT8"),
+    ],
+)
 def test_the_coarsest_arithmetic_that_ran_decides_the_bounds(mode, precisions, capability, wanted):
     import types
 
     from tftrt_tools.accuracy import verify
 
-    answers = types.SimpleNamespace(mode=mode, gpu={"name": "a GPU", "compute_capability": capability} if capability else None)
+    answers = types.SimpleNamespace(
+        mode=mode, gpu={"name": "a GPU", "compute_capability": capability} if capability else None
+    )
     kind = types.SimpleNamespace(arithmetic=lambda path: None)
     original = types.SimpleNamespace(kind=kind, path="a", engines=[])
-    model = types.SimpleNamespace(kind=kind, path="b", engines=[types.SimpleNamespace(precision=one) for one in precisions])
+    model = types.SimpleNamespace(
+        kind=kind, path="b", engines=[types.SimpleNamespace(precision=one) for one in precisions]
+    )
     assert verify._arithmetic(answers, original, model) == wanted

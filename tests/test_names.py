@@ -35,7 +35,9 @@ def test_the_digest_of_usual_names_is_that_of_the_version_before(tmp_path):
     assert files.digest(tmp_path) == "sha256:" + whole.hexdigest()
 
 
-@pytest.mark.parametrize("take", [lambda path: Source(path=path), lambda path: staging.check_target(path, False), whole_file.check_named])
+@pytest.mark.parametrize(
+    "take", [lambda path: Source(path=path), lambda path: staging.check_target(path, False), whole_file.check_named]
+)
 def test_a_path_that_tensorflow_cannot_take_is_refused_by_its_bytes(take, tmp_path):
     with pytest.raises(errors.UsageError, match=r"caf\\xe9/model is no UTF-8"):
         take(f"{tmp_path}/{BAD}/model")
@@ -56,12 +58,19 @@ def test_a_name_that_a_library_cannot_take_ends_in_one_line():
 
 
 # (words of a command, exit code); {model} holds a file with a bad name, {bad} is a model in a folder with one.
-COMMANDS = [(["inspect", "{bad}"], 2), (["verify", "{model}", "{bad}"], 2), (["export", "{model}", f"--output={BAD}.onnx"], 2),
-            (["convert", "--input_saved_model_dir={model}", f"--output_saved_model_dir={BAD}"], 2),
-            (["convert", "--input_saved_model_dir={bad}", "--output_saved_model_dir=out"], 2),
-            (["publish", "{model}", "--model_name=m", f"--base_path={BAD}"], 2), (["log", f"{BAD}.log"], 2),
-            (["table", "show", BAD], 2), (["data", "{model}", BAD, "--output=rows.npz"], 2), (["build", "{bad}", "--shapes=x:1"], 2),
-            (["calibrate", "{bad}", "--calibrate_on_random_data", "--output_table=t"], 2)]
+COMMANDS = [
+    (["inspect", "{bad}"], 2),
+    (["verify", "{model}", "{bad}"], 2),
+    (["export", "{model}", f"--output={BAD}.onnx"], 2),
+    (["convert", "--input_saved_model_dir={model}", f"--output_saved_model_dir={BAD}"], 2),
+    (["convert", "--input_saved_model_dir={bad}", "--output_saved_model_dir=out"], 2),
+    (["publish", "{model}", "--model_name=m", f"--base_path={BAD}"], 2),
+    (["log", f"{BAD}.log"], 2),
+    (["table", "show", BAD], 2),
+    (["data", "{model}", BAD, "--output=rows.npz"], 2),
+    (["build", "{bad}", "--shapes=x:1"], 2),
+    (["calibrate", "{bad}", "--calibrate_on_random_data", "--output_table=t"], 2),
+]
 
 
 @pytest.mark.parametrize("words, code", COMMANDS, ids=[words[0] for words, _ in COMMANDS])
@@ -71,7 +80,9 @@ def test_flags_and_arguments_that_are_no_text_end_in_one_clear_line(words, code,
     (model / BAD).touch()
     bad.mkdir(parents=True)
     done = tftrt(*(word.format(model=model, bad=bad) for word in words), cwd=tmp_path)
-    assert done.returncode == code and "Traceback" not in done.stderr and done.stderr.startswith("tftrt: error: "), done.stderr
+    assert done.returncode == code and "Traceback" not in done.stderr and done.stderr.startswith("tftrt: error: "), (
+        done.stderr
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -88,8 +99,13 @@ ASCII = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": 
 
 
 def ascii_tftrt(*words, cwd):
-    return subprocess.run([sys.executable, "-m", "tftrt_tools", *words], capture_output=True, cwd=cwd, timeout=120,
-                          env={**ASCII, "PYTHONPATH": str(ROOT)})
+    return subprocess.run(
+        [sys.executable, "-m", "tftrt_tools", *words],
+        capture_output=True,
+        cwd=cwd,
+        timeout=120,
+        env={**ASCII, "PYTHONPATH": str(ROOT)},
+    )
 
 
 def test_a_locale_that_is_not_utf8_reads_names_as_utf8_and_prints_what_it_can(tmp_path):

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.new
 @pytest.fixture
 def export(tmp_path):
     """Function of a source and flags that exports it. Returns: (process, --json or None, path of the ONNX file)."""
+
     def run(source, *flags):
         target = tmp_path / "out.onnx"
         done = run_tftrt("export", source, f"--output={target}", f"--json={tmp_path / 'e.json'}", *flags)
@@ -46,8 +47,10 @@ def answers_of(path, feed):
 def program(folder, name="net"):
     """A .pt2 file of a function of tests.new_modules."""
     path = pathlib.Path(folder) / "model.pt2"
-    code = ("import sys, torch; from tftrt_tools.models.kinds.pytorch import function_job; "
-            "function_job.job({'function': f'tests.new_modules:{sys.argv[1]}', 'output': sys.argv[2]})")
+    code = (
+        "import sys, torch; from tftrt_tools.models.kinds.pytorch import function_job; "
+        "function_job.job({'function': f'tests.new_modules:{sys.argv[1]}', 'output': sys.argv[2]})"
+    )
     subprocess.run([sys.executable, "-c", code, name, path], check=True, cwd=ROOT)
     return path
 
@@ -58,19 +61,32 @@ def test_a_program_keeps_names_order_and_its_open_batch(export, tmp_path):
     assert done.returncode == 0 and "PASSED" in done.stdout, done.stdout + done.stderr
     inputs, outputs = graph_of(target)
     assert list(inputs.items()) == [("image", ["batch", 1, 8, 8]), ("scale", ["batch", 1])]
-    assert list(outputs.items()) == [("probabilities", ["batch", 3]), ("inner_0", ["batch", 4]), ("inner_1", ["batch", 4])]
-    made, = said["files"]
-    assert said["opset"] == 18 and said["exporter"].startswith("torch.onnx ") and made["verification"]["runtimes"]["original"].startswith("PyTorch ")
+    assert list(outputs.items()) == [
+        ("probabilities", ["batch", 3]),
+        ("inner_0", ["batch", 4]),
+        ("inner_1", ["batch", 4]),
+    ]
+    (made,) = said["files"]
+    assert (
+        said["opset"] == 18
+        and said["exporter"].startswith("torch.onnx ")
+        and made["verification"]["runtimes"]["original"].startswith("PyTorch ")
+    )
     assert {one["output"] for one in made["verification"]["comparisons"]} == set(outputs)
     # Against the module itself, at a batch of which nobody spoke.
     import torch
 
     from tests import new_modules
 
-    feed = {"image": np.random.default_rng(0).standard_normal((5, 1, 8, 8), np.float32), "scale": np.full((5, 1), 2, np.float32)}
+    feed = {
+        "image": np.random.default_rng(0).standard_normal((5, 1, 8, 8), np.float32),
+        "scale": np.full((5, 1), 2, np.float32),
+    }
     with torch.no_grad():
         expected = new_modules.Net().eval()(*map(torch.from_numpy, feed.values()))
-    np.testing.assert_allclose(answers_of(target, feed)["probabilities"], expected["probabilities"].numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        answers_of(target, feed)["probabilities"], expected["probabilities"].numpy(), rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["net", "by_name"])
@@ -85,22 +101,36 @@ def test_a_function_that_returns_a_module_is_called(name, export):
 def test_dimensions_that_are_named_constants_and_an_output_that_is_an_input(export):
     done, said, target = export("tests.new_modules:rows", "--target=10", "--shapes=rows:3x7x4")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert graph_of(target) == ({"rows": ["batch", "rows_1", 4]}, {"output_0": ["batch", 4], "output_1": ["batch", "rows_1", 4]})
-    assert said["files"][0]["dimensions"] == {"batch": ["rows:0", "output_0:0", "output_1:0"], "rows_1": ["rows:1", "output_1:1"]}
+    assert graph_of(target) == (
+        {"rows": ["batch", "rows_1", 4]},
+        {"output_0": ["batch", 4], "output_1": ["batch", "rows_1", 4]},
+    )
+    assert said["files"][0]["dimensions"] == {
+        "batch": ["rows:0", "output_0:0", "output_1:0"],
+        "rows_1": ["rows:1", "output_1:1"],
+    }
     # TensorRT 8.5 has no LayerNormalization, and onnx cannot take it apart: it is done here.
     done, said, target = export("tests.new_modules:rows", "--shapes=rows:3x7x4")
-    assert done.returncode == 0 and "1 LayerNormalization written with other ops" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "1 LayerNormalization written with other ops" in done.stdout, (
+        done.stdout + done.stderr
+    )
     assert said["opset"] == 16 and "LayerNormalization" not in file.overview(str(target)).ops
 
 
-@pytest.mark.parametrize(("name", "code", "cause", "mend"), [
-    ("tests.new_modules:nothing", 2, "returns no PyTorch module with inputs", "return (module, inputs)"),
-    ("tests.new_modules:fails", 1, "fails: there are no weights", "call it in Python"),
-    ("tests.new_modules:missing", 2, "has no attribute 'missing'", "importable from here"),
-    ("no_such_module:net", 2, "No module named 'no_such_module'", "importable from here")])
+@pytest.mark.parametrize(
+    ("name", "code", "cause", "mend"),
+    [
+        ("tests.new_modules:nothing", 2, "returns no PyTorch module with inputs", "return (module, inputs)"),
+        ("tests.new_modules:fails", 1, "fails: there are no weights", "call it in Python"),
+        ("tests.new_modules:missing", 2, "has no attribute 'missing'", "importable from here"),
+        ("no_such_module:net", 2, "No module named 'no_such_module'", "importable from here"),
+    ],
+)
 def test_functions_that_give_no_module_are_told_in_a_line(name, code, cause, mend, export):
     done, _, target = export(name)
-    assert done.returncode == code and cause in done.stderr.splitlines()[0] and mend in done.stderr.splitlines()[1], done.stderr
+    assert done.returncode == code and cause in done.stderr.splitlines()[0] and mend in done.stderr.splitlines()[1], (
+        done.stderr
+    )
     assert len(done.stderr.splitlines()) == 2 and not target.exists()
 
 
@@ -123,10 +153,23 @@ def test_the_first_tensor_that_departs_is_named(tmp_path):
     from tftrt_tools.tensorrt.exporting import torch_bisect_job, torch_job
 
     np.savez(tmp_path / "in.npz", image=np.ones((2, 1, 8, 8), np.float32), scale=np.ones((2, 1), np.float32))
-    request = {"model": str(program(tmp_path)), "signature": "serving_default", "output": str(tmp_path / "m.onnx"), "weights": "",
-               "frozen": str(tmp_path / "f"), "opset": 18, "properties": {}, "outputs": []}
+    request = {
+        "model": str(program(tmp_path)),
+        "signature": "serving_default",
+        "output": str(tmp_path / "m.onnx"),
+        "weights": "",
+        "frozen": str(tmp_path / "f"),
+        "opset": 18,
+        "properties": {},
+        "outputs": [],
+    }
     made = torch_job.job(request)
-    ask = {"onnx": str(tmp_path / "m.onnx"), "frozen": str(tmp_path / "f"), "renamed": made["renamed"], "inputs": str(tmp_path / "in.npz")}
+    ask = {
+        "onnx": str(tmp_path / "m.onnx"),
+        "frozen": str(tmp_path / "f"),
+        "renamed": made["renamed"],
+        "inputs": str(tmp_path / "in.npz"),
+    }
     assert torch_bisect_job.job(ask) is None
     model = onnx.load(tmp_path / "m.onnx")
     weights = next(one for one in model.graph.initializer if one.name == "head.weight")
@@ -147,9 +190,15 @@ def test_what_is_no_program_of_ours_is_refused(export, tmp_path):
     torch.save(module.state_dict(), tmp_path / "weights.pt")
     trained = torch.export.export(module.train(), (torch.randn(2, 1, 8, 8), torch.ones(2, 1)))
     torch.export.save(trained, tmp_path / "trained.pt2")
-    for name, cause in (("pickle.pt2", "is a pickle"), ("weights.pt", "a PyTorch file"), ("trained.pt2", "is a module in training: its aten.batch_norm.default")):
+    for name, cause in (
+        ("pickle.pt2", "is a pickle"),
+        ("weights.pt", "a PyTorch file"),
+        ("trained.pt2", "is a module in training: its aten.batch_norm.default"),
+    ):
         done, _, target = export(tmp_path / name)
-        assert done.returncode == 2 and cause in done.stderr and "Traceback" not in done.stderr and not target.exists(), done.stderr
+        assert (
+            done.returncode == 2 and cause in done.stderr and "Traceback" not in done.stderr and not target.exists()
+        ), done.stderr
 
 
 def test_a_keras_3_file_keeps_its_names(export, tmp_path):
@@ -158,7 +207,10 @@ def test_a_keras_3_file_keeps_its_names(export, tmp_path):
     image, extra = keras.Input((8, 8, 1), name="image"), keras.Input((3,), name="extra")
     inner = keras.layers.Flatten()(keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3)(image)))
     joined = keras.layers.Concatenate()([inner, extra])
-    model = keras.Model([image, extra], [keras.layers.Dense(5, activation="softmax", name="kind")(joined), keras.layers.Dense(2, name="size")(joined)])
+    model = keras.Model(
+        [image, extra],
+        [keras.layers.Dense(5, activation="softmax", name="kind")(joined), keras.layers.Dense(2, name="size")(joined)],
+    )
     model.save(tmp_path / "m.keras")
     done, _, target = export(tmp_path / "m.keras", "--target=10")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -180,8 +232,11 @@ def test_a_sequential_of_keras_3_and_what_keras_itself_exports(export, tmp_path)
     model.export(str(tmp_path / "saved"), verbose=False)
     done, _, target = export(tmp_path / "saved")
     assert done.returncode == 0, done.stderr
-    np.testing.assert_allclose(list(answers_of(target, {"rows": np.ones((2, 4), np.float32)}).values())[0],
-                               model.predict(np.ones((2, 4)), verbose=0), rtol=1e-5)
+    np.testing.assert_allclose(
+        list(answers_of(target, {"rows": np.ones((2, 4), np.float32)}).values())[0],
+        model.predict(np.ones((2, 4)), verbose=0),
+        rtol=1e-5,
+    )
 
 
 def test_a_saved_model_of_this_tensorflow(export, tmp_path):
@@ -189,11 +244,15 @@ def test_a_saved_model_of_this_tensorflow(export, tmp_path):
 
     module = tf.Module()
     module.weights = tf.Variable(tf.ones((4, 3)))
-    module.function = tf.function(lambda rows, ids: {"scores": tf.nn.softmax(rows @ module.weights), "next": ids + 1}, input_signature=[
-        tf.TensorSpec((None, 4), tf.float32, "rows"), tf.TensorSpec((None,), tf.int32, "ids")])
+    module.function = tf.function(
+        lambda rows, ids: {"scores": tf.nn.softmax(rows @ module.weights), "next": ids + 1},
+        input_signature=[tf.TensorSpec((None, 4), tf.float32, "rows"), tf.TensorSpec((None,), tf.int32, "ids")],
+    )
     tf.saved_model.save(module, str(tmp_path / "saved"), {"serving_default": module.function})
     done, said, target = export(tmp_path / "saved")
-    assert done.returncode == 0 and said["files"][0]["verification"]["runtimes"]["original"].startswith(f"TensorFlow {tf.__version__}"), done.stderr
+    assert done.returncode == 0 and said["files"][0]["verification"]["runtimes"]["original"].startswith(
+        f"TensorFlow {tf.__version__}"
+    ), done.stderr
     assert graph_of(target)[0] == {"ids": ["batch"], "rows": ["batch", 4]}
 
 
@@ -203,5 +262,7 @@ def test_the_newest_releases_were_tested():
     import tensorflow as tf
     import torch
 
-    print(f"Python {sys.version.split()[0]}, TensorFlow {tf.__version__}, Keras {keras.__version__}, PyTorch {torch.__version__}")
+    print(
+        f"Python {sys.version.split()[0]}, TensorFlow {tf.__version__}, Keras {keras.__version__}, PyTorch {torch.__version__}"
+    )
     assert sys.version_info >= (3, 12) and keras.__version__.startswith("3.")

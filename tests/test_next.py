@@ -17,7 +17,10 @@ def values_of(*argv, command=convert):
 
 def next_lines(printed):
     """The commands of each `next:` line, as words."""
-    return [[shlex.split(one)[1:] for one in line.split(" && ")] for line in re.findall(r"^next: (.*)$", printed, re.MULTILINE)]
+    return [
+        [shlex.split(one)[1:] for one in line.split(" && ")]
+        for line in re.findall(r"^next: (.*)$", printed, re.MULTILINE)
+    ]
 
 
 def test_a_line_is_quoted_for_the_shell_and_never_wrapped(capsys):
@@ -39,7 +42,10 @@ def test_a_step_of_another_command_shows_no_line(capsys, monkeypatch):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("model", "beside"), [("m.h5", "m_fp16"), (".", "../here_fp16"), ("..", "../../HERE_fp16"), ("/", "/_fp16"), ("sub/..", "../here_fp16")])
+@pytest.mark.parametrize(
+    ("model", "beside"),
+    [("m.h5", "m_fp16"), (".", "../here_fp16"), ("..", "../../HERE_fp16"), ("/", "/_fp16"), ("sub/..", "../here_fp16")],
+)
 def test_a_folder_beside_a_model_has_a_name(model, beside, tmp_path, monkeypatch):
     (tmp_path / "here/sub").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
@@ -48,16 +54,38 @@ def test_a_folder_beside_a_model_has_a_name(model, beside, tmp_path, monkeypatch
 
 
 def test_given_flags_are_repeated_and_defaults_are_not():
-    values = values_of("--minimum_segment_size=5", "--nosave_engines", "--keep_native_ops=A,B", "--op_library=x.so", "--op_library=y.so", "--tags=")
+    values = values_of(
+        "--minimum_segment_size=5",
+        "--nosave_engines",
+        "--keep_native_ops=A,B",
+        "--op_library=x.so",
+        "--op_library=y.so",
+        "--tags=",
+    )
     names = ("minimum_segment_size", "save_engines", "keep_native_ops", "op_library", "max_engines", "unknown_here")
-    assert _next.given(values, names) == ["--minimum_segment_size=5", "--nosave_engines", "--keep_native_ops=A,B", "--op_library=x.so", "--op_library=y.so"]
+    assert _next.given(values, names) == [
+        "--minimum_segment_size=5",
+        "--nosave_engines",
+        "--keep_native_ops=A,B",
+        "--op_library=x.so",
+        "--op_library=y.so",
+    ]
 
 
 def test_a_conversion_has_the_settings_and_a_folder_beside_the_model():
-    values = values_of("--freeze=training:false", "--allow_unsafe_deserialization", "--precision_mode=INT8", "--calibration_data=x.npz")
+    values = values_of(
+        "--freeze=training:false", "--allow_unsafe_deserialization", "--precision_mode=INT8", "--calibration_data=x.npz"
+    )
     words = _next.convert(values, "models/resnet.h5", "FP16", "--dry_run", without=["calibration_data"])
-    assert words == ["convert", "--input_saved_model_dir=models/resnet.h5", "--output_saved_model_dir=models/resnet_fp16",
-                     "--precision_mode=FP16", "--allow_unsafe_deserialization", "--freeze=training:false", "--dry_run"]
+    assert words == [
+        "convert",
+        "--input_saved_model_dir=models/resnet.h5",
+        "--output_saved_model_dir=models/resnet_fp16",
+        "--precision_mode=FP16",
+        "--allow_unsafe_deserialization",
+        "--freeze=training:false",
+        "--dry_run",
+    ]
     assert _next.output_of(words) == "models/resnet_fp16"
     assert _next.sibling("resnet/", "fp16") == "resnet_fp16" and _next.sibling("v1.2", "fp16") == "v1.2_fp16"
 
@@ -88,15 +116,15 @@ def test_the_lines_lead_from_a_model_to_a_server(zoo_model, tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    (convert_words,), = next_lines(run("inspect", "my model", "--minimum_segment_size=4"))
+    ((convert_words,),) = next_lines(run("inspect", "my model", "--minimum_segment_size=4"))
     assert convert_words[0] == "convert" and "--minimum_segment_size=4" in convert_words
-    (verify_words,), = next_lines(run(*convert_words))
+    ((verify_words,),) = next_lines(run(*convert_words))
     assert verify_words == ["verify", "my model", "my model_fp16"]
     assert next_lines(run("inspect", "my model_fp16")) == [[verify_words]]
     on_gpu = "\nnext, on a machine with a GPU: tftrt verify 'my model' 'my model_fp16' --allow_builds\n"
     for printed in (run(*verify_words), run("inspect", "my model_fp16")):
         assert on_gpu in printed and next_lines(printed) == [], "no engine ran"
     publish_words = _next.publish(values_of(), "my model_fp16")
-    (serve_words,), = next_lines(run(*publish_words))
+    ((serve_words,),) = next_lines(run(*publish_words))
     assert serve_words == ["serve", "--model_name=my_model_fp16", f"--model_base_path={folder}/models/my_model_fp16"]
     assert "next" not in run(*verify_words, "--json=-")

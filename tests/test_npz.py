@@ -13,21 +13,38 @@ from tftrt_tools.base import errors
 from tftrt_tools.models.execution import arrays, npz
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 
-NAMES = st.text(st.characters(codec="ascii", exclude_characters="\\:\0", exclude_categories=["Cc"]), min_size=1, max_size=12).filter(
-    lambda name: not name.startswith("/") and ".." not in name)
-DTYPES = st.sampled_from(["float16", "float32", "float64", "int8", "int64", "uint16", "bool", "complex64", ml_dtypes.bfloat16])
+NAMES = st.text(
+    st.characters(codec="ascii", exclude_characters="\\:\0", exclude_categories=["Cc"]), min_size=1, max_size=12
+).filter(lambda name: not name.startswith("/") and ".." not in name)
+DTYPES = st.sampled_from(
+    ["float16", "float32", "float64", "int8", "int64", "uint16", "bool", "complex64", ml_dtypes.bfloat16]
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(st.dictionaries(NAMES, DTYPES.flatmap(lambda dtype: hnp.array_shapes(min_dims=0, max_side=4).flatmap(
-    lambda shape: hnp.arrays(np.uint8, (*shape, np.dtype(dtype).itemsize), elements=st.integers(0, 1)).map(
-        lambda bits: bits.view(dtype).reshape(shape)))), max_size=3))
+@given(
+    st.dictionaries(
+        NAMES,
+        DTYPES.flatmap(
+            lambda dtype: hnp.array_shapes(min_dims=0, max_side=4).flatmap(
+                lambda shape: hnp.arrays(np.uint8, (*shape, np.dtype(dtype).itemsize), elements=st.integers(0, 1)).map(
+                    lambda bits: bits.view(dtype).reshape(shape)
+                )
+            )
+        ),
+        max_size=3,
+    )
+)
 def test_what_is_saved_is_loaded(tmp_path, given_arrays):
     npz.save(tmp_path / "x.npz", given_arrays)
     found = npz.load(tmp_path / "x.npz")
     assert list(found) == list(given_arrays)
     for name, array in given_arrays.items():
-        assert (found[name].dtype, found[name].shape, found[name].tobytes()) == (array.dtype, array.shape, array.tobytes())
+        assert (found[name].dtype, found[name].shape, found[name].tobytes()) == (
+            array.dtype,
+            array.shape,
+            array.tobytes(),
+        )
 
 
 def test_names_of_parameters_and_strings():
@@ -39,8 +56,9 @@ def test_names_of_parameters_and_strings():
     assert found["file"].tolist() == [1, 1] and found["args"].tolist() == [b"a", b""]
 
 
-@pytest.mark.parametrize("values", [
-    [b"a", b"", b"\0b\0"], ["é", "", "\ud800"], [b"a", "a"], [], [[b"a", b"bc"], ["d", b""]], b"alone"])
+@pytest.mark.parametrize(
+    "values", [[b"a", b"", b"\0b\0"], ["é", "", "\ud800"], [b"a", "a"], [], [[b"a", b"bc"], ["d", b""]], b"alone"]
+)
 def test_strings_are_written_without_pickles(values, tmp_path):
     array = np.array(values, object)
     npz.save(tmp_path / "x.npz", {"s": array, "n": np.ones(2)})
@@ -70,8 +88,14 @@ def test_a_pickle_is_not_loaded(tmp_path):
 
 
 def test_no_module_loads_or_writes_pickles():
-    found = [f"{path.name}: {line.strip()}" for path in (ROOT / "tftrt_tools").rglob("*.py") for line in path.read_text().splitlines()
-             if "allow_pickle=True" in line or line.strip().startswith(("import pickle", "from pickle import")) and "pickletools" not in line]
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in (ROOT / "tftrt_tools").rglob("*.py")
+        for line in path.read_text().splitlines()
+        if "allow_pickle=True" in line
+        or line.strip().startswith(("import pickle", "from pickle import"))
+        and "pickletools" not in line
+    ]
     assert not found
 
 
@@ -106,7 +130,9 @@ tf.saved_model.save(model, sys.argv[1], signatures={"serving_default": model.ser
 @pytest.mark.slow
 def test_a_model_that_takes_and_gives_bfloat16_is_verified(tftrt, tmp_path):
     run_program(MODEL, tmp_path / "model")
-    made = tftrt("convert", f"--input_saved_model_dir={tmp_path / 'model'}", f"--output_saved_model_dir={tmp_path / 'out'}")
+    made = tftrt(
+        "convert", f"--input_saved_model_dir={tmp_path / 'model'}", f"--output_saved_model_dir={tmp_path / 'out'}"
+    )
     assert made.returncode == 0, made.stderr
     done = tftrt("verify", tmp_path / "model", tmp_path / "out")
     assert done.returncode == 0 and "bfloat16" in done.stdout, done.stdout + done.stderr

@@ -18,20 +18,29 @@ BUILDS = 8
 def segment_of(tmp_path, body):
     """The only native segment that TF-TRT makes of `body`, with images of 8 x 8 x 4 as input."""
     module = tf.Module()
-    module.call = tf.function(body, input_signature=[tf.TensorSpec((None, 8, 8, 4), tf.float32, name="x")], autograph=False)
+    module.call = tf.function(
+        body, input_signature=[tf.TensorSpec((None, 8, 8, 4), tf.float32, name="x")], autograph=False
+    )
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.call)
     root = tf.saved_model.load(str(tmp_path / "model"))
-    graph_def = graph_pass.run(graph_pass.freeze("serving_default", root.signatures["serving_default"]), Settings(use_dynamic_shape=True)).graph_def
+    graph_def = graph_pass.run(
+        graph_pass.freeze("serving_default", root.signatures["serving_default"]), Settings(use_dynamic_shape=True)
+    ).graph_def
     (engine,) = graph.engine_nodes(graph_def)
-    (function,) = (one for one in graph_def.library.function if one.signature.name == engine.attr["segment_func"].func.name)
+    (function,) = (
+        one for one in graph_def.library.function if one.signature.name == engine.attr["segment_func"].func.name
+    )
     return function
 
 
 def branches(first, second):
     """Blocks of two parallel convolutions with biases of these sizes, as in a residual network."""
+
     def conv(x, bias, name):
         kernel = weights(1, 1, 4, 4) * bias  # not the same in both branches, which would then be merged
-        return tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME", name=name + "_conv"), tf.fill([4], np.float32(bias)), name=name + "_bias")
+        return tf.nn.bias_add(
+            tf.nn.conv2d(x, kernel, 1, "SAME", name=name + "_conv"), tf.fill([4], np.float32(bias)), name=name + "_bias"
+        )
 
     def body(x):
         for block in range(6):
@@ -44,12 +53,18 @@ def branches(first, second):
 @pytest.fixture
 def network(tmp_path):
     """A function (first bias, second bias) -> (segment, its table)."""
+
     def made(first, second):
         function = segment_of(tmp_path, branches(first, second))
         named = tensor_names.names(function, True, [(None, 8, 8, 4)])
         constants = fitting.constants(function)
-        scales = {one.name: fitting.constant_scale(constants[one.tensor], "max") if one.tensor in constants else 0.1 for one in named}
-        return function, EngineTable(segment="sha256:x", signature="serving_default", engine="engine", table=Table(header("8.5.3"), scales))
+        scales = {
+            one.name: fitting.constant_scale(constants[one.tensor], "max") if one.tensor in constants else 0.1
+            for one in named
+        }
+        return function, EngineTable(
+            segment="sha256:x", signature="serving_default", engine="engine", table=Table(header("8.5.3"), scales)
+        )
 
     return made
 
@@ -89,5 +104,8 @@ def test_scales_too_far_apart_are_left_out(network):
 
 
 def test_without_branches_nothing_changes(tmp_path):
-    function = segment_of(tmp_path, lambda x: {"y": tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, weights(1, 1, 4, 4), 1, "SAME"), [1.0] * 4))})
+    function = segment_of(
+        tmp_path,
+        lambda x: {"y": tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, weights(1, 1, 4, 4), 1, "SAME"), [1.0] * 4))},
+    )
     assert numbering.varying(function, True, [(None, 8, 8, 4)]) == {}

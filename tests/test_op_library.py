@@ -67,8 +67,17 @@ def library(tmp_path_factory):
         pytest.skip("no g++ here to build a custom op with")
     folder = tmp_path_factory.mktemp("op")
     (folder / "threefold.cc").write_text(SOURCE)
-    command = ["g++", "-O0", "-shared", "-fPIC", "threefold.cc", "-o", "threefold.so", *tf.sysconfig.get_compile_flags(),
-               *tf.sysconfig.get_link_flags()]
+    command = [
+        "g++",
+        "-O0",
+        "-shared",
+        "-fPIC",
+        "threefold.cc",
+        "-o",
+        "threefold.so",
+        *tf.sysconfig.get_compile_flags(),
+        *tf.sysconfig.get_link_flags(),
+    ]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)
     return folder / "threefold.so"
 
@@ -92,20 +101,47 @@ def frozen(library):
 def test_each_command_needs_the_library_and_takes_it(library, frozen):
     folder = library.parent
     refused = run_tftrt("convert", f"--input_saved_model_dir={frozen}", "--output_saved_model_dir=out", cwd=folder)
-    assert_clear(refused, errors.EXIT_FAILED, "ToolkitThreefold is no op of this TensorFlow: name the library that has it with --op_library")
-    done = run_tftrt("convert", "--input_saved_model_dir=model.pb", "--output_saved_model_dir=out", "--op_library=threefold.so", cwd=folder)
+    assert_clear(
+        refused,
+        errors.EXIT_FAILED,
+        "ToolkitThreefold is no op of this TensorFlow: name the library that has it with --op_library",
+    )
+    done = run_tftrt(
+        "convert",
+        "--input_saved_model_dir=model.pb",
+        "--output_saved_model_dir=out",
+        "--op_library=threefold.so",
+        cwd=folder,
+    )
     assert done.returncode == errors.EXIT_DONE, done.stderr
     assert passport.read(folder / "out", passport.MANIFEST)["op_libraries"] == [str(library)]
     assert f"--op_library={library}\n" in (passport.folder(folder / "out") / passport.FLAGS).read_text()
     verified = run_tftrt("verify", "model.pb", "out", "--op_library=threefold.so", cwd=folder)
     assert verified.returncode == errors.EXIT_DONE, verified.stdout + verified.stderr
-    benched = run_tftrt("bench", "--in_process=out", "--duration_seconds=1", "--warmup_seconds=0.5", "--op_library=threefold.so", cwd=folder)
+    benched = run_tftrt(
+        "bench",
+        "--in_process=out",
+        "--duration_seconds=1",
+        "--warmup_seconds=0.5",
+        "--op_library=threefold.so",
+        cwd=folder,
+    )
     assert benched.returncode == errors.EXIT_DONE, benched.stderr
     without = run_tftrt("bench", "--in_process=out", "--duration_seconds=1", "--warmup_seconds=0.5", cwd=folder)
-    assert without.returncode == errors.EXIT_FAILED and "ToolkitThreefold" in without.stderr and "--op_library" in without.stderr
+    assert (
+        without.returncode == errors.EXIT_FAILED
+        and "ToolkitThreefold" in without.stderr
+        and "--op_library" in without.stderr
+    )
 
 
 def test_a_library_that_is_none_is_told(frozen, tmp_path):
     (tmp_path / "no.so").write_text("x")
-    assert_clear(run_tftrt("inspect", frozen, "--op_library=nowhere.so", cwd=tmp_path), errors.EXIT_USAGE, "--op_library=nowhere.so: no such file")
-    assert_clear(run_tftrt("inspect", frozen, "--op_library=no.so", cwd=tmp_path), errors.EXIT_USAGE, "cannot be loaded")
+    assert_clear(
+        run_tftrt("inspect", frozen, "--op_library=nowhere.so", cwd=tmp_path),
+        errors.EXIT_USAGE,
+        "--op_library=nowhere.so: no such file",
+    )
+    assert_clear(
+        run_tftrt("inspect", frozen, "--op_library=no.so", cwd=tmp_path), errors.EXIT_USAGE, "cannot be loaded"
+    )

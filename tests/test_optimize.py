@@ -26,7 +26,19 @@ from tftrt_tools.studies.optimizing import goal_seen, known, mends, run, steps
 from tftrt_tools.tftrt.conversion.plan import Plan
 
 LOOKED = ["profile", "diagnose", "diagnose"]
-WHOLE = ["doctor", "inspect", "inspect", "data", "calibrate", "tune", "convert", "verify", "regress", "regress", *LOOKED]
+WHOLE = [
+    "doctor",
+    "inspect",
+    "inspect",
+    "data",
+    "calibrate",
+    "tune",
+    "convert",
+    "verify",
+    "regress",
+    "regress",
+    *LOOKED,
+]
 AFTER = WHOLE[7:]  # what looks at the model
 
 
@@ -43,10 +55,19 @@ def test_on_a_gpu_every_step_runs_and_the_goal_is_kept(script, tmp_path):
     assert "2.00 times as fast" in done.story.verdict and "250 requests a second" in done.story.verdict
     shapes = "--shapes=image:1x8x8x1,32x8x8x1"
     tuned = script.words("tune")
-    assert {"--data=work/scored.npz", "--labels=work/labels.npy", "--calibration_data=work/calibration.npz", shapes,
-            "--accuracy=top1:max-degradation=0.01"} <= set(tuned)
-    assert "--flagfile=work/tune/best.flags" in script.words("convert") and f"--warmup_{shapes[2:]}" in script.words("publish")
-    batches = [word for words in script.calls if words[0] == "regress" for word in words if word.startswith("--batch_size")]
+    assert {
+        "--data=work/scored.npz",
+        "--labels=work/labels.npy",
+        "--calibration_data=work/calibration.npz",
+        shapes,
+        "--accuracy=top1:max-degradation=0.01",
+    } <= set(tuned)
+    assert "--flagfile=work/tune/best.flags" in script.words("convert") and f"--warmup_{shapes[2:]}" in script.words(
+        "publish"
+    )
+    batches = [
+        word for words in script.calls if words[0] == "regress" for word in words if word.startswith("--batch_size")
+    ]
     assert batches == ["--batch_size=1", "--batch_size=32"] and "--lowest_rate=200" in script.words("bench")
     report.write_page(done, str(tmp_path / "story.html"))
     page = (tmp_path / "story.html").read_text()
@@ -68,14 +89,35 @@ def test_only_what_the_run_made_is_replaced_at_the_output(script, tmp_path):
 def test_without_a_gpu_what_needs_one_is_left(script):
     script.documents["doctor"] = machine(gpu=False).to_dict()
     done = script.run(slo="p99<20ms")
-    assert script.names == ["doctor", "inspect", "data", "calibrate", "convert-int8", "verify-int8", "convert", "verify"]
+    assert script.names == [
+        "doctor",
+        "inspect",
+        "data",
+        "calibrate",
+        "convert-int8",
+        "verify-int8",
+        "convert",
+        "verify",
+    ]
     assert (done.story.outcome, done.story.exit_code) == ("open", 0) and "no GPU here" in done.story.verdict
-    assert done.story.left == ("tune", "convert", "verify", "regress", "profile", "diagnose", "bench") and done.story.command == COMMAND
-    assert "--precision_mode=FP16" in script.words("convert") and not any(word.startswith("--shapes") for word in script.words("convert"))
+    assert (
+        done.story.left == ("tune", "convert", "verify", "regress", "profile", "diagnose", "bench")
+        and done.story.command == COMMAND
+    )
+    assert "--precision_mode=FP16" in script.words("convert") and not any(
+        word.startswith("--shapes") for word in script.words("convert")
+    )
 
 
-@pytest.mark.parametrize("level, wanted, studied", [(54.0, "snr_db:threshold=60", True), (54.0, "snr_db:threshold=40", False),
-                                                     (10.0, "top1:max-degradation=0.01", True), (54.0, "top1:max-degradation=0.01", False)])
+@pytest.mark.parametrize(
+    "level, wanted, studied",
+    [
+        (54.0, "snr_db:threshold=60", True),
+        (54.0, "snr_db:threshold=40", False),
+        (10.0, "top1:max-degradation=0.01", True),
+        (54.0, "top1:max-degradation=0.01", False),
+    ],
+)
 @pytest.mark.parametrize("scored", [True, False])
 def test_without_a_gpu_nodes_are_studied_where_int8_misses_the_goal(script, level, wanted, studied, scored):
     """By the rows that are scored; where INT8 was not simulated on them, by those that calibrate."""
@@ -85,7 +127,10 @@ def test_without_a_gpu_nodes_are_studied_where_int8_misses_the_goal(script, leve
         script.documents["verify-int8"]["problems"] = ["snr_db is 10, wanted >= 15"] if level < 15 else []
     else:
         script.documents["calibrate"]["comparison"]["signatures"][0]["levels"]["mse"]["p"] = level
-        script.documents["verify-int8"]["simulation"] = {"simulated": {}, "left_out": {"serving_default": "it draws random numbers"}}
+        script.documents["verify-int8"]["simulation"] = {
+            "simulated": {},
+            "left_out": {"serving_default": "it draws random numbers"},
+        }
     done = script.run(goal=wanted)
     assert ("sensitivity" in script.names) == studied == any("INT8 misses" in one for one in done.story.remarks)
     assert (". INT8 misses the goal" in done.story.verdict) == studied
@@ -95,17 +140,35 @@ def test_without_a_gpu_nodes_are_studied_where_int8_misses_the_goal(script, leve
 def test_the_goal_itself_is_tested_on_the_rows_that_are_scored_and_not_the_snr_of_those_that_calibrate(script):
     """Calibration rows of another scale: each bit is kept there, and one class is answered for everything else."""
     script.documents["doctor"] = machine(gpu=False).to_dict()
-    script.documents["calibrate"]["comparison"] |= {"reason": "nothing tells the methods apart", "signatures": [
-        {"signature": "serving_default", "rows": 100, "apart": True, "levels": {}, "nothing_shown": {"p": "saturated: 0 or 1 in all 128 rows"}}]}
-    script.documents["calibrate"]["data"] = {"warnings": ["integers (uint8) from 0 to 255 fill input image, which takes float32"]}
-    wrong = {"accuracy": {"metric": "top1", "labels": 300, "metrics": {"top1": {"original": 0.99, "converted": 0.1}}}, "passed": False,
-             "problems": ["top1 is 0.1, wanted >= 0.95"], "calibration": {"scaled": ["image: is one of them scaled differently?"]}}
+    script.documents["calibrate"]["comparison"] |= {
+        "reason": "nothing tells the methods apart",
+        "signatures": [
+            {
+                "signature": "serving_default",
+                "rows": 100,
+                "apart": True,
+                "levels": {},
+                "nothing_shown": {"p": "saturated: 0 or 1 in all 128 rows"},
+            }
+        ],
+    }
+    script.documents["calibrate"]["data"] = {
+        "warnings": ["integers (uint8) from 0 to 255 fill input image, which takes float32"]
+    }
+    wrong = {
+        "accuracy": {"metric": "top1", "labels": 300, "metrics": {"top1": {"original": 0.99, "converted": 0.1}}},
+        "passed": False,
+        "problems": ["top1 is 0.1, wanted >= 0.95"],
+        "calibration": {"scaled": ["image: is one of them scaled differently?"]},
+    }
     script.documents["verify-int8"] |= wrong
     script.failing["verify-int8"] = errors.EXIT_CHECK
     done = script.run(publish="models/best")
     assert done.story.outcome == "open" and "INT8 misses the goal, simulated: top1 is 0.1" in done.story.verdict
     assert "publish" in script.names, "FP16 is converted, and right"
-    assert [any(text in one for one in done.story.remarks) for text in ("integers", "saturated", "scaled differently")] == [True] * 3
+    assert [
+        any(text in one for one in done.story.remarks) for text in ("integers", "saturated", "scaled differently")
+    ] == [True] * 3
     script.documents["verify"] |= wrong
     script.failing["verify"] = errors.EXIT_CHECK
     done = script.run(precisions=("INT8",), publish="models/best", work_dir="other")
@@ -114,9 +177,11 @@ def test_the_goal_itself_is_tested_on_the_rows_that_are_scored_and_not_the_snr_o
 
 def test_without_a_gpu_a_goal_that_verify_saw_missed_is_not_kept_and_nothing_is_published(script):
     script.documents["doctor"] = machine(gpu=False).to_dict()
-    for metrics, wanted, outcome in (({"original": 0.893, "converted": 0.893}, "top1:threshold=0.9", "not kept"),
-                                     ({"original": 0.893, "converted": 0.893}, "top1:threshold=0.85", "open"),
-                                     ({"original": 0.90, "converted": 0.88}, "top1:max-degradation=0.01", "not kept")):
+    for metrics, wanted, outcome in (
+        ({"original": 0.893, "converted": 0.893}, "top1:threshold=0.9", "not kept"),
+        ({"original": 0.893, "converted": 0.893}, "top1:threshold=0.85", "open"),
+        ({"original": 0.90, "converted": 0.88}, "top1:max-degradation=0.01", "not kept"),
+    ):
         script.documents["verify"]["accuracy"] = {"metric": "top1", "labels": 75, "metrics": {"top1": metrics}}
         done = script.run(goal=wanted, publish="models/best", work_dir=f"work-{outcome}-{wanted[-4:]}")
         assert (done.story.outcome, "publish" in script.names) == (outcome, outcome == "open"), done.story.verdict
@@ -128,7 +193,12 @@ def test_int8_alone_that_misses_where_it_is_simulated_is_not_kept(script):
     script.documents["verify"]["comparisons"][0]["snr_db"] = 150.0
     script.documents["verify-int8"]["comparisons"][0]["snr_db"] = 54.0
     done = script.run(goal="snr_db:threshold=60", precisions=("INT8",), publish="models/best")
-    assert done.story.outcome == "not kept" and done.story.exit_code == 3 and "snr_db is 54" in done.story.verdict and "publish" not in script.names
+    assert (
+        done.story.outcome == "not kept"
+        and done.story.exit_code == 3
+        and "snr_db is 54" in done.story.verdict
+        and "publish" not in script.names
+    )
     done = script.run(goal="snr_db:threshold=60", precisions=("FP16", "INT8"), work_dir="other")
     assert done.story.outcome == "open", "FP16 is converted"
 
@@ -137,25 +207,37 @@ def test_a_goal_that_nobody_has_looked_at_is_said(script):
     script.documents["doctor"] = machine(gpu=False).to_dict()
     done = script.run(goal="wer:threshold=0.1")
     assert done.story.outcome == "open" and "Nobody has looked at wer yet" in done.story.verdict
-    gave, = (one.gave for one in done.story.steps if one.step == "calibrate")
+    (gave,) = (one.gave for one in done.story.steps if one.step == "calibrate")
     assert "that `tftrt verify` asks of INT8" in gave and "simulated on 100 rows that calibrate" in gave
     script.documents["calibrate"]["comparison"]["signatures"][0]["rows"] = 1
     done = script.run(goal="snr_db:threshold=30", work_dir="other")
     assert any("simulated on 1 row, which says little" in one for one in done.story.remarks)
 
 
-@pytest.mark.parametrize(("comparisons", "wanted", "value"), [
-    ([{"snr_db": 40.0}, {"snr_db": 30.0}], "snr_db:threshold=35", 30.0), ([{"max_abs": 1e-3}, {"max_abs": 1e-2}], "max_abs:threshold=0.1", 1e-2),
-    ([{"top1": 0.5, "classes": False}, {"top1": 0.99, "classes": True}], "top1:threshold=0.9", 0.99),
-    ([{"top1": 0.5, "classes": False}, {"top1": 0.7, "classes": False}], "top1:threshold=0.9", 0.5),
-    ([{"snr_db": 10.0, "part_of": "a detector"}, {"snr_db": 30.0}], "snr_db:threshold=20", 30.0), ([{"snr_db": None}], "snr_db:threshold=20", None)])
+@pytest.mark.parametrize(
+    ("comparisons", "wanted", "value"),
+    [
+        ([{"snr_db": 40.0}, {"snr_db": 30.0}], "snr_db:threshold=35", 30.0),
+        ([{"max_abs": 1e-3}, {"max_abs": 1e-2}], "max_abs:threshold=0.1", 1e-2),
+        ([{"top1": 0.5, "classes": False}, {"top1": 0.99, "classes": True}], "top1:threshold=0.9", 0.99),
+        ([{"top1": 0.5, "classes": False}, {"top1": 0.7, "classes": False}], "top1:threshold=0.9", 0.5),
+        ([{"snr_db": 10.0, "part_of": "a detector"}, {"snr_db": 30.0}], "snr_db:threshold=20", 30.0),
+        ([{"snr_db": None}], "snr_db:threshold=20", None),
+    ],
+)
 def test_the_goal_is_looked_up_as_tune_scores_it(comparisons, wanted, value):
     found = goal_seen.of_verification(goals.parse(wanted), {"comparisons": comparisons, "accuracy": None})
-    assert found is None if value is None else (found.converted, found.kept) == (value, goals.parse(wanted).kept(value, 1.0))
+    assert (
+        found is None
+        if value is None
+        else (found.converted, found.kept) == (value, goals.parse(wanted).kept(value, 1.0))
+    )
 
 
 def test_a_model_of_several_signatures_needs_one_named_where_its_rows_are_split(script):
-    script.documents["inspect"]["signatures"].append({**script.documents["inspect"]["signatures"][0], "signature": "other"})
+    script.documents["inspect"]["signatures"].append(
+        {**script.documents["inspect"]["signatures"][0], "signature": "other"}
+    )
     with pytest.raises(errors.UsageError, match="2 signatures") as caught:
         script.run()
     assert "--signature_keys=serving_default" in caught.value.mend
@@ -163,33 +245,85 @@ def test_a_model_of_several_signatures_needs_one_named_where_its_rows_are_split(
 
 
 def test_the_mends_of_inspect_go_to_every_command_that_makes_the_graph(script):
-    script.documents["inspect"] = plan(IMAGE, InputSpec("training", "bool", ()), offered=("training",), size=5).to_dict()
-    done = script.run(words={"signature_keys": ("--signature_keys=serving_default",)}, shapes="image:1x8x8x1;training:scalar")
+    script.documents["inspect"] = plan(
+        IMAGE, InputSpec("training", "bool", ()), offered=("training",), size=5
+    ).to_dict()
+    done = script.run(
+        words={"signature_keys": ("--signature_keys=serving_default",)}, shapes="image:1x8x8x1;training:scalar"
+    )
     assert done.story.mends == ("--freeze=training:false",), "tune searches the segment size"
     making = ("inspect", "calibrate", "tune", "convert")
-    assert ["--freeze=training:false" in words for words in script.calls if words[0] in making] == [False, True, True, True, False]
+    assert ["--freeze=training:false" in words for words in script.calls if words[0] in making] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
     assert "--flagfile=work/tune/best.flags" in script.words("convert")
     assert all("--signature_keys=serving_default" in words for words in script.calls if words[0] in making[:3])
     script.documents["doctor"] = machine(gpu=False).to_dict()
     done = script.run(shapes="image:1x8x8x1;training:scalar", work_dir="other")
     wanted = {"--freeze=training:false", "--minimum_segment_size=5"}
-    assert set(done.story.mends) == wanted and [wanted <= set(words) for words in script.calls if words[0] in making] == [False, True, True, True, True]
+    assert set(done.story.mends) == wanted and [
+        wanted <= set(words) for words in script.calls if words[0] in making
+    ] == [False, True, True, True, True]
 
 
 @pytest.mark.parametrize("gpu", [True, False])
-@pytest.mark.parametrize("changes", [{}, {"calibration_data": "pictures"}, {"precisions": ("FP32", "INT8"), "data": "pictures", "goal": "snr_db:threshold=60"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"calibration_data": "pictures"},
+        {"precisions": ("FP32", "INT8"), "data": "pictures", "goal": "snr_db:threshold=60"},
+    ],
+)
 def test_every_flag_that_is_repeated_exists_where_it_is_repeated(script, tmp_path, gpu, changes):
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures/a.png").touch()
-    samples = {"allow_unsafe_deserialization": "", "custom_objects": "=m:d", "inputs": "=a", "op_library": "=x.so", "outputs": "=b", "image_size": "=8x8",
-               "image_resize": "=crop", "image_preset": "=tf", "image_scale": "=1/255", "image_mean": "=1", "image_std": "=1", "image_channels": "=BGR",
-               "image_error_limit": "=1", "allow_constant_outputs": "", "output_kind": "=p:ids", "engine_cache_dir": "=cache", "data_rows": "=9",
-               "label_column": "=2", "classes": "=c.txt", "accuracy_output": "=s/p", "objective_shape": "=image:1x8x8x1", "tags": "=serve", "freeze": "=t:false",
-               "minimum_segment_size": "=4", "max_workspace_size_bytes": "=99", "keep_native_ops": "=Softmax", "keep_native_nodes": "=n.*",
-               "calibration_batch_size": "=4", "num_calibration_batches": "=2", "engine_cache_max_bytes": "=1GiB", "signature_keys": "=serving_default"}
+    samples = {
+        "allow_unsafe_deserialization": "",
+        "custom_objects": "=m:d",
+        "inputs": "=a",
+        "op_library": "=x.so",
+        "outputs": "=b",
+        "image_size": "=8x8",
+        "image_resize": "=crop",
+        "image_preset": "=tf",
+        "image_scale": "=1/255",
+        "image_mean": "=1",
+        "image_std": "=1",
+        "image_channels": "=BGR",
+        "image_error_limit": "=1",
+        "allow_constant_outputs": "",
+        "output_kind": "=p:ids",
+        "engine_cache_dir": "=cache",
+        "data_rows": "=9",
+        "label_column": "=2",
+        "classes": "=c.txt",
+        "accuracy_output": "=s/p",
+        "objective_shape": "=image:1x8x8x1",
+        "tags": "=serve",
+        "freeze": "=t:false",
+        "minimum_segment_size": "=4",
+        "max_workspace_size_bytes": "=99",
+        "keep_native_ops": "=Softmax",
+        "keep_native_nodes": "=n.*",
+        "calibration_batch_size": "=4",
+        "num_calibration_batches": "=2",
+        "engine_cache_max_bytes": "=1GiB",
+        "signature_keys": "=serving_default",
+    }
     assert set(samples) | {"engine_cache"} == set(command._repeated())
     script.documents["doctor"] = machine(gpu).to_dict()
-    done = script.run(words={name: (f"--{name}{value}",) for name, value in samples.items()}, slo="p99<20ms", publish="models/best", repeat=2, **changes)
+    done = script.run(
+        words={name: (f"--{name}{value}",) for name, value in samples.items()},
+        slo="p99<20ms",
+        publish="models/best",
+        repeat=2,
+        **changes,
+    )
     assert done.story.ended == "" and len(script.calls) >= 6
     for words in script.calls:
         assert ("--image_preset=tf" in words) == any(word.endswith("pictures") for word in words), words
@@ -200,7 +334,11 @@ def signature(name, *inputs, offered=()):
 
 
 def test_an_input_is_frozen_only_where_its_name_says_what_it_is():
-    flag, other, number = InputSpec("is_training", "bool", ()), InputSpec("flip", "bool", ()), InputSpec("train", "int32", ())
+    flag, other, number = (
+        InputSpec("is_training", "bool", ()),
+        InputSpec("flip", "bool", ()),
+        InputSpec("train", "int32", ()),
+    )
     found = mends.of_plan(plan(flag, other, number, offered=("is_training", "flip", "train")), ())
     assert found.words == ("--freeze=is_training:false",)
     assert [one.partition(" only")[0] for one in found.left] == ["input flip", "input train"]
@@ -215,8 +353,13 @@ def test_an_input_is_frozen_only_where_its_name_says_what_it_is():
 def test_the_profile_and_what_its_mends_gave_are_told(script, tmp_path):
     done = script.run()
     known_ = done.known
-    assert known_.of("profile").gave == "serving_default(x 1x8x8x1) takes 1.070 ms, before 3.000 ms, 93% of it: engine GPU"
-    assert known_.of("diagnose").gave == "1 finding, the first: the call crosses many borders, worth at most 0.200 ms of serving_default(image 1x8x8x1)"
+    assert (
+        known_.of("profile").gave == "serving_default(x 1x8x8x1) takes 1.070 ms, before 3.000 ms, 93% of it: engine GPU"
+    )
+    assert (
+        known_.of("diagnose").gave
+        == "1 finding, the first: the call crosses many borders, worth at most 0.200 ms of serving_default(image 1x8x8x1)"
+    )
     assert "saves 0.200 ms of a call (95 %: 0.100 to 0.300)" in known_.of("diagnose --try").gave
     assert any("crosses many borders: tftrt convert" in one and "saves 0.200 ms" in one for one in done.story.remarks)
     assert "--profile=work/profile.json" in script.calls[-2] and "--try" in script.calls[-1]
@@ -229,8 +372,15 @@ def test_where_the_rows_fill_no_request_some_are_drawn(script):
     script.documents["data"] = {"rows": 20, "calibration_rows": 6, "in_both": 0}
     script.run()
     one, many = (set(words) for words in script.calls if words[0] == "regress")
-    assert {"--data=work/scored.npz", "--labels=work/labels.npy", "--batch_size=1", "--accuracy=top1:max-degradation=0.01"} <= one
-    assert "--shapes=serving_default/image:32x8x8x1" in many and not any(word.startswith(("--data", "--labels", "--accuracy", "--batch")) for word in many)
+    assert {
+        "--data=work/scored.npz",
+        "--labels=work/labels.npy",
+        "--batch_size=1",
+        "--accuracy=top1:max-degradation=0.01",
+    } <= one
+    assert "--shapes=serving_default/image:32x8x8x1" in many and not any(
+        word.startswith(("--data", "--labels", "--accuracy", "--batch")) for word in many
+    )
 
 
 def test_without_a_mend_nothing_is_tried(script):
@@ -245,9 +395,14 @@ def test_without_a_mend_nothing_is_tried(script):
 def test_of_several_builds_the_fastest_is_verified(script, tmp_path):
     done = script.run(repeat=2)
     assert script.names == [*WHOLE[:7], "build", *WHOLE[7:]]
-    assert script.words("build")[1] == "work/converted" and {"--repeat=2", "--output_saved_model_dir=best"} <= set(script.words("build"))
+    assert script.words("build")[1] == "work/converted" and {"--repeat=2", "--output_saved_model_dir=best"} <= set(
+        script.words("build")
+    )
     assert "--output_saved_model_dir=work/converted" in script.words("convert")
-    assert done.known.of("build").gave == "build 2 is kept: it is 1.20 times as fast as build 1, the slowest (95 %: 1.10 to 1.30)"
+    assert (
+        done.known.of("build").gave
+        == "build 2 is kept: it is 1.20 times as fast as build 1, the slowest (95 %: 1.10 to 1.30)"
+    )
     script.run(repeat=2)
     assert script.names == ["doctor"]
     script.failing["build"] = errors.TftrtError("out of GPU memory", "fewer builds")
@@ -257,11 +412,17 @@ def test_of_several_builds_the_fastest_is_verified(script, tmp_path):
     # Without a GPU there is one conversion, at its place.
     script.documents["doctor"] = machine(gpu=False).to_dict()
     story = script.run(repeat=2).story
-    assert "--output_saved_model_dir=best" in script.words("convert") and "build" in story.left and story.made == {"model": "best"}
+    assert (
+        "--output_saved_model_dir=best" in script.words("convert")
+        and "build" in story.left
+        and story.made == {"model": "best"}
+    )
 
 
 def test_rows_for_calibration_of_the_users_own_are_taken(script):
-    script.run(calibration_data="rows.npz", words={"image_scale": ("--image_scale=1/255",), "data_rows": ("--data_rows=9",)})
+    script.run(
+        calibration_data="rows.npz", words={"image_scale": ("--image_scale=1/255",), "data_rows": ("--data_rows=9",)}
+    )
     assert "data" not in script.names and "--calibration_data=rows.npz" in script.words("calibrate")
     assert {"--data=rows.npz", "--data_rows=9", "--labels=labels.npy"} <= set(script.words("verify"))
     assert not any(word.startswith("--image") for words in script.calls for word in words), "arrays are no pictures"
@@ -283,15 +444,19 @@ def test_the_same_command_does_nothing_twice(script, tmp_path):
     assert all(one.before for one in again.story.steps if one.words and one.name != "doctor")
 
 
-@pytest.mark.parametrize("change, redone", [
-    (lambda folder: (folder / "labels.npy").write_text("other labels"), ["data"]),
-    (lambda folder: (folder / "work/scored.npz").unlink(), ["data"]),
-    (lambda folder: (folder / "work/scored.npz").write_text("cut off"), ["data"]),
-    (lambda folder: (folder / "work/tune.json").write_text("{"), ["tune"]),
-    (lambda folder: (folder / "work/steps/tune.json").unlink(), ["tune"]),
-    (lambda folder: (folder / "best/assets.extra/tftrt/verify.json").unlink(), ["verify"]),
-    (lambda folder: (folder / "best/saved_model.pb").write_text("touched"), ["convert", *AFTER]),
-    (lambda folder: (folder / "model/saved_model.pb").write_text("trained again"), WHOLE[1:])])
+@pytest.mark.parametrize(
+    "change, redone",
+    [
+        (lambda folder: (folder / "labels.npy").write_text("other labels"), ["data"]),
+        (lambda folder: (folder / "work/scored.npz").unlink(), ["data"]),
+        (lambda folder: (folder / "work/scored.npz").write_text("cut off"), ["data"]),
+        (lambda folder: (folder / "work/tune.json").write_text("{"), ["tune"]),
+        (lambda folder: (folder / "work/steps/tune.json").unlink(), ["tune"]),
+        (lambda folder: (folder / "best/assets.extra/tftrt/verify.json").unlink(), ["verify"]),
+        (lambda folder: (folder / "best/saved_model.pb").write_text("touched"), ["convert", *AFTER]),
+        (lambda folder: (folder / "model/saved_model.pb").write_text("trained again"), WHOLE[1:]),
+    ],
+)
 def test_a_step_is_done_again_where_something_it_depends_on_has_changed(script, tmp_path, change, redone):
     script.run()
     change(tmp_path)
@@ -319,7 +484,9 @@ def test_another_machine_does_what_its_gpu_decides(script):
     assert script.names == WHOLE
 
 
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), errors.Interrupted("ended by SIGTERM", "nothing was written")])
+@pytest.mark.parametrize(
+    "interrupt", [KeyboardInterrupt(), errors.Interrupted("ended by SIGTERM", "nothing was written")]
+)
 @pytest.mark.parametrize("command", [*dict.fromkeys(WHOLE), "bench", "publish"])
 def test_an_interrupt_in_any_step_says_how_to_go_on_and_the_command_does(script, command, interrupt):
     flags = {"slo": "p99<20ms", "publish": "models/best"}
@@ -331,16 +498,27 @@ def test_an_interrupt_in_any_step_says_how_to_go_on_and_the_command_does(script,
     del script.failing[command]
     done = script.run(**flags)
     whole = [*WHOLE, "bench", "publish"]
-    assert script.names == ["doctor", *whole[max(len(before) - 1, 1):]] and done.story.outcome == "kept"
+    assert script.names == ["doctor", *whole[max(len(before) - 1, 1) :]] and done.story.outcome == "kept"
 
 
 # ---- what fails
 def test_where_no_trial_keeps_the_goal_the_nearest_is_made_and_named(script):
-    script.documents["tune"] = {**script.documents["tune"], "winner": None, "best": 2, "trials": [trial(2, "FP16", 1.0, kept=False)]}
+    script.documents["tune"] = {
+        **script.documents["tune"],
+        "winner": None,
+        "best": 2,
+        "trials": [trial(2, "FP16", 1.0, kept=False)],
+    }
     script.failing["tune"] = 3
     done = script.run(publish="models/best")
-    assert (done.story.outcome, done.story.exit_code) == ("not kept", 3) and done.story.verdict.startswith("tune: no trial keeps top1 >= 0.98")
-    assert "--flagfile=work/tune/best.flags" in script.words("convert") and "regress" in script.names and "publish" not in script.names
+    assert (done.story.outcome, done.story.exit_code) == ("not kept", 3) and done.story.verdict.startswith(
+        "tune: no trial keeps top1 >= 0.98"
+    )
+    assert (
+        "--flagfile=work/tune/best.flags" in script.words("convert")
+        and "regress" in script.names
+        and "publish" not in script.names
+    )
     assert done.story.made == {"model": "best"}
 
 
@@ -357,7 +535,10 @@ def test_a_wrong_model_is_not_timed(script):
     script.documents["verify"] = {**script.documents["verify"], "passed": False, "problems": ["p: 3 dB"]}
     script.failing["verify"] = 3
     done = script.run(slo="p99<20ms")
-    assert (done.story.exit_code, done.story.verdict.partition(":")[0]) == (3, "verify") and "p: 3 dB" in done.story.verdict
+    assert (done.story.exit_code, done.story.verdict.partition(":")[0]) == (
+        3,
+        "verify",
+    ) and "p: 3 dB" in done.story.verdict
     assert not {"regress", "profile", "diagnose", "bench"} & set(script.names)
 
 
@@ -370,11 +551,16 @@ def test_what_nobody_can_tell_is_asked_again(script):
     assert script.run().story.outcome == "kept" and script.names == ["doctor", "regress", "regress"]
 
 
-@pytest.mark.parametrize("command, whole", [("calibrate", True), ("tune", True), ("convert", False), ("inspect", False), ("verify", False), ("data", False)])
+@pytest.mark.parametrize(
+    "command, whole",
+    [("calibrate", True), ("tune", True), ("convert", False), ("inspect", False), ("verify", False), ("data", False)],
+)
 def test_a_failed_step_is_told_and_ends_the_run_only_where_the_rest_needs_it(script, command, whole):
     script.failing[command] = errors.TftrtError("the disk is on fire", "put it out")
     done = script.run()
-    assert done.known.of(command).state == "failed" and any("the disk is on fire; put it out" in one for one in done.story.remarks) == (command != "inspect")
+    assert done.known.of(command).state == "failed" and any(
+        "the disk is on fire; put it out" in one for one in done.story.remarks
+    ) == (command != "inspect")
     assert (done.story.exit_code, done.story.ended) == ((0, "") if whole else (1, "the disk is on fire"))
     del script.failing[command]
     assert script.run().story.outcome == "kept"
@@ -391,7 +577,11 @@ def test_a_command_that_refuses_its_words_ends_the_run_unless_the_model_is_there
 
 def test_a_version_that_cannot_be_published_is_an_error(script):
     script.failing["publish"] = errors.CheckFailed("it was never verified", "verify it")
-    assert (done := script.run(publish="models/best").story).exit_code == 3 and done.ended == "it was never verified" and done.outcome == "kept"
+    assert (
+        (done := script.run(publish="models/best").story).exit_code == 3
+        and done.ended == "it was never verified"
+        and done.outcome == "kept"
+    )
 
 
 def test_sizes_that_are_not_known_end_the_run_early(script):
@@ -413,8 +603,13 @@ def test_shapes_that_the_model_refuses_end_the_run_before_anything_that_takes_lo
 # ---- the budget
 def test_each_step_gets_a_part_of_what_is_left(script):
     script.run(max_minutes=100.0)
-    limits = {name: float(word.partition("=")[2]) for words in script.calls for name in [words[0]] for word in words
-              if re.match(r"--max_(minutes|seconds|build_minutes)=", word)}
+    limits = {
+        name: float(word.partition("=")[2])
+        for words in script.calls
+        for name in [words[0]]
+        for word in words
+        if re.match(r"--max_(minutes|seconds|build_minutes)=", word)
+    }
     assert limits["tune"] == pytest.approx(30, abs=1) and limits["convert"] == pytest.approx(64, abs=2)
     assert limits["regress"] == pytest.approx(0.7 * 60 * 25, rel=0.05), "half of it for the two batches"
 
@@ -434,7 +629,12 @@ def test_a_step_that_takes_too_long_is_ended_and_the_run_goes_on(script, monkeyp
     script.slow["calibrate"] = lambda: time.sleep(30)
     done = script.run(max_minutes=0.02)
     one = done.known.of("calibrate")
-    assert one.state == "out of time" and one.seconds < 20 and "minutes were over" in one.cause and "convert" in script.names
+    assert (
+        one.state == "out of time"
+        and one.seconds < 20
+        and "minutes were over" in one.cause
+        and "convert" in script.names
+    )
     del script.slow["calibrate"]
     script.run()
     assert "calibrate" in script.names, "with more time it is done"
@@ -444,7 +644,10 @@ def test_where_the_model_is_not_made_in_time_the_run_ends(script, monkeypatch):
     monkeypatch.setattr(run, "_LEAST_SECONDS", 0.0)
     script.slow["convert"] = lambda: time.sleep(30)
     done = script.run(max_minutes=0.02)
-    assert (done.story.exit_code, done.known.of("convert").state) == (1, "out of time") and "minutes were over" in done.story.ended
+    assert (done.story.exit_code, done.known.of("convert").state) == (
+        1,
+        "out of time",
+    ) and "minutes were over" in done.story.ended
 
 
 def test_what_has_no_time_left_is_named(script, monkeypatch):
@@ -465,16 +668,46 @@ def test_a_search_that_was_cut_short_goes_on_with_more_time(script):
 def test_every_step_is_named_once_and_every_name_is_a_step():
     names = [one.name for one in steps.ORDER]
     assert len(set(names)) == len(names)
-    assert set(names) == {getattr(known, one) for one in ("MACHINE", "INSPECT", "MENDED", "DATA", "CALIBRATE", "SIMULATED", "SENSITIVITY", "TUNE", "CONVERT", "BUILD",
-                                                          "PROFILE", "DIAGNOSE", "TRIED",
-                                                          "VERIFY", "REGRESS", "BENCH", "PUBLISH")}
+    assert set(names) == {
+        getattr(known, one)
+        for one in (
+            "MACHINE",
+            "INSPECT",
+            "MENDED",
+            "DATA",
+            "CALIBRATE",
+            "SIMULATED",
+            "SENSITIVITY",
+            "TUNE",
+            "CONVERT",
+            "BUILD",
+            "PROFILE",
+            "DIAGNOSE",
+            "TRIED",
+            "VERIFY",
+            "REGRESS",
+            "BENCH",
+            "PUBLISH",
+        )
+    }
 
 
 # ---- the command itself
 def optimize(tftrt, folder, model, *flags, **changes):
-    given = {"--data": "held_back.npz", "--labels": "labels.npy", "--goal": "top1:max-degradation=0.01", "--output_saved_model_dir": "best",
-             **changes}
-    return tftrt("optimize", *([model] if model else []), *(f"{name}={value}" for name, value in given.items() if value is not None), *flags, cwd=folder)
+    given = {
+        "--data": "held_back.npz",
+        "--labels": "labels.npy",
+        "--goal": "top1:max-degradation=0.01",
+        "--output_saved_model_dir": "best",
+        **changes,
+    }
+    return tftrt(
+        "optimize",
+        *([model] if model else []),
+        *(f"{name}={value}" for name, value in given.items() if value is not None),
+        *flags,
+        cwd=folder,
+    )
 
 
 @pytest.fixture
@@ -488,20 +721,50 @@ def folder(tmp_path, images):
 def test_the_whole_way_without_a_gpu(tftrt, zoo_model, folder, monkeypatch):
     monkeypatch.chdir(folder)
     os.symlink(zoo_model("digits_cnn"), folder / "digits_cnn")
-    done = optimize(tftrt, folder, "digits_cnn", "--batch_sizes=1,8", "--output_flagfile=best.flags", "--html=mine.html", "--publish=models/digits",
-                    "--max_minutes=30")
+    done = optimize(
+        tftrt,
+        folder,
+        "digits_cnn",
+        "--batch_sizes=1,8",
+        "--output_flagfile=best.flags",
+        "--html=mine.html",
+        "--publish=models/digits",
+        "--max_minutes=30",
+    )
     assert done.returncode == 0, done.stderr
     commands = [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ tftrt ")]
-    assert [words[1] for words in commands] == ["doctor", "inspect", "data", "calibrate", "convert", "verify", "convert", "verify",
-                                                 "publish"]
+    assert [words[1] for words in commands] == [
+        "doctor",
+        "inspect",
+        "data",
+        "calibrate",
+        "convert",
+        "verify",
+        "convert",
+        "verify",
+        "publish",
+    ]
     for words in commands:
         check_flags(words)
-    assert "OPEN: FP16, simulated on 300 rows, answers like the original" in done.stdout and "300 rows to score, 100 other rows" in done.stdout
+    assert (
+        "OPEN: FP16, simulated on 300 rows, answers like the original" in done.stdout
+        and "300 rows to score, 100 other rows" in done.stdout
+    )
     *_, following = re.findall(r"^next: (.*)$", done.stdout, re.MULTILINE)  # commands in it name a next one, too
     check_flags(shlex.split(following))
-    assert shlex.split(following)[1:] == ["optimize", "digits_cnn", "--batch_sizes=1,8", "--data=held_back.npz", "--goal=top1:max-degradation=0.01",
-                                          "--html=mine.html", "--labels=labels.npy", "--max_minutes=30.0", "--output_flagfile=best.flags",
-                                          "--output_saved_model_dir=best", "--publish=models/digits"]
+    assert shlex.split(following)[1:] == [
+        "optimize",
+        "digits_cnn",
+        "--batch_sizes=1,8",
+        "--data=held_back.npz",
+        "--goal=top1:max-degradation=0.01",
+        "--html=mine.html",
+        "--labels=labels.npy",
+        "--max_minutes=30.0",
+        "--output_flagfile=best.flags",
+        "--output_saved_model_dir=best",
+        "--publish=models/digits",
+    ]
     work = folder / "optimize-digits_cnn"
     assert (folder / "mine.html").read_text().count("<svg") == 2 and (work / "story.html").is_file()
     assert 'href="optimize-digits_cnn/verify.html"' in (folder / "mine.html").read_text()
@@ -512,8 +775,16 @@ def test_the_whole_way_without_a_gpu(tftrt, zoo_model, folder, monkeypatch):
     story = json.loads(again.stdout)
     assert (story["kind"], story["outcome"], story["exit_code"]) == ("optimization", "open", 0)
     assert {one["name"]: one["before"] for one in story["steps"] if one["words"]} == {
-        "doctor": False, "inspect": True, "data": True, "calibrate": True, "convert-int8": True, "verify-int8": True, "convert": True,
-        "verify": True, "publish": True}
+        "doctor": False,
+        "inspect": True,
+        "data": True,
+        "calibrate": True,
+        "convert-int8": True,
+        "verify-int8": True,
+        "convert": True,
+        "verify": True,
+        "publish": True,
+    }
     assert not (folder / "models/digits/2").exists()
     # A command that was printed can be repeated, and so can the conversion by its flags.
     assert tftrt(*commands[7][1:], cwd=folder).returncode == 0
@@ -522,7 +793,9 @@ def test_the_whole_way_without_a_gpu(tftrt, zoo_model, folder, monkeypatch):
 
 @pytest.mark.slow
 def test_int8_that_misses_the_goal_is_studied_for_real(tftrt, zoo_model, folder):
-    done = optimize(tftrt, folder, zoo_model("digits_cnn"), "--json=-", **{"--goal": "snr_db:threshold=60", "--labels": None})
+    done = optimize(
+        tftrt, folder, zoo_model("digits_cnn"), "--json=-", **{"--goal": "snr_db:threshold=60", "--labels": None}
+    )
     story = json.loads(done.stdout)
     studied = next(one for one in story["steps"] if one["name"] == "sensitivity")
     assert done.returncode == 0 and studied["state"] == "done" and studied["gave"], done.stderr
@@ -530,18 +803,33 @@ def test_int8_that_misses_the_goal_is_studied_for_real(tftrt, zoo_model, folder)
 
 @pytest.mark.slow
 def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, zoo_model, folder):
-    words = ["optimize", str(zoo_model("digits_cnn")), "--data=held_back.npz", "--labels=labels.npy", "--goal=top1:max-degradation=0.01",
-             "--output_saved_model_dir=best", "--work_dir=work"]
+    words = [
+        "optimize",
+        str(zoo_model("digits_cnn")),
+        "--data=held_back.npz",
+        "--labels=labels.npy",
+        "--goal=top1:max-degradation=0.01",
+        "--output_saved_model_dir=best",
+        "--work_dir=work",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "TFTRT_TEST_MARK": folder.name}
-    with subprocess.Popen([sys.executable, "-m", "tftrt_tools", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
-                          env=environment) as running:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tftrt_tools", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+    ) as running:
         for line in running.stdout:
             if line.startswith("$ tftrt calibrate"):
                 break
         time.sleep(1.0)
         running.send_signal(signal.SIGINT)
         rest, told = running.communicate(timeout=60)
-    assert running.returncode == 1 and told.startswith("tftrt: error: interrupted in step calibrate\n  the steps that are done are kept in work; the same command"), told
+    assert running.returncode == 1 and told.startswith(
+        "tftrt: error: interrupted in step calibrate\n  the steps that are done are kept in work; the same command"
+    ), told
     assert not processes_marked(folder.name) and not (folder / "best").exists()
     done = tftrt(*words, "--json=-", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -549,28 +837,52 @@ def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, 
     assert before == ["inspect", "data"]
 
 
-@pytest.mark.parametrize("changes, flags, code, says", [
-    ({"--data": None}, (), 2, "--data is missing"), ({"--goal": None}, (), 2, "--goal is missing"),
-    ({"--output_saved_model_dir": None}, (), 2, "--output_saved_model_dir is missing"),
-    ({"--goal": "top1:0.01"}, (), 2, "--goal: 'top1:0.01' is no goal"), ({"--goal": "top9:threshold=1"}, (), 2, "--goal: no metric 'top9'"),
-    ({"--data": "nothing.npz"}, (), 2, "--data=nothing.npz: no such file"), ({}, ("--max_minutes=0",), 2, "--max_minutes=0 is no budget"),
-    ({"--goal": "top1:max-degradation=1"}, (), 2, "every model keeps it"), ({"--goal": "top1:percent-max-degradation=150"}, (), 2, "all of top1"),
-    ({"--goal": "nosuchmodule:metric:threshold=0"}, (), 2, "no module nosuchmodule"), ({"--labels": "nothing.npy"}, (), 2, "--labels=nothing.npy: no such file"),
-    ({"--labels": "held_back.npz"}, ("--classes=none.txt",), 2, "--classes=none.txt cannot be read"),
-    ({"--labels": "cut.npy"}, (), 2, "cut.npy is no readable .npz or .npy file"), ({"--labels": "two.npz"}, (), 2, "--labels=two.npz holds 2 arrays: a, b"),
-    ({"--labels": "rows.csv"}, ("--label_column=nowhere",), 2, "--label_column=nowhere: rows.csv has no such column"),
-    ({"--goal": "auc:threshold=0.5", "--labels": None}, (), 2, "auc compares answers with --labels alone"),
-    ({}, ("--work_dir=held_back.npz",), 2, "is no folder"), ({}, ("--work_dir=best",), 2, "are both best"),
-    ({}, ("--max_minutes=-3",), 2, "is no budget"), ({}, ("--max_minutes=inf",), 2, "is no budget"),
-    ({}, ("--batch_sizes=1,many",), 2, "'many' is no batch size"), ({}, ("--batch_sizes=0",), 2, "'0' is no batch size"),
-    ({}, ("--batch_sizes=1", "--shapes=image:1x8x8x1"), 2, "--shapes and --batch_sizes exclude each other"),
-    ({}, ("--shapes=image",), 2, "--shapes"), ({}, ("--precisions=FP64",), 2, "FP64 is no precision"), ({}, ("--precisions=",), 2, "nothing is no precision"),
-    ({}, ("--rate=100",), 2, "--rate says nothing without --slo"), ({}, ("--slo=fast",), 2, "--slo: 'fast' is no bound"),
-    ({}, ("--slo=mean<3ms",), 2, "promises no percentile"), ({}, ("--publish=digits",), 2, "is no BASE_PATH/MODEL_NAME"),
-    ({}, ("--publish=models/a b",), 2, "is no BASE_PATH/MODEL_NAME"), ({}, ("--calibration_data=no.npz",), 2, "no such file"),
-    ({}, ("--precisions=FP16", "--calibration_data=held_back.npz"), 2, "--calibration_data has no effect"),
-    ({"--output_saved_model_dir": "there"}, (), 2, "the output directory exists"), ({}, ("--html=no/folder.html",), 2, "cannot be written"),
-    ({"--output_saved_model_dir": "model"}, (), 2, "lie inside one another")])
+@pytest.mark.parametrize(
+    "changes, flags, code, says",
+    [
+        ({"--data": None}, (), 2, "--data is missing"),
+        ({"--goal": None}, (), 2, "--goal is missing"),
+        ({"--output_saved_model_dir": None}, (), 2, "--output_saved_model_dir is missing"),
+        ({"--goal": "top1:0.01"}, (), 2, "--goal: 'top1:0.01' is no goal"),
+        ({"--goal": "top9:threshold=1"}, (), 2, "--goal: no metric 'top9'"),
+        ({"--data": "nothing.npz"}, (), 2, "--data=nothing.npz: no such file"),
+        ({}, ("--max_minutes=0",), 2, "--max_minutes=0 is no budget"),
+        ({"--goal": "top1:max-degradation=1"}, (), 2, "every model keeps it"),
+        ({"--goal": "top1:percent-max-degradation=150"}, (), 2, "all of top1"),
+        ({"--goal": "nosuchmodule:metric:threshold=0"}, (), 2, "no module nosuchmodule"),
+        ({"--labels": "nothing.npy"}, (), 2, "--labels=nothing.npy: no such file"),
+        ({"--labels": "held_back.npz"}, ("--classes=none.txt",), 2, "--classes=none.txt cannot be read"),
+        ({"--labels": "cut.npy"}, (), 2, "cut.npy is no readable .npz or .npy file"),
+        ({"--labels": "two.npz"}, (), 2, "--labels=two.npz holds 2 arrays: a, b"),
+        (
+            {"--labels": "rows.csv"},
+            ("--label_column=nowhere",),
+            2,
+            "--label_column=nowhere: rows.csv has no such column",
+        ),
+        ({"--goal": "auc:threshold=0.5", "--labels": None}, (), 2, "auc compares answers with --labels alone"),
+        ({}, ("--work_dir=held_back.npz",), 2, "is no folder"),
+        ({}, ("--work_dir=best",), 2, "are both best"),
+        ({}, ("--max_minutes=-3",), 2, "is no budget"),
+        ({}, ("--max_minutes=inf",), 2, "is no budget"),
+        ({}, ("--batch_sizes=1,many",), 2, "'many' is no batch size"),
+        ({}, ("--batch_sizes=0",), 2, "'0' is no batch size"),
+        ({}, ("--batch_sizes=1", "--shapes=image:1x8x8x1"), 2, "--shapes and --batch_sizes exclude each other"),
+        ({}, ("--shapes=image",), 2, "--shapes"),
+        ({}, ("--precisions=FP64",), 2, "FP64 is no precision"),
+        ({}, ("--precisions=",), 2, "nothing is no precision"),
+        ({}, ("--rate=100",), 2, "--rate says nothing without --slo"),
+        ({}, ("--slo=fast",), 2, "--slo: 'fast' is no bound"),
+        ({}, ("--slo=mean<3ms",), 2, "promises no percentile"),
+        ({}, ("--publish=digits",), 2, "is no BASE_PATH/MODEL_NAME"),
+        ({}, ("--publish=models/a b",), 2, "is no BASE_PATH/MODEL_NAME"),
+        ({}, ("--calibration_data=no.npz",), 2, "no such file"),
+        ({}, ("--precisions=FP16", "--calibration_data=held_back.npz"), 2, "--calibration_data has no effect"),
+        ({"--output_saved_model_dir": "there"}, (), 2, "the output directory exists"),
+        ({}, ("--html=no/folder.html",), 2, "cannot be written"),
+        ({"--output_saved_model_dir": "model"}, (), 2, "lie inside one another"),
+    ],
+)
 def test_what_can_never_work_is_refused_before_any_step(tftrt, zoo_model, folder, changes, flags, code, says):
     os.symlink(zoo_model("digits_cnn"), folder / "model")
     (folder / "there").mkdir()
@@ -585,27 +897,53 @@ def test_what_can_never_work_is_refused_before_any_step(tftrt, zoo_model, folder
 def test_models_that_are_none_are_refused(tftrt, converted, folder):
     assert_clear(optimize(tftrt, folder, None), 2, "usage: tftrt optimize MODEL")
     assert_clear(optimize(tftrt, folder, "nowhere"), 2, "no such file or directory: nowhere")
-    assert_clear(optimize(tftrt, folder, converted("digits_cnn", "--precision_mode=FP16")), 2, "is a converted model itself")
+    assert_clear(
+        optimize(tftrt, folder, converted("digits_cnn", "--precision_mode=FP16")), 2, "is a converted model itself"
+    )
 
 
 def test_open_sizes_and_wrong_labels_are_told_in_their_step(tftrt, zoo_model, folder):
     np.savez(folder / "texts.npz", input_ids=np.ones((8, 16), np.int32), input_mask=np.ones((8, 16), np.int32))
-    done = optimize(tftrt, folder, zoo_model("bert_encoder"), **{"--data": "texts.npz", "--labels": None, "--goal": "snr_db:threshold=30"})
+    done = optimize(
+        tftrt,
+        folder,
+        zoo_model("bert_encoder"),
+        **{"--data": "texts.npz", "--labels": None, "--goal": "snr_db:threshold=30"},
+    )
     assert done.returncode == 2 and "has unknown dimensions" in done.stderr and "--shapes=" in done.stderr
     np.save(folder / "few.npy", np.zeros(3, np.int64))
     done = optimize(tftrt, folder, zoo_model("digits_cnn"), **{"--labels": "few.npy"})
-    assert done.returncode == 2 and "--labels=few.npy holds 3 values, and held_back.npz 400 rows" in done.stderr and not (folder / "best").exists()
+    assert (
+        done.returncode == 2
+        and "--labels=few.npy holds 3 values, and held_back.npz 400 rows" in done.stderr
+        and not (folder / "best").exists()
+    )
 
 
-@pytest.mark.parametrize(("labels", "says"), [
-    (lambda right: right[:3], "--labels holds 3 int64 values for 400 rows"),
-    (lambda right: right + 0.5, "--labels: float64[400] fits no output\n  outputs here: serving_default/probabilities float32[?, 10]"),
-    (lambda right: right.astype(complex), "--labels: complex128[400] fits no output"),
-    (lambda right: np.append(right[1:], 10), "--labels: 10 is no class of serving_default/probabilities, which has 10: 0 to 9")])
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        (lambda right: right[:3], "--labels holds 3 int64 values for 400 rows"),
+        (
+            lambda right: right + 0.5,
+            "--labels: float64[400] fits no output\n  outputs here: serving_default/probabilities float32[?, 10]",
+        ),
+        (lambda right: right.astype(complex), "--labels: complex128[400] fits no output"),
+        (
+            lambda right: np.append(right[1:], 10),
+            "--labels: 10 is no class of serving_default/probabilities, which has 10: 0 to 9",
+        ),
+    ],
+)
 def test_labels_that_fit_no_output_are_refused_before_anything_is_made(tftrt, zoo_model, folder, labels, says):
     np.save(folder / "wrong.npy", labels(np.load(folder / "labels.npy")))
     done = optimize(tftrt, folder, zoo_model("digits_cnn"), "--precisions=FP16", **{"--labels": "wrong.npy"})
-    assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr and not (folder / "best").exists()
+    assert (
+        done.returncode == 2
+        and says in done.stderr
+        and "Traceback" not in done.stderr
+        and not (folder / "best").exists()
+    )
     assert "$ tftrt inspect" in done.stdout and "$ tftrt convert" not in done.stdout
 
 

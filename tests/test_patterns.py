@@ -30,9 +30,15 @@ def test_one_that_matches_nowhere_names_what_is_near_in_any_signature():
     assert "matches no node" in raised.value.cause and raised.value.mend.startswith("near are model/conv")
 
 
-@pytest.mark.parametrize(("pattern", "says"), [
-    ("conv2", "near are model/conv2/Conv2D; "), (r"model/dense/Matmul", "near are model/dense/MatMul"),
-    (r"model\/dense\/Mat", "near are model/dense/MatMul"), ("xyz", "names look like model/conv1/Conv2D, ")])
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        ("conv2", "near are model/conv2/Conv2D; "),
+        (r"model/dense/Matmul", "near are model/dense/MatMul"),
+        (r"model\/dense\/Mat", "near are model/dense/MatMul"),
+        ("xyz", "names look like model/conv1/Conv2D, "),
+    ],
+)
 def test_where_there_is_no_other_signature_nothing_is_waited_for(pattern, says):
     with pytest.raises(errors.UsageError) as raised:
         patterns.matching("keep_native_nodes", pattern, NAMES, None)
@@ -48,11 +54,11 @@ class Two(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None, 8], name="x")])
     def first(self, x):
-        return {"y": tf.nn.relu(tf.matmul(x, self.w[0], name="first_product") + 1.) * 2.}
+        return {"y": tf.nn.relu(tf.matmul(x, self.w[0], name="first_product") + 1.0) * 2.0}
 
     @tf.function(input_signature=[tf.TensorSpec([None, 8], name="x")])
     def second(self, x):
-        return {"y": tf.nn.relu(tf.matmul(x, self.w[1], name="second_product") + 1.) * 2.}
+        return {"y": tf.nn.relu(tf.matmul(x, self.w[1], name="second_product") + 1.0) * 2.0}
 
 
 @pytest.fixture(scope="module")
@@ -67,20 +73,33 @@ def two(tmp_path_factory):
 SECOND = ".*second_product"
 
 
-@pytest.mark.parametrize("flags", [
-    [f"--keep_native_nodes={SECOND}"], ["--precision_mode=FP16", f"--fp32_nodes={SECOND}", "--minimum_segment_size=1"],
-    ["--precision_mode=INT8", f"--high_precision_nodes={SECOND}", "--calibrate_on_random_data"]])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [f"--keep_native_nodes={SECOND}"],
+        ["--precision_mode=FP16", f"--fp32_nodes={SECOND}", "--minimum_segment_size=1"],
+        ["--precision_mode=INT8", f"--high_precision_nodes={SECOND}", "--calibrate_on_random_data"],
+    ],
+)
 def test_convert_takes_a_pattern_for_one_signature(flags, two, tftrt, tmp_path):
-    done = tftrt("convert", f"--input_saved_model_dir={two / 'model'}", f"--output_saved_model_dir={tmp_path / 'out'}", *flags)
+    done = tftrt(
+        "convert", f"--input_saved_model_dir={two / 'model'}", f"--output_saved_model_dir={tmp_path / 'out'}", *flags
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_convert_inspect_and_sensitivity_refuse_what_matches_nowhere(two, tftrt, tmp_path):
     model = two / "model"
-    for command in (("convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={tmp_path / 'out'}",
-                     "--keep_native_nodes=.*third_product"),
-                    ("inspect", model, "--keep_native_nodes=.*third_product"),
-                    ("sensitivity", model, f"--data={two / 'x.npz'}", "--precision_mode=FP16", "--nodes=.*third_product")):
+    for command in (
+        (
+            "convert",
+            f"--input_saved_model_dir={model}",
+            f"--output_saved_model_dir={tmp_path / 'out'}",
+            "--keep_native_nodes=.*third_product",
+        ),
+        ("inspect", model, "--keep_native_nodes=.*third_product"),
+        ("sensitivity", model, f"--data={two / 'x.npz'}", "--precision_mode=FP16", "--nodes=.*third_product"),
+    ):
         done = tftrt(*command)
         assert_clear(done, 2, "third_product matches no node")
         assert "first_product" in done.stderr and "second_product" in done.stderr
@@ -88,7 +107,14 @@ def test_convert_inspect_and_sensitivity_refuse_what_matches_nowhere(two, tftrt,
 
 
 def test_sensitivity_looks_at_nodes_of_one_signature(two, tftrt):
-    done = tftrt("sensitivity", two / "model", f"--data={two / 'x.npz'}", "--precision_mode=FP16", f"--nodes={SECOND}", "--json=-")
+    done = tftrt(
+        "sensitivity",
+        two / "model",
+        f"--data={two / 'x.npz'}",
+        "--precision_mode=FP16",
+        f"--nodes={SECOND}",
+        "--json=-",
+    )
     assert done.returncode == 0, done.stderr
     first, second = json.loads(done.stdout)["signatures"]
     assert not first["nodes"] and [node["name"].rsplit("/", 1)[-1] for node in second["nodes"]] == ["second_product"]

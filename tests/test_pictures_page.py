@@ -27,19 +27,33 @@ def test_the_page_leads_from_photos_to_a_served_classifier(zoo_model, tftrt, tmp
         reader.read(block)
     assert not reader.wrong, "\n".join(reader.wrong)
     assert len(reader.ran) >= 4
-    commands = [argv for block in blocks(PAGE) if block.text.startswith(f"# {SERVED}\n") for argv, _, _ in block.commands()]
+    commands = [
+        argv for block in blocks(PAGE) if block.text.startswith(f"# {SERVED}\n") for argv, _, _ in block.commands()
+    ]
     assert [argv[1] for argv in commands] == ["classify.py", "smoke", "bench"]
     flags = ["--model_name=pictures", f"--model_base_path={tmp_path / 'models/pictures'}"]
     with launch.LocalServer(flags, tmp_path / "log.txt") as server:
         for program, *words in commands:
             words = [word.replace("localhost:8500", f"localhost:{server.port}") for word in words]
             if program == "python":
-                done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False,
-                                      env={**os.environ, "PYTHONPATH": str(ROOT)})
-                assert done.returncode == 0 and "photos/1.jpg" in done.stdout and " zero " in done.stdout, done.stdout + done.stderr
+                done = subprocess.run(
+                    [sys.executable, *words],
+                    cwd=tmp_path,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    env={**os.environ, "PYTHONPATH": str(ROOT)},
+                )
+                assert done.returncode == 0 and "photos/1.jpg" in done.stdout and " zero " in done.stdout, (
+                    done.stdout + done.stderr
+                )
             else:
-                done = tftrt(*words, *(["--duration_seconds=0.5", "--warmup_seconds=0.2"] if words[0] == "bench" else []), cwd=tmp_path,
-                             env={"CUDA_VISIBLE_DEVICES": "-1"})
+                done = tftrt(
+                    *words,
+                    *(["--duration_seconds=0.5", "--warmup_seconds=0.2"] if words[0] == "bench" else []),
+                    cwd=tmp_path,
+                    env={"CUDA_VISIBLE_DEVICES": "-1"},
+                )
                 assert done.returncode == 0, done.stdout + done.stderr
         photos = [path.read_bytes() for path in sorted((tmp_path / "photos").iterdir())][:32]
         with Client(f"localhost:{server.port}") as client:

@@ -23,7 +23,11 @@ def texts(name):
     """Names of all flags of a command that take a text."""
     values = flags.FlagValues()
     command(name).define(values)
-    return sorted(one for one in values if values[one].name == one and values[one].flag_type() not in ("bool", "int", "float", _ENUM))
+    return sorted(
+        one
+        for one in values
+        if values[one].name == one and values[one].flag_type() not in ("bool", "int", "float", _ENUM)
+    )
 
 
 def urls(name):
@@ -45,7 +49,9 @@ def test_every_flag_of_every_command_refuses_a_place_that_is_not_here_or_says_th
         if flag in urls(name):
             assert _flags.parse(name, command(name), argv)[0][flag].value in (URL, [URL])
             continue
-        with pytest.raises(errors.UsageError, match=f"--{flag}=gs://bucket/model is no path on this machine") as refused:
+        with pytest.raises(
+            errors.UsageError, match=f"--{flag}=gs://bucket/model is no path on this machine"
+        ) as refused:
             _flags.parse(name, command(name), argv)
         assert "gsutil cp -r" in refused.value.mend
 
@@ -56,7 +62,11 @@ def test_every_flag_of_every_command_reads_a_file_url_as_the_path_in_it(name):
         if flag in getattr(command(name), "OUTPUTS", ()):
             continue
         values, _ = _flags.parse(name, command(name), [f"--{flag}=file:///nowhere/m"])
-        assert values[flag].value in ("/nowhere/m", ["/nowhere/m"]) or flag in urls(name) and isinstance(values[flag].value, list)
+        assert (
+            values[flag].value in ("/nowhere/m", ["/nowhere/m"])
+            or flag in urls(name)
+            and isinstance(values[flag].value, list)
+        )
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
@@ -71,19 +81,42 @@ def test_every_argument_of_every_command(name):
     assert [*by_place, *behind][:2] == ["a", "/nowhere/x"]
 
 
-@pytest.mark.parametrize("text, says", [
-    ("s3://b/m", "aws s3 cp"), ("hdfs://n:1/m", "hdfs dfs"), ("GS://b", "gsutil"), ("gs:/b/m", "gsutil"), ("https://h/m.zip", "curl"),
-    ("abfss://c@a.dfs.core.windows.net/m", "azcopy"), ("tfhub://x", "mount it"), ("file://host/m", "file:///PATH"), ("file://m", "file:///PATH")])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("s3://b/m", "aws s3 cp"),
+        ("hdfs://n:1/m", "hdfs dfs"),
+        ("GS://b", "gsutil"),
+        ("gs:/b/m", "gsutil"),
+        ("https://h/m.zip", "curl"),
+        ("abfss://c@a.dfs.core.windows.net/m", "azcopy"),
+        ("tfhub://x", "mount it"),
+        ("file://host/m", "file:///PATH"),
+        ("file://m", "file:///PATH"),
+    ],
+)
 def test_what_is_refused_says_how_to_get_it(text, says):
     with pytest.raises(errors.UsageError) as refused:
         _places.local(text)
     assert says in refused.value.mend and text in refused.value.cause
 
 
-@pytest.mark.parametrize("text, path", [
-    ("file:///a/b", "/a/b"), ("file:/a", "/a"), ("FILE:///a", "/a"), ("file://localhost/a", "/a"), ("file:///a%20b", "/a b"),
-    ("./gs://b", "./gs://b"), ("my_data:batches", "my_data:batches"), ("x:1x2,4x2", "x:1x2,4x2"), ("here:/models", "here:/models"),
-    ("a=gs://b", "a=gs://b"), ("", "")])
+@pytest.mark.parametrize(
+    "text, path",
+    [
+        ("file:///a/b", "/a/b"),
+        ("file:/a", "/a"),
+        ("FILE:///a", "/a"),
+        ("file://localhost/a", "/a"),
+        ("file:///a%20b", "/a b"),
+        ("./gs://b", "./gs://b"),
+        ("my_data:batches", "my_data:batches"),
+        ("x:1x2,4x2", "x:1x2,4x2"),
+        ("here:/models", "here:/models"),
+        ("a=gs://b", "a=gs://b"),
+        ("", ""),
+    ],
+)
 def test_what_is_read(text, path):
     assert _places.local(text) == path
 
@@ -94,10 +127,19 @@ def test_a_file_url_is_percent_encoded_where_no_such_file_is_there(tmp_path):
     (tmp_path / "a%20b").unlink()
 
 
-@pytest.mark.parametrize("argv", [
-    ["convert", "--input_saved_model_dir=m", f"--output_saved_model_dir={URL}"], ["inspect", URL], ["verify", "m", URL],
-    ["publish", "m", "--model_name=m", f"--base_path={URL}"], ["serve", "--backend=local", f"--model_base_path={URL}"],
-    ["convert", f"--flagfile={URL}"], ["serve", f"--model_config_file={URL}"], ["optimize", "m", "--data=d", "--goal=top1", f"--publish={URL}"]])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["convert", "--input_saved_model_dir=m", f"--output_saved_model_dir={URL}"],
+        ["inspect", URL],
+        ["verify", "m", URL],
+        ["publish", "m", "--model_name=m", f"--base_path={URL}"],
+        ["serve", "--backend=local", f"--model_base_path={URL}"],
+        ["convert", f"--flagfile={URL}"],
+        ["serve", f"--model_config_file={URL}"],
+        ["optimize", "m", "--data=d", "--goal=top1", f"--publish={URL}"],
+    ],
+)
 def test_the_command_ends_before_it_makes_anything(argv):
     with pytest.raises(errors.UsageError, match="is no path on this machine"):
         _calling.call(argv[0], argv[1:])

@@ -22,10 +22,23 @@ def test_the_libraries_have_the_functions():
     runtime, cupti = ctypes.CDLL(cuda_libraries.runtime()), ctypes.CDLL(cuda_libraries.cupti())
     for name in cudart._ARGUMENTS:
         assert getattr(runtime, name)
-    called = {node.value for node in ast.walk(ast.parse(inspect.getsource(plan_cupti))) if isinstance(node, ast.Constant)
-              and isinstance(node.value, str) and node.value.startswith("cuptiActivity") and " " not in node.value and ":" not in node.value}
+    called = {
+        node.value
+        for node in ast.walk(ast.parse(inspect.getsource(plan_cupti)))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.startswith("cuptiActivity")
+        and " " not in node.value
+        and ":" not in node.value
+    }
     assert len(called) == 4
-    for name in (*called, "cuptiActivityGetNextRecord", "cuptiGetResultString", "cuptiGetTimestamp", "InitializeInjectionNvtx2"):
+    for name in (
+        *called,
+        "cuptiActivityGetNextRecord",
+        "cuptiGetResultString",
+        "cuptiGetTimestamp",
+        "InitializeInjectionNvtx2",
+    ):
         assert getattr(cupti, name)
 
 
@@ -37,7 +50,16 @@ def test_tensorrt_has_what_is_asked_of_it():
             before = ast.unparse(node.value)
             engine |= {node.attr} if before in ("engine", "self.engine", "one.engine") else set()
             context |= {node.attr} if before in ("self.context", "context.context", "one.context.context") else set()
-    context -= {"context", "close", "call", "enqueue", "shapes", "stream", "buffer_bytes", "context_bytes"}  # those of plan_context.Context
+    context -= {
+        "context",
+        "close",
+        "call",
+        "enqueue",
+        "shapes",
+        "stream",
+        "buffer_bytes",
+        "context_bytes",
+    }  # those of plan_context.Context
     assert len(engine) > 10 and len(context) > 8
     assert not [name for name in engine if not hasattr(trt.ICudaEngine, name)]
     assert not [name for name in context if not hasattr(trt.IExecutionContext, name)]
@@ -48,7 +70,10 @@ def test_every_part_has_its_measurement():
 
 
 def test_a_model_without_engines_is_said_to_have_none(tmp_path):
-    assert plan.measure(tmp_path) == ((), ("the model carries no engines: `tftrt build` makes them, and only saved ones can be taken apart",))
+    assert plan.measure(tmp_path) == (
+        (),
+        ("the model carries no engines: `tftrt build` makes them, and only saved ones can be taken apart",),
+    )
 
 
 def test_a_machine_without_a_gpu_leaves_a_reason_for_each_part(tmp_path):
@@ -69,23 +94,47 @@ class Record:
             if isinstance(value, str):
                 self._texts.append(ctypes.create_string_buffer(value.encode()))
                 value = ctypes.addressof(self._texts[-1])
-            (ctypes.c_uint64 if key.startswith(("u64", "text")) else ctypes.c_uint32).from_address(self.address + offset).value = value
+            (ctypes.c_uint64 if key.startswith(("u64", "text")) else ctypes.c_uint32).from_address(
+                self.address + offset
+            ).value = value
 
 
 def test_records_of_cupti_become_kernels_launches_and_ranges():
     records = [
         Record(12, u32_4=2, u64_8=50, u32_16=1, u32_28=77, text_40="layer", text_48="TensorRT"),
-        Record(5, u64_8=60, u64_16=70, u32_28=77, u32_32=9), Record(5, u64_8=60, u64_16=70, u32_28=77, u32_32=1234),
-        Record(10, u64_16=100, u64_24=140, u32_48=13, u32_52=2, u32_56=3, u32_60=4, u32_64=64, u32_68=1, u32_72=1, u32_76=16, u32_80=32, u32_92=9,
-               text_104="_Z3fooIfEvT_i", u64_144=5),
-        Record(1, u32_4=8, u64_8=4096, u64_16=150, u64_24=160, u32_40=13, u32_44=10), Record(2, u64_8=64, u64_16=170, u64_24=171, u32_40=13, u32_44=11),
-        Record(12, u32_4=4, u64_8=90, u32_16=1, u32_28=77), Record(12, u32_4=4, u64_8=95, u32_16=3, u32_28=77)]
+        Record(5, u64_8=60, u64_16=70, u32_28=77, u32_32=9),
+        Record(5, u64_8=60, u64_16=70, u32_28=77, u32_32=1234),
+        Record(
+            10,
+            u64_16=100,
+            u64_24=140,
+            u32_48=13,
+            u32_52=2,
+            u32_56=3,
+            u32_60=4,
+            u32_64=64,
+            u32_68=1,
+            u32_72=1,
+            u32_76=16,
+            u32_80=32,
+            u32_92=9,
+            text_104="_Z3fooIfEvT_i",
+            u64_144=5,
+        ),
+        Record(1, u32_4=8, u64_8=4096, u64_16=150, u64_24=160, u32_40=13, u32_44=10),
+        Record(2, u64_8=64, u64_16=170, u64_24=171, u32_40=13, u32_44=11),
+        Record(12, u32_4=4, u64_8=90, u32_16=1, u32_28=77),
+        Record(12, u32_4=4, u64_8=95, u32_16=3, u32_28=77),
+    ]
     found = plan_cupti._parsed((one.kind, one.address) for one in records)
-    assert found["kernels"] == [[0, 100, 140, 13, 9, [2, 3, 4], [64, 1, 1], 0, 48, 5]] and found["names"][0] == "void foo<float>(float, int)"
+    assert (
+        found["kernels"] == [[0, 100, 140, 13, 9, [2, 3, 4], [64, 1, 1], 0, 48, 5]]
+        and found["names"][0] == "void foo<float>(float, int)"
+    )
     assert found["copies"] == [["memcpy 8", 150, 160, 13, 10, 4096], ["memset", 170, 171, 13, 11, 64]]
     # Calls that launched nothing are left out, and so is an end without a begin.
     assert found["launches"] == [[9, 60, 70, 77]]
-    (name, start, end, thread, domain), = found["ranges"]
+    ((name, start, end, thread, domain),) = found["ranges"]
     assert (found["names"][name], start, end, thread, found["names"][domain]) == ("layer", 50, 90, 77, "TensorRT")
 
 
@@ -96,16 +145,28 @@ def digits(converted):
 
 def test_segments_have_the_sizes_of_the_call(digits):
     engine = describe.describe(digits)[0].engines[0].name
-    found, none = map(Graph.from_dict, plan_graph.describe({"model": str(digits), "shapes": [[engine, {"TensorRTInputPH_0": [4, 8, 8, 1]}], ["other", {}]]}))
+    found, none = map(
+        Graph.from_dict,
+        plan_graph.describe(
+            {"model": str(digits), "shapes": [[engine, {"TensorRTInputPH_0": [4, 8, 8, 1]}], ["other", {}]]}
+        ),
+    )
     assert none.nodes == () and found.engine == engine
     assert found.by_name["TensorRTInputPH_0"].outputs[0].shape == (4, 8, 8, 1)
     products = {node.name.rsplit("/", 2)[-2]: node.flops for node in found.nodes if node.flops}
-    assert products == {"conv1": 2 * 9 * 32 * 64 * 4, "conv2": 2 * 9 * 32 * 64 * 64 * 4, "hidden": 2 * 1024 * 64 * 4, "probabilities": 2 * 64 * 10 * 4}
+    assert products == {
+        "conv1": 2 * 9 * 32 * 64 * 4,
+        "conv2": 2 * 9 * 32 * 64 * 64 * 4,
+        "hidden": 2 * 1024 * 64 * 4,
+        "probabilities": 2 * 64 * 10 * 4,
+    }
     order = list(found.by_name)
     assert all(order.index(source) < order.index(node.name) for node in found.nodes for source in node.inputs)
     # An input that the engine does not have keeps its declared shape.
-    open_batch, = map(Graph.from_dict, plan_graph.describe({"model": str(digits), "shapes": [[engine, {}]]}))
-    assert open_batch.by_name["TensorRTInputPH_0"].outputs[0].elements is None and any(node.flops is None for node in open_batch.nodes)
+    (open_batch,) = map(Graph.from_dict, plan_graph.describe({"model": str(digits), "shapes": [[engine, {}]]}))
+    assert open_batch.by_name["TensorRTInputPH_0"].outputs[0].elements is None and any(
+        node.flops is None for node in open_batch.nodes
+    )
 
 
 class Ranged:
@@ -130,15 +191,25 @@ class Ranged:
         return [(batch, 64) for batch in self._profiles[profile]]
 
 
-@pytest.mark.parametrize(("profiles", "rows", "wanted"), [
-    ([(1, 32, 32)], 1, 0), ([(1, 32, 32)], 8, 0), ([(1, 32, 32)], 32, None), ([(1, 32, 32)], 64, None), ([(1, 1, 1), (2, 32, 32)], 8, 1),
-    ([(1, 1, 1), (1, 32, 32)], 1, None)])
+@pytest.mark.parametrize(
+    ("profiles", "rows", "wanted"),
+    [
+        ([(1, 32, 32)], 1, 0),
+        ([(1, 32, 32)], 8, 0),
+        ([(1, 32, 32)], 32, None),
+        ([(1, 32, 32)], 64, None),
+        ([(1, 1, 1), (2, 32, 32)], 8, 1),
+        ([(1, 1, 1), (1, 32, 32)], 1, None),
+    ],
+)
 def test_the_profile_that_serves_a_batch_which_none_was_tuned_for(profiles, rows, wanted):
     assert plan_context.serving(Ranged(*profiles), rows) == wanted
 
 
 def test_what_was_measured_at_a_batch_stands_beside_what_was_measured_at_the_best_one():
-    answers = [{"engine": "e", "record": 0, "profile": 0, "rows": rows} for rows in (0, 8)] + [{"engine": "e", "record": 0, "profile": 1}]
+    answers = [{"engine": "e", "record": 0, "profile": 0, "rows": rows} for rows in (0, 8)] + [
+        {"engine": "e", "record": 0, "profile": 1}
+    ]
     found, failed = engines.sorted_answers({"told": {"answers": answers}})
     assert list(found) == [("e", 0, 0, 0), ("e", 0, 0, 8), ("e", 0, 1, 0)] and not failed
 

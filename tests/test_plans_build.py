@@ -33,7 +33,12 @@ def plan(builds, tmp_path):
     source = onnx_files.product(folder / "source.onnx", outside=True)
     (folder / "own.so").write_bytes(b"library")
     (folder / "table").write_text(TABLE)
-    settings = Settings(precision_mode="INT8", shapes="x:8x4", calibration_table=str(folder / "table"), plugins=(str(folder / "own.so"),))
+    settings = Settings(
+        precision_mode="INT8",
+        shapes="x:8x4",
+        calibration_table=str(folder / "table"),
+        plugins=(str(folder / "own.so"),),
+    )
     convert.convert(source, tmp_path / "plan", settings, flag_file=FLAGS)
     passport.write(tmp_path / "plan", passport.VERIFY, {"passed": True})
     (folder / "table").unlink()
@@ -49,8 +54,16 @@ def test_a_plan_is_built_anew_from_what_its_directory_keeps(plan, tmp_path):
     done = build.build(plan, tmp_path / "again", build.Options())
     assert snapshot(plan) == before
     said, first = (passport.read(path, passport.MANIFEST) for path in (tmp_path / "again", plan))
-    assert (said["source"], said["source_digest"], said["before"]) == (first["source"], first["source_digest"], files.digest(plan))
-    assert done.ranged == 1 and first["before"] == "" and (tmp_path / "again/model.plan").read_bytes() == (plan / "model.plan").read_bytes()
+    assert (said["source"], said["source_digest"], said["before"]) == (
+        first["source"],
+        first["source_digest"],
+        files.digest(plan),
+    )
+    assert (
+        done.ranged == 1
+        and first["before"] == ""
+        and (tmp_path / "again/model.plan").read_bytes() == (plan / "model.plan").read_bytes()
+    )
     kept = {*snapshot(tmp_path / "again")} | {(passport.folder(plan) / passport.VERIFY).relative_to(plan)}
     assert kept == {*before}, "all but the verification, which was of another plan"
     assert document.read(tmp_path / "again").plugins[0].file == "plugins/own.so"
@@ -60,7 +73,9 @@ def test_a_plan_is_built_anew_from_what_its_directory_keeps(plan, tmp_path):
 def test_other_shapes_replace_the_plan_in_its_place(plan, tmp_path):
     (plan / "model.plan").write_bytes(b"cut")
     done = build.build(plan, None, build.Options(shapes="x:1x4|x:min=2x4,max=9x4", max_workspace_size_bytes=1 << 20))
-    assert [one.text() for one in document.read(plan).profiles] == ["x 1x4", "x 2x4 to 9x4"] and done.output == str(plan)
+    assert [one.text() for one in document.read(plan).profiles] == ["x 1x4", "x 2x4 to 9x4"] and done.output == str(
+        plan
+    )
     said = passport.read(plan, passport.MANIFEST)
     assert said["settings"]["max_workspace_size_bytes"] == 1 << 20 and said["settings"]["precision_mode"] == "INT8"
     assert "--shapes=x:1x4|x:min=2x4,max=9x4" in (passport.folder(plan) / passport.FLAGS).read_text().splitlines()
@@ -77,9 +92,15 @@ def test_a_directory_without_ranges_of_its_own_needs_its_table(plan):
         build.build(plan, None, build.Options())
 
 
-@pytest.mark.parametrize(("gone", "says"), [
-    ("model.onnx", "has no model.onnx, from which its plan could be built"), ("assets.extra/tftrt/manifest.json", "has no assets.extra/tftrt/manifest.json"),
-    ("plugins/own.so", "needs the plugins of"), ("model.onnx.data", "")])
+@pytest.mark.parametrize(
+    ("gone", "says"),
+    [
+        ("model.onnx", "has no model.onnx, from which its plan could be built"),
+        ("assets.extra/tftrt/manifest.json", "has no assets.extra/tftrt/manifest.json"),
+        ("plugins/own.so", "needs the plugins of"),
+        ("model.onnx.data", ""),
+    ],
+)
 def test_a_directory_that_lacks_something_stays_as_it_is(plan, tftrt, gone, says):
     shutil.move(plan / gone, plan.parent / "away") if (plan / gone).exists() else next(plan.glob("*.data")).unlink()
     before = snapshot(plan)
@@ -109,7 +130,17 @@ def test_without_a_gpu_the_directory_stays_as_it_is(plan, tftrt, monkeypatch):
     assert snapshot(plan) == before and [path.name for path in plan.parent.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("flag", ["--strip", "--repeat=2", "--layers", "--dynamic_shape_profile_strategy=Range", "--allow_build_at_runtime", "--tags=serve"])
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--strip",
+        "--repeat=2",
+        "--layers",
+        "--dynamic_shape_profile_strategy=Range",
+        "--allow_build_at_runtime",
+        "--tags=serve",
+    ],
+)
 def test_flags_of_tf_trt_have_no_effect_on_a_plan(plan, tftrt, flag):
     assert_clear(tftrt("build", plan, flag), 2, f"{flag.partition('=')[0]} has no effect: ")
 
@@ -124,7 +155,18 @@ def test_the_command_says_what_it_built(plan, tftrt, builds):
 def test_a_build_that_dies_on_a_newer_file_says_how_to_make_an_older_one(opset, says, tmp_path, tftrt, monkeypatch):
     monkeypatch.setattr(making, "_BUILD", "tests.plan_jobs:died")
     source = onnx_files.product(tmp_path / "m.onnx", opset=opset)
-    done = tftrt("convert", "--backend=tensorrt", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={tmp_path / 'plan'}", "--shapes=x:8x4")
+    done = tftrt(
+        "convert",
+        "--backend=tensorrt",
+        f"--input_saved_model_dir={source}",
+        f"--output_saved_model_dir={tmp_path / 'plan'}",
+        "--shapes=x:8x4",
+    )
     cause, mend = done.stderr.splitlines()[:2]
-    assert done.returncode == 1 and "native code ended the process (SIGSEGV)" in cause and says in mend and ("opset" in mend) == bool(says)
+    assert (
+        done.returncode == 1
+        and "native code ended the process (SIGSEGV)" in cause
+        and says in mend
+        and ("opset" in mend) == bool(says)
+    )
     assert not (tmp_path / "plan").exists()

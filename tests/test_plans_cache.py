@@ -41,8 +41,16 @@ def asked(folder, settings=SETTINGS, **changes):
     folder.mkdir(exist_ok=True)
     (folder / "model.onnx.data").unlink(missing_ok=True)
     path = pathlib.Path(onnx_files.product(folder / "model.onnx", outside=True))
-    return {"onnx": str(path), "plan": str(folder / "model.plan"), "profiles": [profile(8, 8, 8)], "settings": settings.to_dict(),
-            "ranges": {}, "cache": None, "origin": "/models/m.onnx", **changes}
+    return {
+        "onnx": str(path),
+        "plan": str(folder / "model.plan"),
+        "profiles": [profile(8, 8, 8)],
+        "settings": settings.to_dict(),
+        "ranges": {},
+        "cache": None,
+        "origin": "/models/m.onnx",
+        **changes,
+    }
 
 
 def key(request, tensorrt="8.5.3.1", **gpu):
@@ -74,30 +82,47 @@ def test_the_graph_and_the_weights_beside_it_change_the_key(tmp_path, first):
     assert key(request).name != first.name
 
 
-@pytest.mark.parametrize("profiles", [[(8, 8, 9)], [(8, 8, 8), (9, 9, 9)], [(9, 9, 9), (8, 8, 8)], [(1, 8, 8)], [(7, 7, 8)]])
+@pytest.mark.parametrize(
+    "profiles", [[(8, 8, 9)], [(8, 8, 8), (9, 9, 9)], [(9, 9, 9), (8, 8, 8)], [(1, 8, 8)], [(7, 7, 8)]]
+)
 def test_each_profile_and_their_order_change_the_key(tmp_path, first, profiles):
     request = asked(tmp_path / "second", profiles=[profile(*one) for one in profiles])
     assert key(request).name != first.name
     assert len(profiles) == 1 or key(request).name != key({**request, "profiles": request["profiles"][::-1]}).name
 
 
-CHANGED = {"precision_mode": "FP32", "max_workspace_size_bytes": 1 << 20, "strongly_typed": True, "tf32": False,
-           "tactic_sources": ("CUBLAS",), "sparse_weights": True, "version_compatible": True, "refit": True}
+CHANGED = {
+    "precision_mode": "FP32",
+    "max_workspace_size_bytes": 1 << 20,
+    "strongly_typed": True,
+    "tf32": False,
+    "tactic_sources": ("CUBLAS",),
+    "sparse_weights": True,
+    "version_compatible": True,
+    "refit": True,
+}
 # What other entries of the request have: the shapes' profiles, the ranges of the table, the file without its frozen inputs; a signature
 # is none of the ONNX file's.
 OTHERS = {"shapes": "x:9x4", "signature": "serve", "calibration_table": "/a/table", "freeze": "x=1"}
 
 
-@pytest.mark.parametrize("field", [one.name for one in dataclasses.fields(Settings) if one.name not in {*OTHERS, "plugins"}])
+@pytest.mark.parametrize(
+    "field", [one.name for one in dataclasses.fields(Settings) if one.name not in {*OTHERS, "plugins"}]
+)
 def test_each_setting_that_reaches_tensorrt_changes_the_key(tmp_path, first, field):
     changed = dataclasses.replace(SETTINGS, **{field: CHANGED[field]})
-    assert getattr(changed, field) != getattr(SETTINGS, field) and key(asked(tmp_path / "second", changed)).name != first.name
+    assert (
+        getattr(changed, field) != getattr(SETTINGS, field)
+        and key(asked(tmp_path / "second", changed)).name != first.name
+    )
 
 
 def test_other_settings_do_not(tmp_path, first):
     assert key(asked(tmp_path / "second", dataclasses.replace(SETTINGS, **OTHERS))).name == first.name
-    one, other = (key(asked(tmp_path / "second", dataclasses.replace(SETTINGS, tactic_sources=sources)))
-                  for sources in (("CUDNN", "CUBLAS"), ("CUBLAS", "CUDNN")))
+    one, other = (
+        key(asked(tmp_path / "second", dataclasses.replace(SETTINGS, tactic_sources=sources)))
+        for sources in (("CUDNN", "CUBLAS"), ("CUBLAS", "CUDNN"))
+    )
     assert one.name == other.name
 
 
@@ -106,7 +131,11 @@ def test_plugins_count_by_what_is_in_them(tmp_path, first):
     for folder, content in (("a", b"one"), ("b", b"one"), ("c", b"two")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "own.so").write_bytes(content)
-        found.append(key(asked(tmp_path / "second", dataclasses.replace(SETTINGS, plugins=(str(tmp_path / folder / "own.so"),)))).name)
+        found.append(
+            key(
+                asked(tmp_path / "second", dataclasses.replace(SETTINGS, plugins=(str(tmp_path / folder / "own.so"),)))
+            ).name
+        )
     assert found[0] == found[1] and len({first.name, *found}) == 3
 
 
@@ -124,9 +153,11 @@ def test_the_machine_changes_the_key(tmp_path, first, change):
 def test_so_do_its_multiprocessors_libraries_and_variables(tmp_path, first, monkeypatch):
     request = asked(tmp_path / "second")
     found = []
-    for place, value in (("device.multiprocessors", lambda: 132),
-                         ("probe_job.version_of_loaded", lambda *names: "8.7.0" if "cudnn" in names[0] else ""),
-                         ("probe_job.version_of_loaded", lambda *names: "11.11.3" if "cublas" in names[0] else "")):
+    for place, value in (
+        ("device.multiprocessors", lambda: 132),
+        ("probe_job.version_of_loaded", lambda *names: "8.7.0" if "cudnn" in names[0] else ""),
+        ("probe_job.version_of_loaded", lambda *names: "11.11.3" if "cublas" in names[0] else ""),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(f"tftrt_tools.tensorrt.plans.job.cached.{place}", value)
             found.append(key(request).name)
@@ -138,8 +169,18 @@ def test_so_do_its_multiprocessors_libraries_and_variables(tmp_path, first, monk
 
 
 def test_every_field_is_in_the_name(first):
-    changes = {"onnx": "sha256:0", "profiles": (), "precision": "INT8", "tactic_sources": ("CUDNN",), "plugins": ("sha256:1",),
-               "ranges_digest": "sha256:2", "max_workspace_size_bytes": 1, "multiprocessors": 7, "held": 1, "environment": {"__LUNOWUD": "1"}}
+    changes = {
+        "onnx": "sha256:0",
+        "profiles": (),
+        "precision": "INT8",
+        "tactic_sources": ("CUDNN",),
+        "plugins": ("sha256:1",),
+        "ranges_digest": "sha256:2",
+        "max_workspace_size_bytes": 1,
+        "multiprocessors": 7,
+        "held": 1,
+        "environment": {"__LUNOWUD": "1"},
+    }
     for field in dataclasses.fields(PlanKey):
         if field.name == "format":
             continue
@@ -200,14 +241,22 @@ def test_the_same_plan_comes_from_the_cache_and_others_are_built(convert_to, tmp
     first, second = convert_to("first"), convert_to("second")
     assert (first[0].cached, second[0].cached) == (False, True) and first[1] == second[1]
     said = passport.read(tmp_path / "second", passport.MANIFEST)
-    assert said["cached"] and said["build_seconds"] == 1.0 and said["known_timings"] == 0 and said["signatures"][0]["built"][0]["cached"]
+    assert (
+        said["cached"]
+        and said["build_seconds"] == 1.0
+        and said["known_timings"] == 0
+        and said["signatures"][0]["built"][0]["cached"]
+    )
     one, other = (document.read(tmp_path / name) for name in ("first", "second"))
     assert dataclasses.replace(one, created=other.created) == other
     assert (tmp_path / "second/model.plan").stat().st_mode & 0o777 == 0o644, "in the cache it is for its user alone"
     kept = {path.relative_to(tmp_path / "second") for path in (tmp_path / "second").rglob("*")}
     assert kept == {path.relative_to(tmp_path / "first") for path in (tmp_path / "first").rglob("*")}
-    for name, settings, folder in (("fp32", dataclasses.replace(SETTINGS, precision_mode="FP32"), "cache"), ("without", SETTINGS, None),
-                                   ("elsewhere", SETTINGS, "another")):
+    for name, settings, folder in (
+        ("fp32", dataclasses.replace(SETTINGS, precision_mode="FP32"), "cache"),
+        ("without", SETTINGS, None),
+        ("elsewhere", SETTINGS, "another"),
+    ):
         done, content = convert_to(name, settings, folder)
         assert not done.cached and content != first[1]
     assert not Store(tmp_path / "cache").problem and len(Store(tmp_path / "cache").entries()) == 2
@@ -225,9 +274,15 @@ def test_a_plan_directory_that_is_built_anew_takes_it_too(convert_to, tmp_path):
     assert (tmp_path / "first/model.plan").read_bytes() != content
 
 
-@pytest.mark.parametrize("damage", [lambda entry: (entry / "engine").write_bytes(b"cut"), lambda entry: (entry / "record.json").unlink(),
-                                    lambda entry: (entry / "record.json").write_text('{"key": {"onnx": 1}}')],
-                         ids=["a cut plan", "no record", "another record"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda entry: (entry / "engine").write_bytes(b"cut"),
+        lambda entry: (entry / "record.json").unlink(),
+        lambda entry: (entry / "record.json").write_text('{"key": {"onnx": 1}}'),
+    ],
+    ids=["a cut plan", "no record", "another record"],
+)
 def test_a_damaged_plan_is_built_anew_and_kept(convert_to, tmp_path, damage):
     _, content = convert_to("first")
     (entry,) = Store(tmp_path / "cache").entries()
@@ -241,8 +296,12 @@ def test_a_cache_that_keeps_nothing_or_does_not_work_is_no_error(convert_to, tmp
     done, _ = convert_to("first", folder="file")
     assert "is no folder" in done.cache_problem and not done.cached
     for name in ("second", "third"):
-        assert not convert.convert(str(tmp_path / "source.onnx"), tmp_path / name, SETTINGS,
-                                   cache={"folder": str(tmp_path / "cache"), "max_bytes": 0}).cached
+        assert not convert.convert(
+            str(tmp_path / "source.onnx"),
+            tmp_path / name,
+            SETTINGS,
+            cache={"folder": str(tmp_path / "cache"), "max_bytes": 0},
+        ).cached
 
 
 def test_a_plan_that_tensorrt_does_not_read_is_not_kept(tmp_path):
@@ -260,8 +319,13 @@ def test_a_plan_that_tensorrt_does_not_read_is_not_kept(tmp_path):
     assert cache.entries() == []
 
 
-@pytest.mark.parametrize(("cached_plan", "says", "mend"), [(True, "the plan came from the engine cache, and", "--noengine_cache"),
-                                                          (False, "the plan was built, and", "a mend")])
+@pytest.mark.parametrize(
+    ("cached_plan", "says", "mend"),
+    [
+        (True, "the plan came from the engine cache, and", "--noengine_cache"),
+        (False, "the plan was built, and", "a mend"),
+    ],
+)
 def test_a_plan_that_ends_the_process_would_come_from_the_cache_again(cached_plan, says, mend):
     with pytest.raises(errors.TftrtError, match=says) as raised, making._died(cached_plan):
         raise child.ChildDied("killed", "a mend", "")
@@ -304,10 +368,17 @@ class Part:
 def part(monkeypatch):
     """The job of the child, with a Part in place of TensorRT."""
     part = Part()
-    for place, value in (("check", lambda request: GPU), ("trt.Builder", lambda log: part), ("gpu.identity", lambda: ""),
-                         ("_plugins", lambda settings: []), ("networks.parsed", lambda *arguments: (part, None)),
-                         ("networks.check_inputs", lambda network: None), ("networks.configured", lambda *arguments: (part, ("FP16",))),
-                         ("networks.set_ranges", lambda network, ranges: len(ranges)), ("engines.runtime", lambda: part)):
+    for place, value in (
+        ("check", lambda request: GPU),
+        ("trt.Builder", lambda log: part),
+        ("gpu.identity", lambda: ""),
+        ("_plugins", lambda settings: []),
+        ("networks.parsed", lambda *arguments: (part, None)),
+        ("networks.check_inputs", lambda network: None),
+        ("networks.configured", lambda *arguments: (part, ("FP16",))),
+        ("networks.set_ranges", lambda network, ranges: len(ranges)),
+        ("engines.runtime", lambda: part),
+    ):
         monkeypatch.setattr(f"tftrt_tools.tensorrt.plans.build_job.{place}", value)
     return part
 
@@ -318,13 +389,28 @@ def test_the_childs_job_builds_once_and_then_takes_the_plan(part, tmp_path, monk
 
     monkeypatch.setenv("TFTRT_TIMING_CACHE", switch)
     times, carried = tmp_path / "timing.cache", switch == "1"
-    request = asked(tmp_path / "m", cache={"folder": str(tmp_path / "cache"), "max_bytes": 1 << 20}, timing_cache=str(times), verbose=False)
+    request = asked(
+        tmp_path / "m",
+        cache={"folder": str(tmp_path / "cache"), "max_bytes": 1 << 20},
+        timing_cache=str(times),
+        verbose=False,
+    )
     first = build_job.job(request)
-    assert (first["cached"], first["known_timings"], part.builds, part.read, times.read_bytes()) == (False, 0, 1, b"plan 1", b"times")
+    assert (first["cached"], first["known_timings"], part.builds, part.read, times.read_bytes()) == (
+        False,
+        0,
+        1,
+        b"plan 1",
+        b"times",
+    )
     times.unlink()
     again = build_job.job(request)
     assert (again["cached"], again["known_timings"], part.builds, part.read) == (True, 0, 1, b"plan 1")
-    assert again["seconds"]["build"] == first["seconds"]["build"] and again["layers"] == {"Layers": []} and again["flags"] == ("FP16",)
+    assert (
+        again["seconds"]["build"] == first["seconds"]["build"]
+        and again["layers"] == {"Layers": []}
+        and again["flags"] == ("FP16",)
+    )
     assert times.is_file() == carried, "the times that the engine cache has"
     other = build_job.job({**request, "ranges": {"x": 1.0}})
     assert (other["cached"], other["known_timings"], other["ranged"], part.read) == (False, 5 * carried, 1, b"plan 2")
@@ -360,11 +446,20 @@ def test_of_several_processes_one_builds_and_the_others_take_it(tmp_path):
 
 def test_the_commands_say_where_the_plan_came_from(anew, tmp_path):
     source, where = onnx_files.product(tmp_path / "m.onnx"), f"--engine_cache_dir={tmp_path / 'cache'}"
-    told = ["convert", "--backend=tensorrt", f"--input_saved_model_dir={source}", "--shapes=x:1x4|x:min=2x4,max=9x4", "--overwrite",
-            f"--output_saved_model_dir={tmp_path / 'plan'}", where]
+    told = [
+        "convert",
+        "--backend=tensorrt",
+        f"--input_saved_model_dir={source}",
+        "--shapes=x:1x4|x:min=2x4,max=9x4",
+        "--overwrite",
+        f"--output_saved_model_dir={tmp_path / 'plan'}",
+        where,
+    ]
     from_cache = "it came from the engine cache; its build took 1.0 s"
     first, second, without = run_tftrt(*told), run_tftrt(*told), run_tftrt(*told, "--noengine_cache")
-    assert "built in 1.0 s" in first.stdout and from_cache in second.stdout and "built in 1.0 s" in without.stdout, second.stderr
+    assert "built in 1.0 s" in first.stdout and from_cache in second.stdout and "built in 1.0 s" in without.stdout, (
+        second.stderr
+    )
     assert from_cache not in first.stdout + without.stdout
     listed = run_tftrt("cache", "list", where).stdout
     for text in ("plan of", "FP32", "1x4, 2x4 to 9x4", "a GPU", "8.5.3.1", "1 entry"):
@@ -388,7 +483,7 @@ def test_the_benchmark_builds_each_plan_twice(anew, tmp_path, monkeypatch):
     assert (first / "model.plan").read_bytes() != (second / "model.plan").read_bytes()
     assert [passport.read(one, passport.MANIFEST)["known_timings"] > 0 for one in (first, second)] == [False, True]
     options.precisions, options.without = ["FP16"], [benchmark.TFTRT]
-    row, = benchmark._builds([case], options)
+    (row,) = benchmark._builds([case], options)
     assert (row["first_s"], row["second_s"], row["problem"]) == (1.0, 1.0, None)
     path = passport.folder(second) / passport.MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text()), "cached": True}))

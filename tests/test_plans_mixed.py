@@ -19,12 +19,28 @@ from tftrt_tools.tensorrt.plans.settings import Settings
 def squares(tmp_path_factory):
     """y = sqrt(x * x) w, its product in FP16, its squares and roots in FP32; the file in FP32, and that in FP16."""
     folder = tmp_path_factory.mktemp("mixed")
-    nodes = [helper.make_node("Mul", ["x", "x"], ["s"], name="square"), helper.make_node("Sqrt", ["s"], ["r"], name="root"),
-             helper.make_node("MatMul", ["r", "w"], ["y"], name="product")]
-    plain = onnx_files.write(folder / "m.onnx", nodes, onnx_files.values(("x", "float32", ("n", 8))), onnx_files.values(("y", "float32", ("n", 4))),
-                             {"w": np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)})
-    done = run_tftrt("export", plain, f"--output={folder / 'half.onnx'}", "--target=8.5", "--precision_mode=FP16", "--fp32_nodes=square,root",
-                     "--ranges=x:1:2", "--shapes=x:4x8")
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["s"], name="square"),
+        helper.make_node("Sqrt", ["s"], ["r"], name="root"),
+        helper.make_node("MatMul", ["r", "w"], ["y"], name="product"),
+    ]
+    plain = onnx_files.write(
+        folder / "m.onnx",
+        nodes,
+        onnx_files.values(("x", "float32", ("n", 8))),
+        onnx_files.values(("y", "float32", ("n", 4))),
+        {"w": np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)},
+    )
+    done = run_tftrt(
+        "export",
+        plain,
+        f"--output={folder / 'half.onnx'}",
+        "--target=8.5",
+        "--precision_mode=FP16",
+        "--fp32_nodes=square,root",
+        "--ranges=x:1:2",
+        "--shapes=x:4x8",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return plain, str(folder / "half.onnx")
 
@@ -40,15 +56,22 @@ def test_the_tensors_in_fp32_are_those_of_the_nodes_that_were_named(squares):
 
 def test_what_is_moved_and_what_keeps_from_zero_is_among_them(tmp_path):
     source = onnx_files.moved_and_clamped(tmp_path / "m.onnx")
-    done = run_tftrt("export", source, f"--output={tmp_path / 'half.onnx'}", "--precision_mode=FP16", "--shapes=x:4x64;t:4x4")
+    done = run_tftrt(
+        "export", source, f"--output={tmp_path / 'half.onnx'}", "--precision_mode=FP16", "--shapes=x:4x64;t:4x4"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     wide, _ = mixed.tensors(str(tmp_path / "half.onnx"))
-    assert {node.name for node in onnx.load(tmp_path / "half.onnx").graph.node for name in node.output if name in wide} == {"power", "clamp", "log", "turn"}
+    assert {
+        node.name for node in onnx.load(tmp_path / "half.onnx").graph.node for name in node.output if name in wide
+    } == {"power", "clamp", "log", "turn"}
 
 
 def test_a_file_all_of_whose_nodes_are_in_fp16_holds_none(tmp_path):
-    nodes = [helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), helper.make_node("Relu", ["h"], ["r"]),
-             helper.make_node("Cast", ["r"], ["y"], to=TensorProto.FLOAT)]
+    nodes = [
+        helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Cast", ["r"], ["y"], to=TensorProto.FLOAT),
+    ]
     path = onnx_files.write(tmp_path / "m.onnx", nodes, *(onnx_files.values((name, "float32", (2,))) for name in "xy"))
     assert mixed.tensors(path)[0] == frozenset()
 
@@ -71,9 +94,17 @@ class Layer:
 
 def test_the_layers_of_these_nodes_are_constrained_and_no_other(squares):
     wide, _ = mixed.tensors(squares[1])
-    names = {node.op_type: node.output[0] for node in onnx.load(squares[1]).graph.node if node.output[0] in wide or node.op_type == "MatMul"}
+    names = {
+        node.op_type: node.output[0]
+        for node in onnx.load(squares[1]).graph.node
+        if node.output[0] in wide or node.op_type == "MatMul"
+    }
     float32, half, int32 = trt.DataType.FLOAT, trt.DataType.HALF, trt.DataType.INT32
-    square, inner, root = Layer("ELEMENTWISE", (names["Mul"], float32)), Layer("SHUFFLE", ("(Unnamed)", float32)), Layer("UNARY", (names["Sqrt"], float32))
+    square, inner, root = (
+        Layer("ELEMENTWISE", (names["Mul"], float32)),
+        Layer("SHUFFLE", ("(Unnamed)", float32)),
+        Layer("UNARY", (names["Sqrt"], float32)),
+    )
     sizes, constant = Layer("SHAPE", ("(sizes)", int32)), Layer("CONSTANT", ("w", float32))
     cast, product = Layer("IDENTITY", ("(cast)", half)), Layer("MATRIX_MULTIPLY", (names["MatMul"], half))
     loop = Layer("RECURRENCE", ("(state)", float32))

@@ -16,6 +16,7 @@ from tftrt_tools.models.kinds.plan.job import pool as pools
 @pytest.fixture
 def load(monkeypatch):
     """load(graphs=…, **what Engine takes) gives (Loaded, Engine, Device)."""
+
     def loaded(graphs=False, **facts):
         engine, device = Engine(**facts), Device()
         monkeypatch.setattr(runner_job, "Engine", lambda path: engine)
@@ -158,7 +159,11 @@ def test_memory_is_kept_for_the_shapes_that_came_last(load, monkeypatch):
 
 def test_a_call_with_wrong_inputs_fails_alone(load):
     loaded, _, _ = load(failing=[True])
-    for wrong, said in (({}, "lacks the input 'x'"), (rows(65), "65"), ({"x": np.array([["a"] * 3], object)}, "strings came")):
+    for wrong, said in (
+        ({}, "lacks the input 'x'"),
+        (rows(65), "65"),
+        ({"x": np.array([["a"] * 3], object)}, "strings came"),
+    ):
         with pytest.raises(errors.TftrtError, match=said):
             loaded.answer(wrong)
     with pytest.raises(errors.TftrtError, match="TensorRT refuses the call"):

@@ -32,10 +32,14 @@ def profiles(path, shapes):
     return shaping.profiles(shapes, onnx_file.overview(path).signatures["serving_default"].inputs)
 
 
-@pytest.mark.parametrize(("make", "shapes", "settings"), [
-    (onnx_files.product, "x:1x4,8x4|x:min=9x4,opt=16x4,max=64x4", Settings()),
-    (onnx_files.product, "x:8x4", Settings(max_workspace_size_bytes=1 << 28, tf32=False)),
-    (onnx_files.quantized, "x:8x64", Settings(precision_mode="INT8"))])
+@pytest.mark.parametrize(
+    ("make", "shapes", "settings"),
+    [
+        (onnx_files.product, "x:1x4,8x4|x:min=9x4,opt=16x4,max=64x4", Settings()),
+        (onnx_files.product, "x:8x4", Settings(max_workspace_size_bytes=1 << 28, tf32=False)),
+        (onnx_files.quantized, "x:8x64", Settings(precision_mode="INT8")),
+    ],
+)
 def test_a_plan_is_built(make, shapes, settings, builder, logger, tmp_path):
     path = make(tmp_path / "m.onnx")
     made, parser = parsed(builder, logger, path)
@@ -64,8 +68,12 @@ def test_a_model_without_open_dimensions_has_no_profile(builder, logger, tmp_pat
 
 @pytest.mark.parametrize(("shapes", "names"), [("x:1x4x5x6", ["?", "x_2", "x_3"]), ("x:4x4x4x4", ["?", "?", "?"])])
 def test_dimensions_of_one_name_and_other_sizes_get_names_of_their_own(shapes, names, builder, logger, tmp_path):
-    path = onnx_files.write(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])],
-                            onnx_files.values(("x", "float32", ("?", 4, "?", "?"))), onnx_files.values(("y", "float32", ("?", 4, "?", "?"))))
+    path = onnx_files.write(
+        tmp_path / "m.onnx",
+        [helper.make_node("Relu", ["x"], ["y"])],
+        onnx_files.values(("x", "float32", ("?", 4, "?", "?"))),
+        onnx_files.values(("y", "float32", ("?", 4, "?", "?"))),
+    )
     made, parser = parsed(builder, logger, path)
     config, _ = network.configured(trt, builder, made, profiles(path, shapes), Settings(), {})
     assert [made.get_input(0).get_dimension_name(axis) for axis in (0, 2, 3)] == names
@@ -74,18 +82,26 @@ def test_dimensions_of_one_name_and_other_sizes_get_names_of_their_own(shapes, n
 
 
 def test_a_refused_node_is_named(builder, logger, tmp_path):
-    path = onnx_files.write(tmp_path / "m.onnx", [helper.make_node("Det", ["x"], ["y"], name="the_odd_one")],
-                            onnx_files.values(("x", "float32", (2, 4, 4))), onnx_files.values(("y", "float32", (2,))))
+    path = onnx_files.write(
+        tmp_path / "m.onnx",
+        [helper.make_node("Det", ["x"], ["y"], name="the_odd_one")],
+        onnx_files.values(("x", "float32", (2, 4, 4))),
+        onnx_files.values(("y", "float32", (2,))),
+    )
     with pytest.raises(errors.TftrtError, match="does not take .*the_odd_one") as raised:
         parsed(builder, logger, path)
     assert "--plugins" in raised.value.mend
 
 
-@pytest.mark.parametrize(("settings", "ranges", "says"), [
-    (Settings(precision_mode="FP16"), {}, "nothing in the ONNX file is FP16"),
-    (Settings(precision_mode="INT8"), {}, "INT8 needs ranges"),
-    (Settings(precision_mode="INT8"), {"x": 1.0}, "takes no calibration table"),
-    (Settings(tactic_sources=("CUDNN",)), {}, "has no such source")])
+@pytest.mark.parametrize(
+    ("settings", "ranges", "says"),
+    [
+        (Settings(precision_mode="FP16"), {}, "nothing in the ONNX file is FP16"),
+        (Settings(precision_mode="INT8"), {}, "INT8 needs ranges"),
+        (Settings(precision_mode="INT8"), {"x": 1.0}, "takes no calibration table"),
+        (Settings(tactic_sources=("CUDNN",)), {}, "has no such source"),
+    ],
+)
 def test_what_the_release_cannot_do_is_one_line(settings, ranges, says, builder, logger, tmp_path):
     path = onnx_files.product(tmp_path / "m.onnx")
     made, parser = parsed(builder, logger, path)

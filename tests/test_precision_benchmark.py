@@ -15,7 +15,9 @@ from tests.conftest import ROOT
 from tftrt_tools.base.process import child
 from tftrt_tools.tftrt.calibration.job import data
 
-RECORDED = ROOT / "tests/data/precision_results.jsonl"  # of a run with --dry_cpu that was ended by --budget and continued twice
+RECORDED = (
+    ROOT / "tests/data/precision_results.jsonl"
+)  # of a run with --dry_cpu that was ended by --budget and continued twice
 
 
 def names(columns):
@@ -30,26 +32,53 @@ def test_a_model_is_built_once(tmp_path):
 
 
 def test_columns_come_in_the_order_of_their_builds():
-    assert names(cases.columns(["INT8", "FP16", "FP32"], ["entropy"])) == ["FP32", "FP16", "INT8-tensorrt", "INT8-entropy"]
+    assert names(cases.columns(["INT8", "FP16", "FP32"], ["entropy"])) == [
+        "FP32",
+        "FP16",
+        "INT8-tensorrt",
+        "INT8-entropy",
+    ]
     assert names(cases.columns(["INT8"], cases.METHODS, "--high_precision_nodes=x")) == [
-        "INT8-tensorrt", "INT8-entropy", "INT8-percentile", "INT8-mse", "INT8-max", "INT8-auto", "tuned"]
+        "INT8-tensorrt",
+        "INT8-entropy",
+        "INT8-percentile",
+        "INT8-mse",
+        "INT8-max",
+        "INT8-auto",
+        "tuned",
+    ]
     assert names(cases.columns(["FP16", "INT8-max"], ["entropy"], "--high_precision_nodes=x")) == ["FP16", "INT8-max"]
     assert [column.timed for column in cases.columns(["INT8"], ["entropy", "mse"])] == [True, True, False]
 
 
 def test_a_tuned_column_follows_its_flags():
-    column, = cases.columns(["tuned"], ["entropy"], "--high_precision_nodes='a b|c' --calibration_method=mse")
+    (column,) = cases.columns(["tuned"], ["entropy"], "--high_precision_nodes='a b|c' --calibration_method=mse")
     settings = cases.settings(column, "x:1x8")
-    assert (column.precision, column.table, settings.high_precision_nodes, settings.calibration_method) == ("INT8", "mse", "a b|c", "mse")
+    assert (column.precision, column.table, settings.high_precision_nodes, settings.calibration_method) == (
+        "INT8",
+        "mse",
+        "a b|c",
+        "mse",
+    )
     assert settings.shapes == "x:1x8" and settings.dynamic and not settings.allow_build_at_runtime
-    column, = cases.columns(["tuned"], ["entropy"], "--precision_mode=FP16 --fp32_nodes=d")
+    (column,) = cases.columns(["tuned"], ["entropy"], "--precision_mode=FP16 --fp32_nodes=d")
     assert (column.precision, column.table, cases.settings(column, "").fp32_nodes) == ("FP16", "", "d")
 
 
-@pytest.mark.parametrize("flag, said", [
-    ("--models=resnet51", "resnet51"), ("--precisions=INT4", "INT4"), ("--methods=median", "median"), ("--batches=0", "1 or more"),
-    ("--tuned=spread_cnn", "MODEL:"), ("--tuned=spread_cnn:--precision_mode=INT4", "INT4"), ("--split=vgg", "vgg"),
-    ("--model_options=resnet50:depth=3", "depth"), ("--gpus=0", "GPU")])
+@pytest.mark.parametrize(
+    "flag, said",
+    [
+        ("--models=resnet51", "resnet51"),
+        ("--precisions=INT4", "INT4"),
+        ("--methods=median", "median"),
+        ("--batches=0", "1 or more"),
+        ("--tuned=spread_cnn", "MODEL:"),
+        ("--tuned=spread_cnn:--precision_mode=INT4", "INT4"),
+        ("--split=vgg", "vgg"),
+        ("--model_options=resnet50:depth=3", "depth"),
+        ("--gpus=0", "GPU"),
+    ],
+)
 def test_wrong_options_are_refused_with_the_reason(flag, said, capsys):
     with pytest.raises(SystemExit) as stop:
         precision.parse([flag])
@@ -65,25 +94,33 @@ def work_of(*argv, lines=(), tmp_path):
 
 def test_all_models_are_measured_by_default_and_only_spread_cnn_is_tuned(tmp_path):
     work, _ = work_of(tmp_path=tmp_path)
-    assert [one.case.name for one in work] == cases.longest_first(cases.NAMES) and sorted(cases.NAMES) == sorted(one.case.name for one in work)
+    assert [one.case.name for one in work] == cases.longest_first(cases.NAMES) and sorted(cases.NAMES) == sorted(
+        one.case.name for one in work
+    )
     assert {one.case.name for one in work if "tuned" in names(one.columns)} == {"spread_cnn"}
     work, _ = work_of("--tuned=spread_cnn:", "--tuned=digits_cnn:--high_precision_nodes=x", tmp_path=tmp_path)
     assert {one.case.name for one in work if "tuned" in names(one.columns)} == {"digits_cnn"}
 
 
 def test_model_options_reach_the_builder_and_the_samples(tmp_path):
-    work, _ = work_of("--image_size=64", "--length=16", "--model_options=bert_encoder:layers=2,hidden=64", tmp_path=tmp_path)
+    work, _ = work_of(
+        "--image_size=64", "--length=16", "--model_options=bert_encoder:layers=2,hidden=64", tmp_path=tmp_path
+    )
     found = {one.case.name: one.case for one in work}
     assert found["resnet50"].build == found["resnet50"].sample == {"size": 64}
     assert found["bert_encoder"].build == {"layers": 2, "hidden": 64} and found["bert_encoder"].sample == {"length": 16}
-    assert found["spread_cnn"].label == "spread_cnn-blocks6-size32-width256" and found["digits_cnn"].label == "digits_cnn"
+    assert (
+        found["spread_cnn"].label == "spread_cnn-blocks6-size32-width256" and found["digits_cnn"].label == "digits_cnn"
+    )
 
 
 def test_a_split_model_has_its_int8_columns_apart(tmp_path):
     work, _ = work_of("--models=resnet50,digits_cnn", "--split=resnet50", tmp_path=tmp_path)
     assert [(one.case.name, names(one.columns)) for one in work] == [
-        ("resnet50", ["INT8-tensorrt", "INT8-entropy"]), ("resnet50", ["FP32", "FP16"]),
-        ("digits_cnn", ["FP32", "FP16", "INT8-tensorrt", "INT8-entropy"])]
+        ("resnet50", ["INT8-tensorrt", "INT8-entropy"]),
+        ("resnet50", ["FP32", "FP16"]),
+        ("digits_cnn", ["FP32", "FP16", "INT8-tensorrt", "INT8-entropy"]),
+    ]
 
 
 def test_each_worker_sees_one_gpu(monkeypatch):
@@ -107,12 +144,16 @@ def test_a_gpu_takes_the_longest_model_that_is_ready(tmp_path):
 
 def test_a_model_is_prepared_once_and_its_other_tables_come_last(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(run, "_prepare", lambda one, tables, before, options: asked.append((one.case.name, tables, before is not None)))
+    monkeypatch.setattr(
+        run, "_prepare", lambda one, tables, before, options: asked.append((one.case.name, tables, before is not None))
+    )
     work, options = work_of("--models=resnet50,digits_cnn", "--split=resnet50", "--methods=all", tmp_path=tmp_path)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         found = run.prepare(pool, work, options)
     models = ["resnet50", "digits_cnn"]
-    assert asked == [(name, [method] if method else [], bool(method)) for method in ("", *cases.METHODS) for name in models]
+    assert asked == [
+        (name, [method] if method else [], bool(method)) for method in ("", *cases.METHODS) for name in models
+    ]
     assert set(found) == {(name, method) for name in models for method in ("", *cases.METHODS)}
 
 
@@ -123,8 +164,12 @@ def measured(work, column):
 def test_what_is_measured_is_not_measured_again(tmp_path):
     (one,), _ = work_of("--models=digits_cnn", tmp_path=tmp_path)
     assert names(one.left([])) == ["native", "FP32", "FP16", "INT8-tensorrt", "INT8-entropy"]
-    lines = [measured(one, run.NATIVE), measured(one, one.columns[1]), {**measured(one, one.columns[0]), "kind": "built"},
-             {**measured(one, one.columns[2]), "kind": "error"}]
+    lines = [
+        measured(one, run.NATIVE),
+        measured(one, one.columns[1]),
+        {**measured(one, one.columns[0]), "kind": "built"},
+        {**measured(one, one.columns[2]), "kind": "error"},
+    ]
     assert names(one.left(lines)) == ["FP32", "INT8-tensorrt", "INT8-entropy"]
     every = [measured(one, column) for column in one.left([])]
     assert work_of("--models=digits_cnn", lines=every, tmp_path=tmp_path)[0] == []
@@ -148,11 +193,15 @@ class FakeWorker:
         if request.get("column", {}).get("name") == self._deadly:
             self.alive = False
             raise child.ChildDied("native code ended the process (SIGSEGV)", "", "")
-        return child.Outcome({"warm": {"warm_seconds": 1.0}, "convert": {"engines": 1}}.get(request["do"], {"latency": {}}), "")
+        return child.Outcome(
+            {"warm": {"warm_seconds": 1.0}, "convert": {"engines": 1}}.get(request["do"], {"latency": {}}), ""
+        )
 
 
 def runner(tmp_path, monkeypatch, deadly, deadline=float("inf"), prepared=None):
-    (one,), options = work_of("--models=digits_cnn", "--precisions=FP32,FP16", "--dry_cpu", f"--models_dir={tmp_path}", tmp_path=tmp_path)
+    (one,), options = work_of(
+        "--models=digits_cnn", "--precisions=FP32,FP16", "--dry_cpu", f"--models_dir={tmp_path}", tmp_path=tmp_path
+    )
     workers = []
 
     @contextlib.contextmanager
@@ -171,7 +220,15 @@ def runner(tmp_path, monkeypatch, deadly, deadline=float("inf"), prepared=None):
 
 def test_after_a_worker_died_the_next_column_goes_on_in_a_new_one(tmp_path, monkeypatch):
     workers, said, lines = runner(tmp_path, monkeypatch, deadly="FP32")
-    assert said == [("prepared", ""), ("warm", ""), ("measured", "native"), ("error", "FP32"), ("warm", ""), ("built", "FP16"), ("measured", "FP16")]
+    assert said == [
+        ("prepared", ""),
+        ("warm", ""),
+        ("measured", "native"),
+        ("error", "FP32"),
+        ("warm", ""),
+        ("built", "FP16"),
+        ("measured", "FP16"),
+    ]
     assert [worker.requests for worker in workers] == [["warm", "measure", "convert"], ["warm", "convert", "measure"]]
     assert "SIGSEGV" in lines[3]["error"] and lines[5]["built_before"] == [] and lines[5]["process"] == 2
 
@@ -216,7 +273,10 @@ def test_recorded_lines_give_the_tables():
     latency = found["FP32"]["latency"]["1"]
     assert cells(text, "latency, batch 1")[1].endswith(f"x {latency['native_ms'] / latency['ms']:.2f}")
     assert cells(text, "latency, batch 1")[5:] == ["", ""]
-    assert "matches no node" in cells(text, "failed")[-1] and "\n- digits_cnn tuned: build: --high_precision_nodes=nothing" in text
+    assert (
+        "matches no node" in cells(text, "failed")[-1]
+        and "\n- digits_cnn tuned: build: --high_precision_nodes=nothing" in text
+    )
     assert cells(text, "digits_cnn")[:3] == ["24 (8)", "0 / 0", "0.9901"]
 
 
@@ -240,12 +300,30 @@ def test_the_table_is_printed_from_a_folder(tmp_path, capsys):
 def test_a_dry_run_measures_every_column_that_needs_no_gpu(zoo_model, tmp_path, capsys):
     (tmp_path / "models").mkdir()
     (tmp_path / "models/digits_cnn").symlink_to(zoo_model("digits_cnn"))
-    argv = ["--dry_cpu", "--models=digits_cnn", f"--output={tmp_path / 'out'}", f"--models_dir={tmp_path / 'models'}", "--batches=1,3",
-            "--calibration=20", "--repeats=2", "--tuned=digits_cnn:--high_precision_nodes=.*hidden.*"]
+    argv = [
+        "--dry_cpu",
+        "--models=digits_cnn",
+        f"--output={tmp_path / 'out'}",
+        f"--models_dir={tmp_path / 'models'}",
+        "--batches=1,3",
+        "--calibration=20",
+        "--repeats=2",
+        "--tuned=digits_cnn:--high_precision_nodes=.*hidden.*",
+    ]
     assert precision.main(argv) == 1
     assert "not measured: digits_cnn INT8-tensorrt" in capsys.readouterr().out
     found = table.columns([line for line in run.read(tmp_path / "out" / run.FILE) if line["kind"] != "run"])
-    assert {name for name, one in found.items() if "error" not in one} == {"native", "FP32", "FP16", "INT8-entropy", "tuned"}
+    assert {name for name, one in found.items() if "error" not in one} == {
+        "native",
+        "FP32",
+        "FP16",
+        "INT8-entropy",
+        "tuned",
+    }
     assert "calibrates on a GPU" in found["INT8-tensorrt"]["error"]
-    assert all(one["rows"] == 400 and one["top1"] == 1 and one["accuracy"] > 0.97 for one in found.values() if "error" not in one)
+    assert all(
+        one["rows"] == 400 and one["top1"] == 1 and one["accuracy"] > 0.97
+        for one in found.values()
+        if "error" not in one
+    )
     assert not list(pathlib.Path(tmp_path / "models").glob("tftrt-precision-*"))

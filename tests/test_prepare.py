@@ -25,7 +25,10 @@ def test_keras_grouped_convolutions_go_into_one_engine_and_answer_the_same(group
     frozen = prepared(grouped)
     assert len(frozen.preparation.opened) == 3
     assert [(one.groups, one.written) for one in frozen.preparation.convolutions] == [
-        (4, "Conv2D"), (16, "DepthwiseConv2dNative"), (8, "Conv2D")]
+        (4, "Conv2D"),
+        (16, "DepthwiseConv2dNative"),
+        (8, "Conv2D"),
+    ]
     passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
     assert len(passed.engines) == 1 and passed.coverage == 1.0 and passed.preparation == frozen.preparation
     x = keras_layers.inputs("grouped", 2)["x"]
@@ -35,9 +38,12 @@ def test_keras_grouped_convolutions_go_into_one_engine_and_answer_the_same(group
 
 def test_filters_that_constants_decide_are_computed(tmp_path):
     """Conv1D's get an axis; a normalisation of weights divides them by their length."""
+
     class Normalised(tf.keras.layers.Conv1D):
         def convolution_op(self, inputs, kernel):
-            return super().convolution_op(inputs, kernel / tf.sqrt(tf.reduce_sum(tf.square(kernel), [0, 1], keepdims=True)))
+            return super().convolution_op(
+                inputs, kernel / tf.sqrt(tf.reduce_sum(tf.square(kernel), [0, 1], keepdims=True))
+            )
 
     tf.keras.utils.set_random_seed(0)
     inputs = tf.keras.Input((24, 8), name="x")
@@ -55,7 +61,9 @@ def test_calls_that_are_to_stay_native_stay_closed(grouped):
     frozen = prepared(grouped, keep_native_nodes=".*/(two|four)/PartitionedCall")
     assert [name.split("/")[-2] for name in frozen.preparation.opened] == ["each"]
     passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True, keep_native_nodes=".*/(two|four)/PartitionedCall"))
-    assert {(one.op, one.reason) for one in passed.left_out if "Call" in one.op} == {("PartitionedCall", "kept native by --keep_native_nodes")}
+    assert {(one.op, one.reason) for one in passed.left_out if "Call" in one.op} == {
+        ("PartitionedCall", "kept native by --keep_native_nodes")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +134,9 @@ def test_a_call_is_closed_again_where_a_grouped_convolution_in_it_cannot_be_writ
     def doubled(x):
         return tf.tanh(x) * 2.0
 
-    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 4), name="x"), tf.TensorSpec((3, 3, 2, 4), name="filters")])
+    @tf.function(
+        input_signature=[tf.TensorSpec((None, 8, 8, 4), name="x"), tf.TensorSpec((3, 3, 2, 4), name="filters")]
+    )
     def body(x, filters):
         return {"y": doubled(convolved(x, filters))}
 
@@ -144,11 +154,14 @@ def test_a_grouped_convolution_outside_a_call_that_cannot_be_written_stays_in_te
     frozen = prepared(save(body, tmp_path / "model"))
     assert [(one.type, one.groups, one.written) for one in frozen.preparation.convolutions] == [("Conv3D", 2, "")]
     passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True, minimum_segment_size=1))
-    assert [(one.op, "several groups" in one.reason) for one in passed.left_out if one.op == "Conv3D"] == [("Conv3D", True)]
+    assert [(one.op, "several groups" in one.reason) for one in passed.left_out if one.op == "Conv3D"] == [
+        ("Conv3D", True)
+    ]
 
 
 def test_calls_in_vain_are_closed_again(tmp_path):
     """One holds nothing that TF-TRT takes; the other's convolution, written with zeros, would stay in TensorFlow: its segment is too small."""
+
     @tf.function(jit_compile=True)
     def not_taken(x):
         return tf.math.lgamma(x)
@@ -176,8 +189,11 @@ def test_calls_in_vain_are_closed_again(tmp_path):
 
 
 def test_convert_and_inspect_say_what_was_done(grouped, tmp_path):
-    expected = ["3 calls for XLA (jit_compile=True) opened", "1 grouped convolution written as depthwise",
-                "2 grouped convolutions written with zeros between the groups, 0.0196 MB more of weights"]
+    expected = [
+        "3 calls for XLA (jit_compile=True) opened",
+        "1 grouped convolution written as depthwise",
+        "2 grouped convolutions written with zeros between the groups, 0.0196 MB more of weights",
+    ]
     seen = run_tftrt("inspect", grouped)
     done = run_tftrt("convert", f"--input_saved_model_dir={grouped}", f"--output_saved_model_dir={tmp_path / 'out'}")
     manifest = passport.read(tmp_path / "out", passport.MANIFEST)
@@ -190,9 +206,13 @@ def test_convert_and_inspect_say_what_was_done(grouped, tmp_path):
 
 
 def test_a_manifest_from_before_has_no_preparation():
-    one = preparation.Preparation(opened=("a",), convolutions=(preparation.Grouped(name="c", type="Conv2D", groups=2, written="Conv2D",
-                                                                                   added_bytes=8),))
-    result = SignatureResult(name="s", inputs=(), converted=True, coverage=0.0, engines=(), left_out=(), native_ops={}, preparation=one)
+    one = preparation.Preparation(
+        opened=("a",),
+        convolutions=(preparation.Grouped(name="c", type="Conv2D", groups=2, written="Conv2D", added_bytes=8),),
+    )
+    result = SignatureResult(
+        name="s", inputs=(), converted=True, coverage=0.0, engines=(), left_out=(), native_ops={}, preparation=one
+    )
     written = json.loads(json.dumps(result.to_dict()))
     assert SignatureResult.from_dict(written) == result
     del written["preparation"]

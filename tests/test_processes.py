@@ -8,7 +8,17 @@ import pytest
 
 from tests.conftest import ROOT
 
-RUNTIMES = {"tensorflow", "tensorflow_serving", "keras", "h5py", "tensorrt", "onnxruntime", "onnx", "onnxslim", "tf2onnx"}
+RUNTIMES = {
+    "tensorflow",
+    "tensorflow_serving",
+    "keras",
+    "h5py",
+    "tensorrt",
+    "onnxruntime",
+    "onnx",
+    "onnxslim",
+    "tf2onnx",
+}
 # Where the parent's side begins: what people start or import.
 STARTS = ("command_line", "__main__", "client")
 # What parents and children stand on alike; and the development server, which is a process of its own.
@@ -19,8 +29,10 @@ OF_BOTH = ("base.process.", "base.files.", "servers.serving.local")
 def modules():
     """{module, without the package's name: its syntax tree}."""
     package = ROOT / "tftrt_tools"
-    return {".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text())
-            for path in package.rglob("*.py")}
+    return {
+        ".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text())
+        for path in package.rglob("*.py")
+    }
 
 
 def is_child(module):
@@ -30,7 +42,11 @@ def is_child(module):
 
 def in_a_room(module):
     """Whether the rule speaks of it: not of files beside the rooms, nor of OF_BOTH."""
-    beside = module.count(".") < 2 and (ROOT / "tftrt_tools" / (module.replace(".", "/") + ".py")).is_file() and not module.startswith("accuracy.")
+    beside = (
+        module.count(".") < 2
+        and (ROOT / "tftrt_tools" / (module.replace(".", "/") + ".py")).is_file()
+        and not module.startswith("accuracy.")
+    )
     return not beside and not module.startswith(OF_BOTH)
 
 
@@ -61,14 +77,24 @@ def imported(module):
 
 
 def test_no_parent_imports_what_runs_in_a_child():
-    crossing = [f"{module} imports {other}" for module in modules() if in_a_room(module) and not is_child(module)
-                for other in imported(module) if is_child(other)]
+    crossing = [
+        f"{module} imports {other}"
+        for module in modules()
+        if in_a_room(module) and not is_child(module)
+        for other in imported(module)
+        if is_child(other)
+    ]
     assert not crossing, "name it as a process's entry, or split it"
 
 
 def test_no_parent_imports_a_runtime():
-    loading = [f"{module} imports {name}" for module in modules() if in_a_room(module) and not is_child(module)
-               for name in imports(module) if name.partition(".")[0] in RUNTIMES]
+    loading = [
+        f"{module} imports {name}"
+        for module in modules()
+        if in_a_room(module) and not is_child(module)
+        for name in imports(module)
+        if name.partition(".")[0] in RUNTIMES
+    ]
     assert not loading, "what needs it goes into a module of the child"
 
 
@@ -80,20 +106,40 @@ def test_what_only_children_import_is_named_so():
             reached.add(module)
             todo += imported(module)
     # A package that nothing imports by itself is no code of either side.
-    alone = [module for module in modules() if in_a_room(module) and not is_child(module) and module not in reached
-             and (ROOT / "tftrt_tools" / (module.replace(".", "/") + ".py")).is_file()]
-    assert not alone, "no command reaches it but through a child: call it *_job.py, or move it into the room's folder job/"
+    alone = [
+        module
+        for module in modules()
+        if in_a_room(module)
+        and not is_child(module)
+        and module not in reached
+        and (ROOT / "tftrt_tools" / (module.replace(".", "/") + ".py")).is_file()
+    ]
+    assert not alone, (
+        "no command reaches it but through a child: call it *_job.py, or move it into the room's folder job/"
+    )
 
 
 def test_a_process_begins_with_a_module_of_its_own():
-    entries = {found[1] for tree in modules().values() for node in ast.walk(tree)
-               if isinstance(node, ast.Constant) and isinstance(node.value, str)
-               and (found := re.fullmatch(r"tftrt_tools\.([\w.]+):\w+", node.value))}
+    entries = {
+        found[1]
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and (found := re.fullmatch(r"tftrt_tools\.([\w.]+):\w+", node.value))
+    }
     assert len(entries) > 15 and all(is_child(one) and one in modules() for one in entries), entries
 
 
-@pytest.mark.parametrize(("module", "child"), [("tftrt.conversion.convert_job", True), ("models.savedmodel.job.loading", True),
-                                               ("studies.tuning.tune", False), ("models.inputs.sources_job.images", True),
-                                               ("models.execution.run", False)])
+@pytest.mark.parametrize(
+    ("module", "child"),
+    [
+        ("tftrt.conversion.convert_job", True),
+        ("models.savedmodel.job.loading", True),
+        ("studies.tuning.tune", False),
+        ("models.inputs.sources_job.images", True),
+        ("models.execution.run", False),
+    ],
+)
 def test_the_names_are_read_as_the_rule_says(module, child):
     assert module in modules() and in_a_room(module) and is_child(module) == child

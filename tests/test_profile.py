@@ -39,8 +39,12 @@ DATA = pathlib.Path(__file__).parent / "data/calls"
 def recorded(name):
     """measure.Measured of a recording."""
     folder = DATA / name
-    facts, manifest = (json.loads(gzip.decompress((folder / f"{one}.json.gz").read_bytes())) for one in ("facts", "manifest"))
-    return measure.of_recording(facts, folder, [measure.Named(name, "sha256:1"), measure.Named("original", "sha256:2")], manifest, True)
+    facts, manifest = (
+        json.loads(gzip.decompress((folder / f"{one}.json.gz").read_bytes())) for one in ("facts", "manifest")
+    )
+    return measure.of_recording(
+        facts, folder, [measure.Named(name, "sha256:1"), measure.Named("original", "sha256:2")], manifest, True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,9 @@ def digits():
 @pytest.fixture(scope="module")
 def fer():
     """What `tftrt profile` wrote on an H100 of a model that others have trained, its engines included."""
-    return profile.Profile.from_dict(json.loads(gzip.decompress((DATA.parent / "profiles/fer_fp16.json.gz").read_bytes())))
+    return profile.Profile.from_dict(
+        json.loads(gzip.decompress((DATA.parent / "profiles/fer_fp16.json.gz").read_bytes()))
+    )
 
 
 def part(call, group, device):
@@ -82,15 +88,23 @@ def test_an_engine_of_resnet50_has_its_kernels_and_the_original_its_ops(resnet):
     (engine,) = call.engines
     assert (engine.runs, engine.kernels, engine.fallbacks, engine.builds) == (1, 62, 0, 0)
     assert engine.arithmetic["FP16"] > 0.9 * sum(engine.arithmetic.values())
-    assert part(call, "engine", "GPU") == pytest.approx(engine.gpu_seconds) and not part(call, "op", "GPU") and not call.ops
-    assert not original.engines and part(original, "op", "GPU") == pytest.approx(sum(one.gpu_seconds for one in original.ops), rel=0.02)
+    assert (
+        part(call, "engine", "GPU") == pytest.approx(engine.gpu_seconds)
+        and not part(call, "op", "GPU")
+        and not call.ops
+    )
+    assert not original.engines and part(original, "op", "GPU") == pytest.approx(
+        sum(one.gpu_seconds for one in original.ops), rel=0.02
+    )
     assert sum(one.type == "Conv2D" for one in original.ops) == 53
 
 
 def test_copies_have_bytes_and_stages(resnet):
     batch = resnet.model.calls[1]
     assert {(one.kind, one.group): one.bytes for one in batch.copies} == {
-        ("host to GPU", "input"): 32 * 224 * 224 * 3 * 4, ("GPU to host", "output"): 32 * 1000 * 4}
+        ("host to GPU", "input"): 32 * 224 * 224 * 3 * 4,
+        ("GPU to host", "output"): 32 * 1000 * 4,
+    }
     assert part(batch, "input", "GPU") > 0.001, "19 MB take more than a millisecond"
 
 
@@ -109,7 +123,11 @@ def test_several_callers_of_one_stream_never_overlap_on_the_gpu(resnet):
 
 
 def test_what_the_machine_was_is_in_the_profile(resnet):
-    assert resnet.on_gpu and resnet.machine.gpu["compute_capability"] == "9.0" and resnet.machine.gpus[0].power_limit_w == 700
+    assert (
+        resnet.on_gpu
+        and resnet.machine.gpu["compute_capability"] == "9.0"
+        and resnet.machine.gpus[0].power_limit_w == 700
+    )
     assert resnet.settings["precision_mode"] == "FP16" and resnet.signatures[0].compute_ops == (177, 177)
     assert resnet.model.calls[0].memory.highest > resnet.model.calls[0].memory.lowest > 200e6
 
@@ -130,24 +148,41 @@ def test_calls_whose_gpu_was_not_traced_say_why(tmp_path):
     data = json.loads(gzip.decompress((folder / facts["trace"]).read_bytes()))
     data["tracks"] = [track for track in data["tracks"] if not track["gpu"]]
     (tmp_path / facts["trace"]).write_bytes(gzip.compress(json.dumps(data).encode()))
-    found = calls.of({**facts, "callers": [], "trace_log": ["function cupti_interface_ failed with error CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"]},
-                     tmp_path, on_gpu=True)
+    found = calls.of(
+        {
+            **facts,
+            "callers": [],
+            "trace_log": ["function cupti_interface_ failed with error CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"],
+        },
+        tmp_path,
+        on_gpu=True,
+    )
     assert "only administrators" in found.notes[0] and "--cap-add=SYS_ADMIN" in found.notes[0]
     assert sum(one.seconds for one in found.parts) == pytest.approx(found.latency.p50)
 
 
-@pytest.mark.parametrize("line, says", [
-    ("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", "only administrators"), ("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", "another profiler"),
-    ("CUPTI could not be loaded or symbol could not be found.", "cannot be loaded"), ("", "does not say why")])
+@pytest.mark.parametrize(
+    "line, says",
+    [
+        ("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", "only administrators"),
+        ("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", "another profiler"),
+        ("CUPTI could not be loaded or symbol could not be found.", "cannot be loaded"),
+        ("", "does not say why"),
+    ],
+)
 def test_why_cupti_saw_nothing(line, says):
     assert says in cupti.why([line])
 
 
 def test_a_damaged_trace_is_an_error_in_one_line(tmp_path):
     path = tmp_path / "one.trace.json.gz"
-    for content in (b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"tracks": [{"name": 1}]}'),
-                    gzip.compress(b'{"tracks": [{"name": "a", "gpu": true, "names": ["a"], "events": [[0, 1.0, 1.0, 0.5]]}]}'),
-                    gzip.compress(b"{}" * 99)[:10] + b"\xff" * 20):
+    for content in (
+        b"no gzip",
+        gzip.compress(b"{"),
+        gzip.compress(b'{"tracks": [{"name": 1}]}'),
+        gzip.compress(b'{"tracks": [{"name": "a", "gpu": true, "names": ["a"], "events": [[0, 1.0, 1.0, 0.5]]}]}'),
+        gzip.compress(b"{}" * 99)[:10] + b"\xff" * 20,
+    ):
         path.write_bytes(content)
         with pytest.raises(errors.TftrtError, match="is damaged"):
             traces.read(path)
@@ -156,10 +191,15 @@ def test_a_damaged_trace_is_an_error_in_one_line(tmp_path):
 def test_a_whole_profile_of_a_trained_model_fits_together(fer):
     assert not fer.notes and fer.on_gpu and len(fer.engines) == 2
     for call, original, engine in zip(fer.model.calls, fer.original.calls, fer.engines, strict=True):
-        assert sum(one.seconds for one in call.parts) == pytest.approx(call.latency.p50) and call.unplaced_share < calls.UNPLACED
+        assert (
+            sum(one.seconds for one in call.parts) == pytest.approx(call.latency.p50)
+            and call.unplaced_share < calls.UNPLACED
+        )
         (run,) = call.engines
         assert run.name == engine.engine and call.later.engine == {run.name: 1}
-        assert run.kernels == sum(len(layer.kernels) for layer in engine.layers), "the engine launches the same kernels alone"
+        assert run.kernels == sum(len(layer.kernels) for layer in engine.layers), (
+            "the engine launches the same kernels alone"
+        )
         assert run.gpu_seconds == pytest.approx(engine.kernel_seconds, rel=0.05), "and they take as long"
         every = [op for op in original.ops if op.type == "Conv2D"]
         assert len(every) > 10 and all(op.host_seconds > 0 and op.gpu_seconds > 0 for op in every)
@@ -213,15 +253,27 @@ def _set(document, path, value):
     document[last] = value
 
 
-@pytest.mark.parametrize(("path", "value", "says"), [
-    (("model", "graph"), None, ""), (("machine", "versions"), [], ""), (("model", "calls", 0, "shapes"), None, ""),
-    (("model", "calls", 0, "first", "fallback"), [], ""), (("model", "calls"), [], "no call"),
-    (("model", "calls", 0, "latency", "p50"), float("inf"), "latency.p50 is inf"), (("model", "calls", 0, "latency", "p50"), -1e-3, "a time that is none"),
-    (("model", "calls", 0, "latency", "p90"), float("nan"), "model.calls[0].latency.p90 is nan"), (("model", "calls", 0, "latency", "p50"), 1.0, "the parts of"),
-    (("model", "calls", 0, "parts", 0, "seconds"), -1.0, "a time that is none"), (("model", "calls", 0, "traced_seconds"), "inf", "traced_seconds is inf"),
-    (("model", "calls", 0, "first_seconds"), 1e308, "first_seconds is 1e+308"), (("model", "calls", 0, "latency", "rounds"), [], "has no rounds"),
-    (("model", "calls", 0, "host_factors"), {"input": 1.0}, "has no factor of the stage rest"), (("model", "calls", 0, "dtypes"), {}, "has no type of image"),
-    (("model", "calls", 0, "shapes", "image"), [0, 8, 8, 1], "has no rows")])
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("model", "graph"), None, ""),
+        (("machine", "versions"), [], ""),
+        (("model", "calls", 0, "shapes"), None, ""),
+        (("model", "calls", 0, "first", "fallback"), [], ""),
+        (("model", "calls"), [], "no call"),
+        (("model", "calls", 0, "latency", "p50"), float("inf"), "latency.p50 is inf"),
+        (("model", "calls", 0, "latency", "p50"), -1e-3, "a time that is none"),
+        (("model", "calls", 0, "latency", "p90"), float("nan"), "model.calls[0].latency.p90 is nan"),
+        (("model", "calls", 0, "latency", "p50"), 1.0, "the parts of"),
+        (("model", "calls", 0, "parts", 0, "seconds"), -1.0, "a time that is none"),
+        (("model", "calls", 0, "traced_seconds"), "inf", "traced_seconds is inf"),
+        (("model", "calls", 0, "first_seconds"), 1e308, "first_seconds is 1e+308"),
+        (("model", "calls", 0, "latency", "rounds"), [], "has no rounds"),
+        (("model", "calls", 0, "host_factors"), {"input": 1.0}, "has no factor of the stage rest"),
+        (("model", "calls", 0, "dtypes"), {}, "has no type of image"),
+        (("model", "calls", 0, "shapes", "image"), [0, 8, 8, 1], "has no rows"),
+    ],
+)
 def test_a_profile_with_a_field_that_cannot_be_is_damaged(tmp_path, digits, path, value, says):
     document = digits.to_dict()
     document = json.loads(json.dumps(document))
@@ -262,8 +314,19 @@ def test_a_damaged_profile_in_a_model_is_measured_again_and_the_model_stays(tmp_
 
 def test_what_a_comparison_leaves_out_is_said(digits, resnet):
     half = dataclasses.replace(digits, model=dataclasses.replace(digits.model, calls=digits.model.calls[:1]))
-    whole = dataclasses.replace(digits, model=dataclasses.replace(digits.model, calls=(digits.model.calls[0], dataclasses.replace(
-        digits.model.calls[0], shapes={name: (99, *shape[1:]) for name, shape in digits.model.calls[0].shapes.items()}))))
+    whole = dataclasses.replace(
+        digits,
+        model=dataclasses.replace(
+            digits.model,
+            calls=(
+                digits.model.calls[0],
+                dataclasses.replace(
+                    digits.model.calls[0],
+                    shapes={name: (99, *shape[1:]) for name, shape in digits.model.calls[0].shapes.items()},
+                ),
+            ),
+        ),
+    )
     assert any("first profile alone" in note and "99x" in note for note in comparison.compare(whole, half).notes)
     assert any("second profile alone" in note for note in comparison.compare(half, whole).notes)
     assert not any("alone" in note for note in comparison.compare(half, half).notes)
@@ -276,9 +339,21 @@ def test_profiles_of_other_models_say_so(digits, fer):
 
 def test_a_kept_profile_says_which_flags_it_does_not_look_at(tftrt, tmp_path, digits):
     (tmp_path / "p.json").write_text(json.dumps(digits.to_dict()))
-    given = ("--shapes=image:7x8x8x1", "--signature_keys=other", "--callers=8", "--noengines", f"--log_file={tmp_path / 'log'}")
+    given = (
+        "--shapes=image:7x8x8x1",
+        "--signature_keys=other",
+        "--callers=8",
+        "--noengines",
+        f"--log_file={tmp_path / 'log'}",
+    )
     done = tftrt("profile", tmp_path / "p.json", *given)
-    assert done.returncode == 0 and re.findall("--([a-z_]+) was not looked at", done.stdout) == ["shapes", "signature_keys", "callers", "engines", "log_file"]
+    assert done.returncode == 0 and re.findall("--([a-z_]+) was not looked at", done.stdout) == [
+        "shapes",
+        "signature_keys",
+        "callers",
+        "engines",
+        "log_file",
+    ]
 
 
 # --- tables and files
@@ -304,17 +379,42 @@ def test_the_trace_file_is_what_perfetto_opens(tmp_path, resnet):
 
 def engine(*layers):
     """An EngineProfile. Args: layers: (name, kernels, seconds) each."""
-    made = tuple(engine_profile.LayerProfile(name=name, role="product", nodes=(name,), seconds=seconds, profiler_seconds=seconds, share=0.5, kernels=kernels)
-                 for name, kernels, seconds in layers)
-    return engine_profile.EngineProfile(engine=timelines.ENGINE, precision="FP16", implicit_batch=True, profile=0, profiles=1, shapes={},
-                                        latency=None, layers=made, layer_seconds=1.0, kernel_seconds=None, kernels_by=None)
+    made = tuple(
+        engine_profile.LayerProfile(
+            name=name,
+            role="product",
+            nodes=(name,),
+            seconds=seconds,
+            profiler_seconds=seconds,
+            share=0.5,
+            kernels=kernels,
+        )
+        for name, kernels, seconds in layers
+    )
+    return engine_profile.EngineProfile(
+        engine=timelines.ENGINE,
+        precision="FP16",
+        implicit_batch=True,
+        profile=0,
+        profiles=1,
+        shapes={},
+        latency=None,
+        layers=made,
+        layer_seconds=1.0,
+        kernel_seconds=None,
+        kernels_by=None,
+    )
 
 
 def test_layers_of_engines_become_a_track_where_their_kernels_fit():
     made = timelines.tracks(timelines.call(), timelines.call(start=200, number=1))
     (track,) = layer_tracks.of(made, [engine(("a", ("k",), 1.0), ("b", ("k",), 1.0))])
     assert [(one.name, round(one.start * 1e6), round(one.end * 1e6)) for one in track.events] == [
-        ("a", 25, 40), ("b", 50, 60), ("a", 225, 240), ("b", 250, 260)]
+        ("a", 25, 40),
+        ("b", 50, 60),
+        ("a", 225, 240),
+        ("b", 250, 260),
+    ]
     assert layer_tracks.of(made, [engine(("a", ("k",) * 3, 1.0))]) == ()
 
 
@@ -328,7 +428,9 @@ def test_profiles_are_compared_part_by_part_and_layer_by_layer(resnet, digits):
     beside = comparison.compare(resnet, digits)
     assert len(beside.calls) == 2 and "other shapes" in beside.notes[0] and "neither profile" in beside.notes[-1]
     lone = [one for one in beside.calls[0].parts if "kernels" in one.name]
-    assert [one.one is not None and one.other is not None for one in lone] == [True], "the lone engine of each is one part"
+    assert [one.one is not None and one.other is not None for one in lone] == [True], (
+        "the lone engine of each is one part"
+    )
     json.dumps(found.to_dict())
 
 
@@ -336,7 +438,9 @@ def test_pages_hold_every_part_and_picture(tmp_path, resnet):
     from tftrt_tools.command_line.report import profile as report
     from tftrt_tools.studies.profiling import call_graph
 
-    nodes = call_graph.of([("a", "Conv2D", timelines.ENGINE, []), ("b", "Relu", timelines.ENGINE, ["a"]), ("c", "Softmax", "", ["b"])])
+    nodes = call_graph.of(
+        [("a", "Conv2D", timelines.ENGINE, []), ("b", "Relu", timelines.ENGINE, ["a"]), ("c", "Softmax", "", ["b"])]
+    )
     side = dataclasses.replace(resnet.model, graph={"serving_default": nodes})
     found = dataclasses.replace(resnet, model=side, engines=(engine(("a", ("k",), 2e-3), ("b", (), 1e-3)),))
     report.write_page(found, str(tmp_path / "page.html"))
@@ -360,8 +464,18 @@ def measured(converted, zoo_model, tftrt, tmp_path_factory):
     """(The model, the folder with what the command wrote, its output)."""
     folder = tmp_path_factory.mktemp("profile")
     model, original = converted("digits_cnn", "--precision_mode=FP16"), zoo_model("digits_cnn")
-    done = tftrt("profile", model, f"--original={original}", "--shapes=image:1x8x8x1,4x8x8x1", "--without_gpu", "--callers=1,2", "--traced_calls=4",
-                 f"--json={folder}/p.json", f"--html={folder}/p.html", f"--trace={folder}/t.json")
+    done = tftrt(
+        "profile",
+        model,
+        f"--original={original}",
+        "--shapes=image:1x8x8x1,4x8x8x1",
+        "--without_gpu",
+        "--callers=1,2",
+        "--traced_calls=4",
+        f"--json={folder}/p.json",
+        f"--html={folder}/p.html",
+        f"--trace={folder}/t.json",
+    )
     assert done.returncode == 0, done.stderr
     return model, folder, done.stdout
 
@@ -372,8 +486,14 @@ def test_a_cpu_profile_adds_up_and_says_that_it_is_one(measured):
     assert not found.on_gpu and found.machine.gpu is None and "says nothing about engines" in found.notes[-1]
     for call in (*found.model.calls, *found.original.calls):
         assert sum(one.seconds for one in call.parts) == pytest.approx(call.latency.p50) and call.gpu_seconds == 0
-        assert {one.type for one in call.ops} >= {"Reshape"} and part(call, "op", "host") > 0 and part(call, "call", "host") > 0
-    assert [call.shapes["image"][0] for call in found.model.calls] == [1, 4] and len(found.model.graph["serving_default"]) == 14
+        assert (
+            {one.type for one in call.ops} >= {"Reshape"}
+            and part(call, "op", "host") > 0
+            and part(call, "call", "host") > 0
+        )
+    assert [call.shapes["image"][0] for call in found.model.calls] == [1, 4] and len(
+        found.model.graph["serving_default"]
+    ) == 14
     assert all(one.engine for one in found.model.graph["serving_default"])
     assert "making the input tensors" in said and "says nothing about engines" in said
     assert (folder / "p.html").read_text().count("<svg") == 5
@@ -407,30 +527,65 @@ def test_a_kept_profile_is_shown_and_goes_stale(measured, tftrt, tmp_path):
 
 def test_two_files_are_compared(measured, tftrt, tmp_path):
     _, folder, _ = measured
-    done = tftrt("profile", folder / "p.json", folder / "p.json", f"--html={tmp_path}/two.html", f"--json={tmp_path}/two.json")
+    done = tftrt(
+        "profile", folder / "p.json", folder / "p.json", f"--html={tmp_path}/two.html", f"--json={tmp_path}/two.json"
+    )
     assert done.returncode == 0 and "+0.0000" in done.stdout and "1.00 times as fast" in done.stdout
-    assert json.loads((tmp_path / "two.json").read_text())["kind"] == "profile_comparison" and (tmp_path / "two.html").exists()
+    assert (
+        json.loads((tmp_path / "two.json").read_text())["kind"] == "profile_comparison"
+        and (tmp_path / "two.html").exists()
+    )
 
 
-@pytest.mark.parametrize("arguments, code, says", [
-    (("MODEL", "--callers=none", "--without_gpu"), 2, "are no numbers of callers"), (("MODEL", "--shapes=other:1", "--without_gpu"), 2, "no input 'other'"),
-    (("MODEL", "--signature_keys=other", "--without_gpu"), 2, "other"), (("a", "b", "c"), 2, "MODEL"), ((), 2, "MODEL"),
-    (("gone.json",), 2, "no such file"), (("gone", "--without_gpu"), 2, "no such file"), (("MODEL", "--html=/no/p.html"), 2, "cannot be written"),
-    (("MODEL", "gone.json"), 1, "carries no profile")])
+@pytest.mark.parametrize(
+    "arguments, code, says",
+    [
+        (("MODEL", "--callers=none", "--without_gpu"), 2, "are no numbers of callers"),
+        (("MODEL", "--shapes=other:1", "--without_gpu"), 2, "no input 'other'"),
+        (("MODEL", "--signature_keys=other", "--without_gpu"), 2, "other"),
+        (("a", "b", "c"), 2, "MODEL"),
+        ((), 2, "MODEL"),
+        (("gone.json",), 2, "no such file"),
+        (("gone", "--without_gpu"), 2, "no such file"),
+        (("MODEL", "--html=/no/p.html"), 2, "cannot be written"),
+        (("MODEL", "gone.json"), 1, "carries no profile"),
+    ],
+)
 def test_bad_input_is_one_clear_line(measured, tftrt, arguments, code, says):
     assert_clear(tftrt("profile", *(measured[0] if one == "MODEL" else one for one in arguments)), code, says)
 
 
 def test_a_model_without_engine_ops_says_what_makes_engines(zoo_model, tftrt, tmp_path):
-    done = tftrt("profile", zoo_model("ranker"), "--signature_keys=item_embedding", "--without_gpu", "--callers=1", "--traced_calls=2")
-    assert done.returncode == 0 and "has no engine op: TensorFlow runs all of it; `tftrt convert` makes engines" in done.stdout
+    done = tftrt(
+        "profile",
+        zoo_model("ranker"),
+        "--signature_keys=item_embedding",
+        "--without_gpu",
+        "--callers=1",
+        "--traced_calls=2",
+    )
+    assert (
+        done.returncode == 0
+        and "has no engine op: TensorFlow runs all of it; `tftrt convert` makes engines" in done.stdout
+    )
     assert "LookupTableFindV2" in done.stdout
 
 
 def test_ctrl_c_in_the_middle_is_one_line_and_leaves_nothing(measured, tmp_path):
     log = tmp_path / "log"
-    command = [sys.executable, "-m", "tftrt_tools", "profile", measured[0], "--without_gpu", f"--log_file={log}", f"--json={tmp_path}/p.json"]
-    with subprocess.Popen([*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "tftrt_tools",
+        "profile",
+        measured[0],
+        "--without_gpu",
+        f"--log_file={log}",
+        f"--json={tmp_path}/p.json",
+    ]
+    with subprocess.Popen(
+        [*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         while not (log.exists() and log.stat().st_size) and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
@@ -443,7 +598,11 @@ def test_a_trace_that_finds_no_place_on_the_disk_says_what_mends_it(measured, tm
     """Python lets no write above the limit end the process, so it sees an error as of a full disk."""
     command = f"ulimit -f 1; {sys.executable} -m tftrt_tools profile {measured[0]} --without_gpu --shapes=image:1x8x8x1 --callers=1 --json={tmp_path}/p.json"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (1, "", []) and "File too large\n  `ulimit -f` says how large" in done.stderr, done.stderr
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (
+        1,
+        "",
+        [],
+    ) and "File too large\n  `ulimit -f` says how large" in done.stderr, done.stderr
 
 
 # --- what can go wrong on the way
@@ -451,7 +610,13 @@ def test_a_trace_that_finds_no_place_on_the_disk_says_what_mends_it(measured, tm
 
 def test_the_models_own_failure_is_the_error_and_one_of_the_original_a_note():
     foreign = errors.TftrtError("the engines were built for TensorRT 8.4, and here it is 8.5", "build them here")
-    facts = {"calls": [], "failed": {"loading the original": errors.TftrtError("no such op", "").to_dict(), "loading the model": foreign.to_dict()}}
+    facts = {
+        "calls": [],
+        "failed": {
+            "loading the original": errors.TftrtError("no such op", "").to_dict(),
+            "loading the model": foreign.to_dict(),
+        },
+    }
     with pytest.raises(errors.TftrtError, match="built for TensorRT 8.4") as caught:
         measure._check(facts, measure.Options(model="m"))
     assert caught.value.mend == "build them here"
@@ -488,7 +653,9 @@ def test_what_a_dead_process_had_written_still_counts(tmp_path):
     died = child.ChildDied("the process was killed by SIGSEGV", "look at the log", "")
     with pytest.raises(child.ChildDied):
         measure._left(tmp_path, died)
-    (tmp_path / "facts.json").write_text(json.dumps({"calls": [{"model": "model", "trace": "t"}], "failed": {}, "models": {}}))
+    (tmp_path / "facts.json").write_text(
+        json.dumps({"calls": [{"model": "model", "trace": "t"}], "failed": {}, "models": {}})
+    )
     assert "SIGSEGV" in measure._left(tmp_path, died)["failed"]["the measuring process"]["cause"]
 
 
@@ -496,4 +663,6 @@ def test_a_trace_larger_than_memory_is_taken_again_with_fewer_calls_and_then_ref
     done = child.run("tests.large_traces:calls", {"folder": str(tmp_path), "most": 3})
     assert done.result == {"tried": [20, 5, 1], "failed": ""}
     refused = child.run("tests.large_traces:calls", {"folder": str(tmp_path), "most": 0})
-    assert refused.result["tried"] == [20, 5, 1] and "more than this machine's memory allows" in refused.result["failed"]
+    assert (
+        refused.result["tried"] == [20, 5, 1] and "more than this machine's memory allows" in refused.result["failed"]
+    )

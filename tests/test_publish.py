@@ -29,7 +29,9 @@ NO_WARMUP = publish.Options(warm_up=False)
 @pytest.fixture(scope="module")
 def verified_once(converted, zoo_model, tftrt, tmp_path_factory):
     """A converted model with real evidence."""
-    model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path_factory.mktemp("verified") / "digits")
+    model = shutil.copytree(
+        converted("digits_cnn", "--precision_mode=FP16"), tmp_path_factory.mktemp("verified") / "digits"
+    )
     assert tftrt("verify", zoo_model("digits_cnn"), model).returncode == 0
     return model
 
@@ -49,7 +51,10 @@ def records(version):
     import tensorflow as tf
     from tensorflow_serving.apis import prediction_log_pb2
 
-    return [prediction_log_pb2.PredictionLog.FromString(one.numpy()) for one in tf.data.TFRecordDataset([str(warmup_requests.path(version))])]
+    return [
+        prediction_log_pb2.PredictionLog.FromString(one.numpy())
+        for one in tf.data.TFRecordDataset([str(warmup_requests.path(version))])
+    ]
 
 
 # What it writes
@@ -58,18 +63,37 @@ def records(version):
 def test_a_verified_model_becomes_a_version_with_a_warm_up_and_a_record(verified, tftrt, tmp_path):
     import tensorflow as tf
 
-    done = tftrt("publish", "digits", "--model_name=digits", "--base_path=models", "--warmup_shapes=image:1x8x8x1,32x8x8x1",
-                 f"--json={tmp_path / 'out.json'}", cwd=tmp_path)
+    done = tftrt(
+        "publish",
+        "digits",
+        "--model_name=digits",
+        "--base_path=models",
+        "--warmup_shapes=image:1x8x8x1,32x8x8x1",
+        f"--json={tmp_path / 'out.json'}",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     version = tmp_path / "models" / "digits" / "1"
     assert f"published: {version}\n" in done.stdout and "2 records (2 generated)" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("next: tftrt serve --model_name=digits"), "the result is in the file, and the screen is for people"
+    assert done.stdout.splitlines()[-1].startswith("next: tftrt serve --model_name=digits"), (
+        "the result is in the file, and the screen is for people"
+    )
     logs = records(version)
-    assert [tf.make_ndarray(log.predict_log.request.inputs["image"]).shape for log in logs] == [(32, 8, 8, 1), (1, 8, 8, 1)]
-    assert {(log.predict_log.request.model_spec.name, log.predict_log.request.model_spec.signature_name) for log in logs} == {("digits", "serving_default")}
+    assert [tf.make_ndarray(log.predict_log.request.inputs["image"]).shape for log in logs] == [
+        (32, 8, 8, 1),
+        (1, 8, 8, 1),
+    ]
+    assert {
+        (log.predict_log.request.model_spec.name, log.predict_log.request.model_spec.signature_name) for log in logs
+    } == {("digits", "serving_default")}
     record = said(version)
     assert record == json.loads((tmp_path / "out.json").read_text()) | {"schema_version": 1}
-    assert (record["model_name"], record["version"], record["verified"], record["target"]["name"]) == ("digits", 1, True, "local")
+    assert (record["model_name"], record["version"], record["verified"], record["target"]["name"]) == (
+        "digits",
+        1,
+        True,
+        "local",
+    )
     assert record["digest"] == files.digest(version) == record["evidence"]["said"]["converted_digest"]
     assert record["warmup"]["count"] == 2 and record["warmup"]["mode"] == "native segments"
     assert [one["shapes"] for one in record["warmup"]["records"]] == [{"image": [32, 8, 8, 1]}, {"image": [1, 8, 8, 1]}]
@@ -78,14 +102,22 @@ def test_a_verified_model_becomes_a_version_with_a_warm_up_and_a_record(verified
     assert checked.returncode == 0, checked.stdout
     again = tftrt(*shlex.split(record["command"])[1:], cwd="/")
     assert again.returncode == 0, again.stderr
-    assert version_directories.latest(version.parent) == 2 and said(version.parent / "2")["command"] == record["command"]
+    assert (
+        version_directories.latest(version.parent) == 2 and said(version.parent / "2")["command"] == record["command"]
+    )
 
 
 def test_a_native_model_with_strings_and_several_signatures_needs_no_evidence(zoo_model, tmp_path):
-    done = publish.publish(zoo_model("ranker"), "ranker", str(tmp_path), publish.Options(target="tensorflow/serving:2.19.0"))
+    done = publish.publish(
+        zoo_model("ranker"), "ranker", str(tmp_path), publish.Options(target="tensorflow/serving:2.19.0")
+    )
     assert not done.tftrt and not done.evidence.needed and any("no TF-TRT model" in note for note in done.notes)
     logs = records(done.path)
-    assert {log.predict_log.request.model_spec.signature_name for log in logs} == {"serving_default", "user_embedding", "item_embedding"}
+    assert {log.predict_log.request.model_spec.signature_name for log in logs} == {
+        "serving_default",
+        "user_embedding",
+        "item_embedding",
+    }
     first = logs[0].predict_log.request
     assert len(first.inputs["user"].string_val) == first.inputs["user"].tensor_shape.dim[0].size == 8
     assert done.warm_up.replay.mode == "cpu" and len(done.warm_up.replay.records) == len(logs) == 6
@@ -94,10 +126,18 @@ def test_a_native_model_with_strings_and_several_signatures_needs_no_evidence(zo
 def test_a_model_with_engines_is_published_for_their_tensorrt_and_for_no_other(built_once, tmp_path):  # noqa: F811
     model, _ = built_once
     with pytest.raises(errors.CheckFailed, match="has 8.4.3: they end the server"):
-        publish.publish(model, "m", str(tmp_path), publish.Options(unverified=True, target="tensorflow/serving:2.14.1-gpu"))
+        publish.publish(
+            model, "m", str(tmp_path), publish.Options(unverified=True, target="tensorflow/serving:2.14.1-gpu")
+        )
     assert list(tmp_path.iterdir()) == []
-    done = publish.publish(model, "m", str(tmp_path), publish.Options(unverified=True, target="tftrt/serving", compute_capability="9.0"))
-    assert done.engine_files == 2 and not done.evidence.valid and any("NOT VERIFIED: it was never" in note for note in done.notes)
+    done = publish.publish(
+        model, "m", str(tmp_path), publish.Options(unverified=True, target="tftrt/serving", compute_capability="9.0")
+    )
+    assert (
+        done.engine_files == 2
+        and not done.evidence.valid
+        and any("NOT VERIFIED: it was never" in note for note in done.notes)
+    )
     assert said(done.path)["verified"] is False and said(done.path)["engines"] == 2
     # No GPU here and no such engines either: the requests ran through the native segments.
     assert done.warm_up.replay.mode == "native segments"
@@ -123,16 +163,34 @@ def test_what_inspect_finds_fault_with_is_refused(verified, tmp_path):
     assert not (tmp_path / "models").exists()
     (verified / "more").write_text("x")
     done = publish.publish(verified, "m", str(tmp_path / "models"), publish.Options(unverified=True, warm_up=False))
-    assert not said(done.path)["verified"] and "changed" in said(done.path)["evidence"]["problem"] and said(done.path)["findings"]
-    assert all(any(words in note for note in done.notes) for words in ("NOT VERIFIED", "does not list it", "no warm-up"))
+    assert (
+        not said(done.path)["verified"]
+        and "changed" in said(done.path)["evidence"]["problem"]
+        and said(done.path)["findings"]
+    )
+    assert all(
+        any(words in note for note in done.notes) for words in ("NOT VERIFIED", "does not list it", "no warm-up")
+    )
 
 
-@pytest.mark.parametrize(("name", "base", "options", "words"), [
-    ("a/b", "models", {}, "a request cannot name that"), ("a:b", "models", {}, "a request cannot name"), ("..", "models", {}, "a request cannot"),
-    ("", "models", {}, "a request cannot"), ("m", "digits", {}, "lies inside the model"),
-    ("m", "digits/variables", {}, "lies inside the model"), ("m", "digits/saved_model.pb", {}, "lies inside"), ("m", "file", {}, "is no directory"),
-    ("m", "models", {"version": 0}, "from 1 to"), ("m", "there", {"version": 4}, "exists"), ("m", "there", {"version": 3}, "never loads it"),
-    ("m", "models", {"target": "mine:1"}, "nothing is known"), ("m", "models", {"compute_capability": "x"}, "is none")])
+@pytest.mark.parametrize(
+    ("name", "base", "options", "words"),
+    [
+        ("a/b", "models", {}, "a request cannot name that"),
+        ("a:b", "models", {}, "a request cannot name"),
+        ("..", "models", {}, "a request cannot"),
+        ("", "models", {}, "a request cannot"),
+        ("m", "digits", {}, "lies inside the model"),
+        ("m", "digits/variables", {}, "lies inside the model"),
+        ("m", "digits/saved_model.pb", {}, "lies inside"),
+        ("m", "file", {}, "is no directory"),
+        ("m", "models", {"version": 0}, "from 1 to"),
+        ("m", "there", {"version": 4}, "exists"),
+        ("m", "there", {"version": 3}, "never loads it"),
+        ("m", "models", {"target": "mine:1"}, "nothing is known"),
+        ("m", "models", {"compute_capability": "x"}, "is none"),
+    ],
+)
 def test_what_can_never_work_is_refused_at_once(name, base, options, words, verified, tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "there" / "m" / "4").mkdir(parents=True)
@@ -142,13 +200,20 @@ def test_what_can_never_work_is_refused_at_once(name, base, options, words, veri
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("arguments", "says"), [
-    ([], "usage: tftrt publish MODEL"), (["m"], "--model_name is missing"), (["m", "--model_name=m"], "--base_path is missing"),
-    (["nowhere", "--model_name=m", "--base_path=b"], "no such file"), (["m", "--model_name=m", "--base_path=b", "--version=x"], "version"),
-    (["m", "--model_name=m", "--base_path=b", "--nowarmup", "--warmup_shapes=x:1"], "exclude each other"),
-    (["m", "--model_name=m", "--base_path=b", "--batching_parameters_file=nowhere"], "nowhere"),
-    (["m.onnx", "--model_name=m", "--base_path=b"], "--server=triton publishes it"),
-    (["plan", "--model_name=m", "--base_path=b"], "a plan directory\n  --server=triton publishes it")])
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "usage: tftrt publish MODEL"),
+        (["m"], "--model_name is missing"),
+        (["m", "--model_name=m"], "--base_path is missing"),
+        (["nowhere", "--model_name=m", "--base_path=b"], "no such file"),
+        (["m", "--model_name=m", "--base_path=b", "--version=x"], "version"),
+        (["m", "--model_name=m", "--base_path=b", "--nowarmup", "--warmup_shapes=x:1"], "exclude each other"),
+        (["m", "--model_name=m", "--base_path=b", "--batching_parameters_file=nowhere"], "nowhere"),
+        (["m.onnx", "--model_name=m", "--base_path=b"], "--server=triton publishes it"),
+        (["plan", "--model_name=m", "--base_path=b"], "a plan directory\n  --server=triton publishes it"),
+    ],
+)
 def test_wrong_usage_is_one_clear_line(arguments, says, tftrt, tmp_path):
     (tmp_path / "plan").mkdir()
     (tmp_path / "plan" / files.PLAN_DOCUMENT).write_text("{}")
@@ -160,11 +225,29 @@ def test_the_command_that_repeats_it_has_every_flag_that_differs(tmp_path):
     from tftrt_tools.command_line.commands import _flags
 
     (tmp_path / "data.npz").write_text("x")
-    values, positional = _flags.parse("publish", command, [
-        "a model", "--model_name=m", "--base_path=models", "--version=3", "--nowarmup", "--custom_ops=A,B", f"--warmup_data={tmp_path}/data.npz"])
+    values, positional = _flags.parse(
+        "publish",
+        command,
+        [
+            "a model",
+            "--model_name=m",
+            "--base_path=models",
+            "--version=3",
+            "--nowarmup",
+            "--custom_ops=A,B",
+            f"--warmup_data={tmp_path}/data.npz",
+        ],
+    )
     assert shlex.split(command._command(values, *positional)) == [
-        "tftrt", "publish", os.path.abspath("a model"), f"--base_path={os.path.abspath('models')}", "--custom_ops=A,B", "--model_name=m",
-        "--nowarmup", f"--warmup_data={tmp_path}/data.npz"]
+        "tftrt",
+        "publish",
+        os.path.abspath("a model"),
+        f"--base_path={os.path.abspath('models')}",
+        "--custom_ops=A,B",
+        "--model_name=m",
+        "--nowarmup",
+        f"--warmup_data={tmp_path}/data.npz",
+    ]
 
 
 # Warm-up
@@ -191,9 +274,13 @@ def test_a_warm_up_that_fails_is_not_published_and_one_with_data_is_kept_on_the_
         publish.publish(model, "m", str(base))
     assert "--warmup_data" in caught.value.mend and not base.exists()
     np.savez(tmp_path / "data.npz", ids=np.array([5, 6, 7], np.int32))
-    batching = publish.Options(requests=warmup_requests.Options(data=str(tmp_path / "data.npz"), batching=warmup_sizes(4)))
+    batching = publish.Options(
+        requests=warmup_requests.Options(data=str(tmp_path / "data.npz"), batching=warmup_sizes(4))
+    )
     first = publish.publish(model, "m", str(base), batching)
-    assert [one.shapes for one in first.warm_up.replay.records] == [{"ids": (4,)}] and first.warm_up.sources == {"data": 1}
+    assert [one.shapes for one in first.warm_up.replay.records] == [{"ids": (4,)}] and first.warm_up.sources == {
+        "data": 1
+    }
     # A version that is published on brings its warm-up along.
     with pytest.raises(errors.UsageError, match="brings its own warm-up"):
         publish.publish(first.path, "m", str(base), batching)
@@ -228,9 +315,16 @@ def bad_logs():
     empty.classify_log.request.input.example_list.SetInParent()
     torn = predict_log(image=image)
     torn.predict_log.request.inputs["image"].tensor_content = b"xy"
-    return {"does not have": predict_log("none", image=image), "lacks the input 'image'": predict_log(), "has an input 'x'": predict_log(image=image, x=1),
-            r"gives 'image' as float64\[1,8,8,1\]": predict_log(image=image.astype(float)), r"as float32\[8\]": predict_log(image=np.zeros(8, np.float32)),
-            "session_run_log": session, "holds no tf.Example": empty, "does not decode": torn}
+    return {
+        "does not have": predict_log("none", image=image),
+        "lacks the input 'image'": predict_log(),
+        "has an input 'x'": predict_log(image=image, x=1),
+        r"gives 'image' as float64\[1,8,8,1\]": predict_log(image=image.astype(float)),
+        r"as float32\[8\]": predict_log(image=np.zeros(8, np.float32)),
+        "session_run_log": session,
+        "holds no tf.Example": empty,
+        "does not decode": torn,
+    }
 
 
 def test_a_warm_up_file_that_would_fail_the_load_is_named(verified_once, tmp_path):
@@ -304,7 +398,12 @@ def test_examples_of_classify_regress_and_multi_inference_are_read_as_the_server
     answers = []
     for signature, inputs in warmup_file_job.read(path, model, tmp_path / "out"):
         arrays = npz.load(inputs)
-        answers.append((signature, loaded(**{name: tf.constant(array) for name, array in arrays.items()})["outputs"].numpy().tolist()))
+        answers.append(
+            (
+                signature,
+                loaded(**{name: tf.constant(array) for name, array in arrays.items()})["outputs"].numpy().tolist(),
+            )
+        )
     assert answers == [("score", [1.0, 2.0]), ("score", [3.0]), ("score", [1.0, 2.0]), ("score", [1.0, 2.0])]
 
 
@@ -320,17 +419,23 @@ def test_an_input_that_has_a_default_may_be_left_out(verified_once, tmp_path):
     (model / "saved_model.pb").write_bytes(proto.SerializeToString())
     with tf.io.TFRecordWriter(str(tmp_path / "requests")) as writer:
         writer.write(predict_log().SerializeToString())
-    (_, inputs), = warmup_file_job.read(tmp_path / "requests", model, tmp_path / "out")
+    ((_, inputs),) = warmup_file_job.read(tmp_path / "requests", model, tmp_path / "out")
     assert np.array_equal(np.load(inputs)["image"], image)
 
 
 # What the files say
 
 
-def test_ops_that_tensorflow_does_not_have_are_found_and_calls_of_functions_are_none(verified_once, zoo_model, tmp_path):
+def test_ops_that_tensorflow_does_not_have_are_found_and_calls_of_functions_are_none(
+    verified_once, zoo_model, tmp_path
+):
     from tftrt_tools.models.savedmodel.job import protos
 
-    assert model_facts_job.read(str(zoo_model("ranker"))).unknown_ops == model_facts_job.read(str(verified_once)).unknown_ops == ()
+    assert (
+        model_facts_job.read(str(zoo_model("ranker"))).unknown_ops
+        == model_facts_job.read(str(verified_once)).unknown_ops
+        == ()
+    )
     model = shutil.copytree(verified_once, tmp_path / "m")
     proto = protos.read(model)
     proto.meta_graphs[0].graph_def.node.add(name="n", op="SentencepieceOp")
@@ -340,7 +445,11 @@ def test_ops_that_tensorflow_does_not_have_are_found_and_calls_of_functions_are_
 
 def test_an_int8_table_names_its_tensorrt(converted):
     found = model_facts_job.read(str(converted("digits_cnn", "--precision_mode=INT8", "--calibrate_on_random_data")))
-    assert found.tables and set(found.tables.values()) == {"8.5.3"} and set(found.tables) <= {one.name for one in found.seen.engines}
+    assert (
+        found.tables
+        and set(found.tables.values()) == {"8.5.3"}
+        and set(found.tables) <= {one.name for one in found.seen.engines}
+    )
 
 
 # Stopped, or out of space
@@ -348,14 +457,25 @@ def test_an_int8_table_names_its_tensorrt(converted):
 
 def test_two_commands_at_once_get_a_version_each(verified, tmp_path):
     warmup_requests.path(verified).write_text("a warm-up file of its own, which --nowarmup leaves out")
-    arguments = [sys.executable, "-m", "tftrt_tools", "publish", str(verified), "--model_name=m", f"--base_path={tmp_path / 'models'}", "--nowarmup"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "tftrt_tools",
+        "publish",
+        str(verified),
+        "--model_name=m",
+        f"--base_path={tmp_path / 'models'}",
+        "--nowarmup",
+    ]
     running = [subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
     outputs = [one.communicate(timeout=120) for one in running]
     assert [one.returncode for one in running] == [0, 0], outputs
     assert sorted(path.name for path in (tmp_path / "models" / "m").iterdir()) == ["1", "2"]
     for number in (1, 2):
         version = tmp_path / "models" / "m" / str(number)
-        assert (said(version)["version"], said(version)["warmup"]) == (number, None) and not warmup_requests.path(version).exists()
+        assert (said(version)["version"], said(version)["warmup"]) == (number, None) and not warmup_requests.path(
+            version
+        ).exists()
 
 
 def test_a_full_disk_is_one_clear_line(verified, tmp_path, monkeypatch, capsys):
@@ -366,19 +486,32 @@ def test_a_full_disk_is_one_clear_line(verified, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(shutil, "copyfile", full)
     code = cli.main(["publish", str(verified), "--model_name=m", f"--base_path={tmp_path / 'models'}", "--nowarmup"])
-    assert code == 1 and "No space left on device\n  free space" in capsys.readouterr().err and not (tmp_path / "models").exists()
+    assert (
+        code == 1
+        and "No space left on device\n  free space" in capsys.readouterr().err
+        and not (tmp_path / "models").exists()
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("stop", "written"), [(signal.SIGKILL, (0, 1, 4, 99)), (signal.SIGTERM, (0, 2))])
 def test_the_command_stopped_at_any_moment_publishes_whole_versions_only(stop, written, verified, tmp_path):
     """Stopped when it has written so many files, or when it has ended."""
+
     def files():
         return sum(len(names) for _, _, names in os.walk(base))
 
     base = tmp_path / "models" / "m"
-    arguments = [sys.executable, "-m", "tftrt_tools", "publish", str(verified), "--model_name=m", f"--base_path={base.parent}",
-                 "--warmup_shapes=image:1x8x8x1"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "tftrt_tools",
+        "publish",
+        str(verified),
+        "--model_name=m",
+        f"--base_path={base.parent}",
+        "--warmup_shapes=image:1x8x8x1",
+    ]
     complete = {path.relative_to(verified).as_posix() for path in verified.rglob("*") if path.is_file()}
     complete |= {warmup_requests.FILE, publish._RECORD}
     for count in written:

@@ -45,8 +45,12 @@ def source(tmp_path):
 
 
 def publisher(source, base, count=1, workplace=None):
-    return subprocess.Popen([sys.executable, "-c", PUBLISHER, str(source), str(base), str(workplace or base), str(count)], stdout=subprocess.PIPE,
-                            text=True, cwd=ROOT)
+    return subprocess.Popen(
+        [sys.executable, "-c", PUBLISHER, str(source), str(base), str(workplace or base), str(count)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
 
 
 def place(source, base, wanted=None, complete=lambda number: None, workplace=None):
@@ -58,7 +62,9 @@ def place(source, base, wanted=None, complete=lambda number: None, workplace=Non
 def assert_whole(base):
     """What a server that polls sees: every number is a whole version."""
     for one in version_directories.listing(base):
-        there = {path.relative_to(one.path).as_posix(): path.read_bytes() for path in one.path.rglob("*") if path.is_file()}
+        there = {
+            path.relative_to(one.path).as_posix(): path.read_bytes() for path in one.path.rglob("*") if path.is_file()
+        }
         assert there == {**FILES, "number": str(one.number).encode()}
 
 
@@ -198,7 +204,9 @@ def test_a_file_system_without_locks_publishes_and_sweeps_nothing(source, tmp_pa
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-@pytest.mark.parametrize(("module", "call"), [(shutil, "copyfile"), (os, "fsync"), (renaming, "new"), (pathlib.Path, "mkdir")])
+@pytest.mark.parametrize(
+    ("module", "call"), [(shutil, "copyfile"), (os, "fsync"), (renaming, "new"), (pathlib.Path, "mkdir")]
+)
 def test_a_disk_that_fails_leaves_nothing(source, tmp_path, monkeypatch, module, call, code):
     place(source, tmp_path / "m")
     real, calls = getattr(module, call), []
@@ -222,7 +230,9 @@ def small_disk(tmp_path):
     """A file system of 1 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)], capture_output=True, check=False)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)], capture_output=True, check=False
+    )
     if made.returncode:
         pytest.skip("no tmpfs can be mounted here")
     yield folder
@@ -250,10 +260,15 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing(source, small_disk, monke
 def test_links_inside_are_followed_and_what_is_no_file_is_refused(source, tmp_path):
     (source / "linked").symlink_to(source / "saved_model.pb")
     _, path = place(source, tmp_path / "m")
-    assert (path / "linked").read_bytes() == (source / "saved_model.pb").read_bytes() and not (path / "linked").is_symlink()
+    assert (path / "linked").read_bytes() == (source / "saved_model.pb").read_bytes() and not (
+        path / "linked"
+    ).is_symlink()
     (tmp_path / "elsewhere").write_text("x")
-    for name, target, words in (("folder", source / "variables", "link to a directory"), ("gone", source / "nothing", "link to nothing"),
-                                ("out", tmp_path / "elsewhere", "leads out of the model")):
+    for name, target, words in (
+        ("folder", source / "variables", "link to a directory"),
+        ("gone", source / "nothing", "link to nothing"),
+        ("out", tmp_path / "elsewhere", "leads out of the model"),
+    ):
         (source / name).symlink_to(target)
         with pytest.raises(errors.UsageError, match=words):
             place(source, tmp_path / "m")

@@ -36,8 +36,12 @@ def converted(model, dynamic, precision_mode="INT8", use_calibration=False):
     """The GraphDef that the pass makes of a graph_pass.Frozen, at TF-TRT's own precisions."""
     from tftrt_tools.base import tf_private
 
-    converter = tf_private.GraphPass(precision_mode=precision_mode, use_calibration=use_calibration, use_dynamic_shape=dynamic,
-                                     dynamic_shape_profile_strategy="Optimal" if dynamic else None)
+    converter = tf_private.GraphPass(
+        precision_mode=precision_mode,
+        use_calibration=use_calibration,
+        use_dynamic_shape=dynamic,
+        dynamic_shape_profile_strategy="Optimal" if dynamic else None,
+    )
     return converter.run(tf_private.meta_graph(model.graph_def, [*model.inputs, *model.outputs]))
 
 
@@ -86,10 +90,20 @@ def test_a_plain_model_has_no_such_node_and_no_problem():
     assert not said.aware and said.problems == ()
 
 
-@pytest.mark.parametrize(("activations", "precision", "expected"), [
-    (V2, "INT8", "INT8"), (VARS, "INT8", "INT8"), (V4, "INT8", "INT8"), ("", "INT8", "FP32"), (V2, "FP16", "FP32"), (VARS, "FP32", "FP32"),
-])
-def test_the_pass_runs_as_int8_for_quantization_aware_models_only_and_never_calibrates(activations, precision, expected):
+@pytest.mark.parametrize(
+    ("activations", "precision", "expected"),
+    [
+        (V2, "INT8", "INT8"),
+        (VARS, "INT8", "INT8"),
+        (V4, "INT8", "INT8"),
+        ("", "INT8", "FP32"),
+        (V2, "FP16", "FP32"),
+        (VARS, "FP32", "FP32"),
+    ],
+)
+def test_the_pass_runs_as_int8_for_quantization_aware_models_only_and_never_calibrates(
+    activations, precision, expected
+):
     from tftrt_tools.tftrt.conversion.job import quantization_aware
 
     parameters = quantization_aware.pass_parameters(frozen(activations).graph_def, precision)
@@ -221,18 +235,31 @@ def _convolution(**activation):
     kernel = np.random.default_rng(0).normal(size=(3, 3, 8, 8)).astype("float32")
 
     def call(x):
-        arguments = {"input": x, "input_min": -2.0, "input_max": 2.0, "range_given": True, "name": "quant_a", **activation}
+        arguments = {
+            "input": x,
+            "input_min": -2.0,
+            "input_max": 2.0,
+            "range_given": True,
+            "name": "quant_a",
+            **activation,
+        }
         rounded = tf.raw_ops.QuantizeAndDequantizeV2(**arguments)
         return tf.nn.relu(tf.nn.conv2d(rounded, quantized.node(V2, tf.constant(kernel), 3.0, "quant_w"), 1, "SAME"))
 
     return function(call)
 
 
-@pytest.mark.parametrize(("activation", "text"), [
-    ({"axis": 3, "input_min": [-2.0] * 7 + [-9.0], "input_max": [2.0] * 7 + [9.0]}, "has 8 ranges, one for each channel"),
-    ({"range_given": False}, "takes its range from the data"),
-    ({"num_bits": 4}, "has 4 bits"),
-])
+@pytest.mark.parametrize(
+    ("activation", "text"),
+    [
+        (
+            {"axis": 3, "input_min": [-2.0] * 7 + [-9.0], "input_max": [2.0] * 7 + [9.0]},
+            "has 8 ranges, one for each channel",
+        ),
+        ({"range_given": False}, "takes its range from the data"),
+        ({"num_bits": 4}, "has 4 bits"),
+    ],
+)
 def test_what_explicit_mode_ignores_of_a_node_is_said(activation, text):
     said = stated(_convolution(**activation))
     assert names(said.altered) == ["quant_a"]
@@ -266,9 +293,13 @@ def test_other_convolutions_are_lost_by_the_same_rule(layer):
         def call(x):
             x = quantized.node(kind, x, 2.0, "quant_a")
             if layer == "depthwise":
-                y = tf.nn.depthwise_conv2d(x, quantized.node(kind, tf.constant(depthwise), 1.0, "quant_w"), [1, 1, 1, 1], "SAME", name="conv")
+                y = tf.nn.depthwise_conv2d(
+                    x, quantized.node(kind, tf.constant(depthwise), 1.0, "quant_w"), [1, 1, 1, 1], "SAME", name="conv"
+                )
             else:
-                y = tf.nn.conv2d_transpose(x, quantized.node(kind, tf.constant(kernel), 1.0, "quant_w"), [2, 8, 8, 8], 1, "SAME", name="conv")
+                y = tf.nn.conv2d_transpose(
+                    x, quantized.node(kind, tf.constant(kernel), 1.0, "quant_w"), [2, 8, 8, 8], 1, "SAME", name="conv"
+                )
             return tf.nn.relu(y)
 
         return function(call, (2, 8, 8, 8))
@@ -335,15 +366,26 @@ def test_the_statements_as_data_need_no_tensorflow():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-@pytest.mark.parametrize(("activations", "weights", "asked", "expected"), [
-    (V2, None, "INT8", "INT8"), (V2, None, "FP16", "INT8"), (VARS, "", "INT8", "INT8"), (VARS, "", "FP16", "FP16"), ("", None, "FP16", "FP16"),
-    (V4, "", "INT8", "FP16"),
-])
-def test_the_graph_pass_leaves_the_precision_to_the_nodes_and_says_where_that_is_not_what_was_asked(activations, weights, asked, expected):
+@pytest.mark.parametrize(
+    ("activations", "weights", "asked", "expected"),
+    [
+        (V2, None, "INT8", "INT8"),
+        (V2, None, "FP16", "INT8"),
+        (VARS, "", "INT8", "INT8"),
+        (VARS, "", "FP16", "FP16"),
+        ("", None, "FP16", "FP16"),
+        (V4, "", "INT8", "FP16"),
+    ],
+)
+def test_the_graph_pass_leaves_the_precision_to_the_nodes_and_says_where_that_is_not_what_was_asked(
+    activations, weights, asked, expected
+):
     from tftrt_tools.tftrt.conversion import settings
     from tftrt_tools.tftrt.conversion.job import graph_pass
 
-    passed = graph_pass.run(frozen(activations, weights), settings.Settings(precision_mode=asked, use_dynamic_shape=True))
+    passed = graph_pass.run(
+        frozen(activations, weights), settings.Settings(precision_mode=asked, use_dynamic_shape=True)
+    )
     assert {engine.precision for engine in passed.engines} == {expected}
     assert not any(engine.use_calibration for engine in passed.engines)
     assert bool(passed.quantization.upgraded or passed.quantization.downgraded) == (asked != expected)

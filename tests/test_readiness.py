@@ -71,8 +71,11 @@ def test_rest_and_the_metrics_have_to_answer():
 def test_a_rest_port_that_takes_connections_and_says_nothing_is_not_ready(monkeypatch):
     """As the proxy of Docker does it before the server listens."""
     monkeypatch.setattr(readiness, "_SECONDS", 0.3)
-    with socket.create_server(("127.0.0.1", 0)) as silent, grpc_at("127.0.0.1:0") as (port,), \
-            watch(port, silent.getsockname()[1]) as one:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        grpc_at("127.0.0.1:0") as (port,),
+        watch(port, silent.getsockname()[1]) as one,
+    ):
         assert one.ask() is None
 
 
@@ -95,16 +98,29 @@ def test_tls_is_ready_after_a_handshake_whatever_the_log_says(pems):  # noqa: F8
         assert one.ask() is None
     with grpc_at("127.0.0.1:0") as (port,), watch(port, tls=True) as one:
         assert one.ask() is None, "no TLS there"
-    with grpc_at("127.0.0.1:0", credentials=grpc.ssl_server_credentials([(key, certificate)], root, True)) as (port,), \
-            watch(port, tls=True) as one:
+    with (
+        grpc_at("127.0.0.1:0", credentials=grpc.ssl_server_credentials([(key, certificate)], root, True)) as (port,),
+        watch(port, tls=True) as one,
+    ):
         assert one.ask() == readiness.Ready(f"127.0.0.1:{port}", "", (("m", ()),))
 
 
-@pytest.mark.parametrize("text, path", [("prometheus_config { enable: true }", "/monitoring/prometheus/metrics"),
-                                        ('prometheus_config { enable: true path: "/m" }', "/m"), ("prometheus_config { }", "")])
+@pytest.mark.parametrize(
+    "text, path",
+    [
+        ("prometheus_config { enable: true }", "/monitoring/prometheus/metrics"),
+        ('prometheus_config { enable: true path: "/m" }', "/m"),
+        ("prometheus_config { }", ""),
+    ],
+)
 def test_the_plan_knows_where_the_metrics_are(tmp_path, text, path):
     (tmp_path / "monitoring").write_text(text)
-    values = {**server_flags.DEFAULTS, "model_base_path": str(tmp_path), "rest_api_port": 8501, "monitoring_config_file": str(tmp_path / "monitoring")}
+    values = {
+        **server_flags.DEFAULTS,
+        "model_base_path": str(tmp_path),
+        "rest_api_port": 8501,
+        "monitoring_config_file": str(tmp_path / "monitoring"),
+    }
     assert serve_plan.read(values).probe("0.0.0.0").metrics_path == path
 
 
@@ -113,16 +129,28 @@ def test_the_servers_log_is_whole_and_what_the_user_wants_of_it_is_shown(tmp_pat
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
     command = binary.Binary().command(serve_plan.read({**server_flags.DEFAULTS, "model_base_path": str(tmp_path)}))
     assert command.env == {"TF_CPP_MIN_LOG_LEVEL": "0"}
-    lines = [f"2026-11-25 10:11:12.386455: {one} tensorflow_serving/model_servers/server.cc:440] text" for one in "IWEF"]
+    lines = [
+        f"2026-11-25 10:11:12.386455: {one} tensorflow_serving/model_servers/server.cc:440] text" for one in "IWEF"
+    ]
     assert [serve._wanted(line, level) for line in lines] == [number >= int(level) for number in range(4)]
     assert serve._wanted("no head", level) and serve._wanted(lines[0], "") and serve._wanted(lines[0], "much")
 
 
-@pytest.mark.parametrize("line, said", [
-    ("2026-11-25 10:11:12.386455: F ./tensorflow/core/util/tensor_format.h:428] Check failed: index >= 0 && index < num_total_dims Invalid index "
-     "from the dimension: 3, 0, C", "another number of dimensions"),
-    ("2026-11-25 10:11:12.386455: F tensorflow/core/framework/tensor.cc:1003] Check failed: limit <= dim0_size (1 vs. 0)", "without rows"),
-    ("2026-11-25 10:11:12.386455: F tensorflow/core/x.cc:1] Check failed: something else", "")])
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        (
+            "2026-11-25 10:11:12.386455: F ./tensorflow/core/util/tensor_format.h:428] Check failed: index >= 0 && index < num_total_dims Invalid index "
+            "from the dimension: 3, 0, C",
+            "another number of dimensions",
+        ),
+        (
+            "2026-11-25 10:11:12.386455: F tensorflow/core/framework/tensor.cc:1003] Check failed: limit <= dim0_size (1 vs. 0)",
+            "without rows",
+        ),
+        ("2026-11-25 10:11:12.386455: F tensorflow/core/x.cc:1] Check failed: something else", ""),
+    ],
+)
 def test_a_request_that_ended_the_server_is_named_where_it_did(line, said):
     problem = ending.read(-6, [line], ["digits"])
     assert said in problem.cause and "SIGABRT" in problem.cause

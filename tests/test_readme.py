@@ -36,7 +36,14 @@ from tftrt_tools.studies.profiling import profile
 from tftrt_tools.tftrt.conversion import settings
 
 # Flags of other programs that the pages name.
-FOREIGN_FLAGS = {"gpus": "docker", "cap": "docker", "verbose": "trtexec", "onnx": "trtexec", "prefix": "kubectl", "output": "python -m saved_models"}
+FOREIGN_FLAGS = {
+    "gpus": "docker",
+    "cap": "docker",
+    "verbose": "trtexec",
+    "onnx": "trtexec",
+    "prefix": "kubectl",
+    "output": "python -m saved_models",
+}
 # The page whose commands are processes, as a user starts them. Those of the others run in this process.
 STARTED = "README.md"
 # They set up a machine or a shell, or need what is not here: nothing to run in a test.
@@ -80,7 +87,10 @@ class Reader:
             targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             self._note(argv[1] in targets, f"{line}: no such target")
         elif argv[:3] == ["python", "-m", "saved_models"]:
-            self._note(set(argv[3:-1]) <= set(saved_models.NAMES) and argv[-1] == f"--output={demo.FOLDER}", f"{line}: not the demo's folder")
+            self._note(
+                set(argv[3:-1]) <= set(saved_models.NAMES) and argv[-1] == f"--output={demo.FOLDER}",
+                f"{line}: not the demo's folder",
+            )
         elif argv[0] in NOT_RUN:
             pass
         elif block.only_read:
@@ -91,7 +101,9 @@ class Reader:
             self._run(block.page, argv, code, line)
 
     def _run(self, page, argv, code, line):
-        assert argv[0] in ("tftrt", "python", "mkdir", "cp", "mv"), f"what is `{line}`? {__name__} says which commands it runs"
+        assert argv[0] in ("tftrt", "python", "mkdir", "cp", "mv"), (
+            f"what is `{line}`? {__name__} says which commands it runs"
+        )
         if argv[0] == "tftrt":
             run = run_tftrt if page == STARTED else command_here.run_tftrt
             done = run(*argv[1:], cwd=self.folder, env={"CUDA_VISIBLE_DEVICES": "-1"})
@@ -135,12 +147,19 @@ def test_every_example_does_what_the_pages_say(zoo_model, tmp_path):
 
 def check_warm_up(version):
     """What TensorFlow Serving reads: records of PredictionLog whose inputs the signature takes."""
-    code = ("import sys, tensorflow as tf\nfrom tensorflow_serving.apis import prediction_log_pb2 as p\n"
-            "for record in tf.data.TFRecordDataset(sys.argv[1]):\n"
-            "    request = p.PredictionLog.FromString(record.numpy()).predict_log.request\n"
-            "    print({name: tuple(tf.make_ndarray(value).shape) for name, value in request.inputs.items()})")
-    done = subprocess.run([sys.executable, "-c", code, version / "assets.extra/tf_serving_warmup_requests"], capture_output=True, text=True,
-                          env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}, check=True)
+    code = (
+        "import sys, tensorflow as tf\nfrom tensorflow_serving.apis import prediction_log_pb2 as p\n"
+        "for record in tf.data.TFRecordDataset(sys.argv[1]):\n"
+        "    request = p.PredictionLog.FromString(record.numpy()).predict_log.request\n"
+        "    print({name: tuple(tf.make_ndarray(value).shape) for name, value in request.inputs.items()})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, version / "assets.extra/tf_serving_warmup_requests"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        check=True,
+    )
     assert done.stdout == "{'image': (32, 8, 8, 1)}\n" and (version / "saved_model.pb").is_file()
 
 
@@ -193,9 +212,9 @@ def test_links_and_make_targets_exist(page):
 def rows(header):
     """Rows of the pages' one table whose header starts with these cells."""
     lines = [line for page in PAGES for line in TEXTS[page].splitlines()]
-    start, = (number for number, line in enumerate(lines) if line.startswith("| " + " | ".join(header)))
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("| " + " | ".join(header)))
     table = []
-    for line in lines[start + 2:]:
+    for line in lines[start + 2 :]:
         if not line.startswith("|"):
             return table
         table.append([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
@@ -207,13 +226,23 @@ def name(cell):
 
 
 def test_the_default_thresholds_are_the_codes():
-    said = {name(row[0]): [float(cell) for cell in row[1:]] for row in rows(("arithmetic", "SNR, dB, at least", "cosine, at least", "same top-1"))}
-    assert said == {key: [bound["snr_db"], bound["cosine"], thresholds.DEFAULT_TOP1[key]] for key, bound in thresholds.DEFAULTS.items()}
-    assert all(set(bound) == {"snr_db", "cosine"} for bound in thresholds.DEFAULTS.values()), "a metric without a column"
+    said = {
+        name(row[0]): [float(cell) for cell in row[1:]]
+        for row in rows(("arithmetic", "SNR, dB, at least", "cosine, at least", "same top-1"))
+    }
+    assert said == {
+        key: [bound["snr_db"], bound["cosine"], thresholds.DEFAULT_TOP1[key]]
+        for key, bound in thresholds.DEFAULTS.items()
+    }
+    assert all(set(bound) == {"snr_db", "cosine"} for bound in thresholds.DEFAULTS.values()), (
+        "a metric without a column"
+    )
 
 
 def test_the_metrics_are_the_codes():
-    assert {name(row[0]): name(row[1]) for row in rows(("metric", "bound"))} == {one.name: one.sign for one in metrics.METRICS.values()}
+    assert {name(row[0]): name(row[1]) for row in rows(("metric", "bound"))} == {
+        one.name: one.sign for one in metrics.METRICS.values()
+    }
 
 
 def test_the_evidence_is_named_as_verify_names_it():
@@ -227,7 +256,15 @@ def test_the_exit_codes_are_the_codes():
 
 def test_the_passport_is_the_codes():
     files = {name(row[0]) for row in rows(("file", "what it says"))}
-    assert files == {passport.MANIFEST, passport.FLAGS, passport.VERIFY, passport.CALIBRATION, passport.PUBLISH, passport.LAYERS, profile.FILE}
+    assert files == {
+        passport.MANIFEST,
+        passport.FLAGS,
+        passport.VERIFY,
+        passport.CALIBRATION,
+        passport.PUBLISH,
+        passport.LAYERS,
+        profile.FILE,
+    }
     assert f"`{passport.folder('')}/`" in TEXTS["docs/convert.md"]
 
 

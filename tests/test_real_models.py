@@ -40,7 +40,9 @@ def test_models_with_a_licence_that_forbids_things_are_run_only_when_they_are_na
     assert [case.name for case in cases.chosen(["spliceai"])] == ["spliceai"]
 
 
-@pytest.mark.parametrize("flag, said", [("--models=resnet51", "resnet51"), ("--precisions=INT4", "INT4"), ("--methods=median", "median")])
+@pytest.mark.parametrize(
+    "flag, said", [("--models=resnet51", "resnet51"), ("--precisions=INT4", "INT4"), ("--methods=median", "median")]
+)
 def test_wrong_options_are_refused_with_what_there_is(flag, said, capsys):
     with pytest.raises(SystemExit) as stop:
         real_models.parse([flag])
@@ -66,16 +68,28 @@ def test_what_pip_refuses_is_said(tmp_path, monkeypatch):
 
 
 def test_without_a_gpu_nothing_is_built_and_with_one_both_batches_are_timed(tmp_path):
-    case, = cases.chosen(["fer"])
+    (case,) = cases.chosen(["fer"])
     plain = [step.name for step in steps.steps(case, tmp_path, tmp_path, options(tmp_path, "--precisions=FP16"))]
     assert plain == ["inspect", "convert FP16", "verify FP16", "export ONNX"]
     chosen = options(tmp_path, "--precisions=INT8", "--methods=auto", "--gpu", "--convert_flags=--max_engines=3")
     found = list(steps.steps(case, tmp_path, tmp_path, chosen))
     assert [step.name for step in found] == [
-        "inspect", "convert INT8", "verify INT8", "regress INT8 batch 1", "regress INT8 batch 32",
-        "convert INT8 auto", "verify INT8 auto", "regress INT8 auto batch 1", "regress INT8 auto batch 32"]
-    assert {"--shapes=input_1:1x64x64x1,32x64x64x1", "--max_engines=3", "--calibration_method=auto"} <= set(found[5].command)
-    assert "compare INT8" in [step.name for step in steps.steps(case, tmp_path, tmp_path, options(tmp_path, "--methods=auto"))]
+        "inspect",
+        "convert INT8",
+        "verify INT8",
+        "regress INT8 batch 1",
+        "regress INT8 batch 32",
+        "convert INT8 auto",
+        "verify INT8 auto",
+        "regress INT8 auto batch 1",
+        "regress INT8 auto batch 32",
+    ]
+    assert {"--shapes=input_1:1x64x64x1,32x64x64x1", "--max_engines=3", "--calibration_method=auto"} <= set(
+        found[5].command
+    )
+    assert "compare INT8" in [
+        step.name for step in steps.steps(case, tmp_path, tmp_path, options(tmp_path, "--methods=auto"))
+    ]
 
 
 def test_the_tools_own_words_are_kept():
@@ -88,44 +102,84 @@ def test_the_tools_own_words_are_kept():
 
 
 def line(model, column, exit_code=0, **facts):
-    return {"kind": "step", "model": model, "column": column, "exit": exit_code, "message": "", "traceback": False, **facts}
+    return {
+        "kind": "step",
+        "model": model,
+        "column": column,
+        "exit": exit_code,
+        "message": "",
+        "traceback": False,
+        **facts,
+    }
 
 
 LINES = [
     {"kind": "run"},
     line("a", "inspect", share=0.05, outside=["63 StridedSlice: too few dimensions"]),
-    line("a", "convert FP16", share=0.05, engines=1, build_seconds=2.5), line("a", "verify FP16", snr_db=60.5, score=[0.9, 0.85], metric="top1"),
-    line("a", "regress FP16 batch 1", times_as_fast=0.98), line("a", "regress FP16 batch 16", times_as_fast=1.01),
-    line("b", "inspect", share=1.0), line("b", "convert INT8", 1, message="it broke", traceback=True), line("b", "convert INT8", share=1.0, engines=2),
-    line("b", "verify INT8", 3, snr_db="inf", message="the answers are all zero"), line("b", "regress INT8 batch 8", times_as_fast=2.0),
+    line("a", "convert FP16", share=0.05, engines=1, build_seconds=2.5),
+    line("a", "verify FP16", snr_db=60.5, score=[0.9, 0.85], metric="top1"),
+    line("a", "regress FP16 batch 1", times_as_fast=0.98),
+    line("a", "regress FP16 batch 16", times_as_fast=1.01),
+    line("b", "inspect", share=1.0),
+    line("b", "convert INT8", 1, message="it broke", traceback=True),
+    line("b", "convert INT8", share=1.0, engines=2),
+    line("b", "verify INT8", 3, snr_db="inf", message="the answers are all zero"),
+    line("b", "regress INT8 batch 8", times_as_fast=2.0),
 ]
 
 
 def test_the_table_has_a_row_for_each_precision_and_says_what_gains_nothing():
     first, second = table.rows(LINES)
-    assert (first["model"], first["precision"], first["share"], first["engines"], first["build"], first["snr"]) == ("a", "FP16", 5, 1, 2.5, 60.5)
-    assert (first["small"], first["large"], first["score"], first["result"]) == (0.98, 1.01, "top1 0.900 to 0.850", "ok")
+    assert (first["model"], first["precision"], first["share"], first["engines"], first["build"], first["snr"]) == (
+        "a",
+        "FP16",
+        5,
+        1,
+        2.5,
+        60.5,
+    )
+    assert (first["small"], first["large"], first["score"], first["result"]) == (
+        0.98,
+        1.01,
+        "top1 0.900 to 0.850",
+        "ok",
+    )
     assert (second["snr"], second["small"], second["large"], second["result"]) == (float("inf"), 2.0, None, "verify 3")
     said = table.text(LINES)
-    assert "- b, verify INT8: exit 3: the answers are all zero" in said and "it broke" not in said and "a traceback" not in said
+    assert (
+        "- b, verify INT8: exit 3: the answers are all zero" in said
+        and "it broke" not in said
+        and "a traceback" not in said
+    )
     assert "- a: 5 % of the ops in TensorRT; 63 StridedSlice: too few dimensions" in said and "- b: 100 %" not in said
     methods = [*LINES, line("b", "compare INT8", method="mse", methods={"entropy": 7.0, "mse": 27.2})]
-    assert table.methods(methods) == [{"model": "b", "taken": "mse", "entropy": 7.0, "mse": 27.2}] and "| model | taken |" in table.markdown(methods)
+    assert table.methods(methods) == [
+        {"model": "b", "taken": "mse", "entropy": 7.0, "mse": 27.2}
+    ] and "| model | taken |" in table.markdown(methods)
     made = table.markdown(LINES)
     assert made.startswith("| model | precision | ops % |") and "FLOPs" not in made and "| b | INT8 |" in made
 
 
 def test_exports_have_a_table_of_their_own_and_a_refusal_is_no_bug():
-    found = [line("a", "export ONNX", nodes=12, snr_db=126.5, rewritten={"simplify": 3}, passed=True),
-             line("b", "export ONNX", 1, message="tf2onnx does not know its ops DecodeJpeg")]
-    assert table.exports(found) == [{"model": "a", "onnx": "yes", "nodes": 12, "snr": 126.5, "rewritten": "3 simplify"},
-                                    {"model": "b", "onnx": "no", "nodes": None, "snr": None, "rewritten": ""}]
+    found = [
+        line("a", "export ONNX", nodes=12, snr_db=126.5, rewritten={"simplify": 3}, passed=True),
+        line("b", "export ONNX", 1, message="tf2onnx does not know its ops DecodeJpeg"),
+    ]
+    assert table.exports(found) == [
+        {"model": "a", "onnx": "yes", "nodes": 12, "snr": 126.5, "rewritten": "3 simplify"},
+        {"model": "b", "onnx": "no", "nodes": None, "snr": None, "rewritten": ""},
+    ]
     assert "| a | yes | 12 | 126.5 | 3 simplify |" in table.markdown(found) and "DecodeJpeg" in table.text(found)
-    assert real_models.bugs(found) == [] and real_models.bugs([line("b", "export ONNX", 1, traceback=True)]) == ["b: export ONNX"]
+    assert real_models.bugs(found) == [] and real_models.bugs([line("b", "export ONNX", 1, traceback=True)]) == [
+        "b: export ONNX"
+    ]
 
 
 def test_precisions_that_differ_in_nothing_share_a_row():
-    alike = [line("a", f"convert {precision}", share=1.0, engines=engines) for precision, engines in (("FP32", 1), ("FP16", 1), ("INT8", 2))]
+    alike = [
+        line("a", f"convert {precision}", share=1.0, engines=engines)
+        for precision, engines in (("FP32", 1), ("FP16", 1), ("INT8", 2))
+    ]
     assert [(row["precision"], row["engines"]) for row in table.rows(alike)] == [("FP32, FP16", 1), ("INT8", 2)]
 
 
@@ -141,7 +195,9 @@ def digits(tmp_path_factory, zoo_model):
     folder = tmp_path_factory.mktemp("models")
     (folder / "digits").symlink_to(zoo_model("digits_cnn"))
     for part in ("rows", "calibration"):
-        np.savez(folder / f"digits.{part}.npz", image=np.random.default_rng(len(part)).random((16, 8, 8, 1), np.float32))
+        np.savez(
+            folder / f"digits.{part}.npz", image=np.random.default_rng(len(part)).random((16, 8, 8, 1), np.float32)
+        )
     return folder, cases.Case("digits", real_models.main, "image:{}x8x8x1", "noise", batches=(1, 4))
 
 
@@ -154,8 +210,13 @@ def test_a_model_goes_through_and_a_second_run_has_nothing_left(digits, tmp_path
     assert _precision_run.read(chosen.output / run.FILE) == []
     run.run((case,), folder, chosen, endless)
     found = _precision_run.read(chosen.output / run.FILE)
-    assert [(one["column"], one["exit"]) for one in found] == [("inspect", 0), ("convert FP32", 0), ("verify FP32", 0), ("export ONNX", 0)]
-    row, = table.rows(found)
+    assert [(one["column"], one["exit"]) for one in found] == [
+        ("inspect", 0),
+        ("convert FP32", 0),
+        ("verify FP32", 0),
+        ("export ONNX", 0),
+    ]
+    (row,) = table.rows(found)
     assert (row["share"], row["engines"], row["result"]) == (100, 1, "ok") and row["snr"] > 80
     assert not any((chosen.output / "models").iterdir())
     run.run((case,), folder, chosen, endless)
@@ -167,11 +228,13 @@ def test_a_step_that_takes_too_long_is_stopped_and_only_the_end_of_the_run_is_no
     folder, case = digits
     chosen = options(tmp_path, "--precisions=FP32")
     run.run((case,), folder, chosen, run.Limits(0.3, float("inf"), float("inf")))
-    cut, = _precision_run.read(chosen.output / run.FILE)
+    (cut,) = _precision_run.read(chosen.output / run.FILE)
     assert (cut["kind"], cut["column"], cut["exit"]) == ("cut", "inspect", 124)
     run.run((case,), folder, chosen, run.Limits(float("inf"), float("inf"), 0.3))
     ended = _precision_run.read(chosen.output / run.FILE)[1:]
-    assert [(one["kind"], one["column"], one["exit"]) for one in ended] == [("step", name, 124) for name in ("inspect", "convert FP32", "export ONNX")]
+    assert [(one["kind"], one["column"], one["exit"]) for one in ended] == [
+        ("step", name, 124) for name in ("inspect", "convert FP32", "export ONNX")
+    ]
     assert ended[0]["message"].startswith("not ended after") and json.dumps(ended)
 
 

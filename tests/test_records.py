@@ -50,8 +50,17 @@ class Report(records.Record):
         return len(self.engines)
 
 
-WHOLE = Report(engines=(Engine(name="a", seconds=math.inf), Engine(name="b", batch=2**63 - 513)), shapes={"x": (None, 3)}, coverage=0.25,
-               other=Engine(name="c"), by_number={3: -math.inf}, mode="two", file=pathlib.Path("/here"), names=frozenset("ba"), own=Own(7))
+WHOLE = Report(
+    engines=(Engine(name="a", seconds=math.inf), Engine(name="b", batch=2**63 - 513)),
+    shapes={"x": (None, 3)},
+    coverage=0.25,
+    other=Engine(name="c"),
+    by_number={3: -math.inf},
+    mode="two",
+    file=pathlib.Path("/here"),
+    names=frozenset("ba"),
+    own=Own(7),
+)
 
 
 def test_a_record_comes_back_from_json_as_it_was():
@@ -60,8 +69,15 @@ def test_a_record_comes_back_from_json_as_it_was():
 
 def test_what_is_written_is_plain():
     written = WHOLE.to_dict()
-    assert written["engines"] == [{"name": "a", "batch": 1, "seconds": "inf"}, {"name": "b", "batch": 2**63 - 513, "seconds": None}]
-    assert written["shapes"] == {"x": [None, 3]} and written["by_number"] == {"3": "-inf"} and written["names"] == ["a", "b"]
+    assert written["engines"] == [
+        {"name": "a", "batch": 1, "seconds": "inf"},
+        {"name": "b", "batch": 2**63 - 513, "seconds": None},
+    ]
+    assert (
+        written["shapes"] == {"x": [None, 3]}
+        and written["by_number"] == {"3": "-inf"}
+        and written["names"] == ["a", "b"]
+    )
     assert written["other_batch_mode"]["name"] == "c" and "other" not in written
     assert written["count"] == 2 and written["own"] == {"text": "7"} and written["file"] == "/here"
 
@@ -76,8 +92,18 @@ def test_a_file_of_another_version_is_read():
     assert Engine.from_dict({"name": "a", "colour": "red"}) == Engine(name="a")
 
 
-@pytest.mark.parametrize("data", [{}, [1], {"name": 1}, {"name": "a", "batch": "b"}, {"name": "a", "batch": 1.5}, {"name": "a", "batch": True},
-                                  {"name": "a", "seconds": [1]}])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        [1],
+        {"name": 1},
+        {"name": "a", "batch": "b"},
+        {"name": "a", "batch": 1.5},
+        {"name": "a", "batch": True},
+        {"name": "a", "seconds": [1]},
+    ],
+)
 def test_what_does_not_fit_is_refused(data):
     with pytest.raises((KeyError, TypeError, ValueError)):
         Engine.from_dict(data)
@@ -97,7 +123,10 @@ def test_a_refusal_says_where_the_value_stands():
 
 
 def test_records_inside_plain_values_are_written_too():
-    assert records.plain({"a": (1, [Engine(name="b")]), 2: math.nan}) == {"a": [1, [Engine(name="b").to_dict()]], "2": "nan"}
+    assert records.plain({"a": (1, [Engine(name="b")]), 2: math.nan}) == {
+        "a": [1, [Engine(name="b").to_dict()]],
+        "2": "nan",
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,7 +170,10 @@ class Ordered(Document):
 
 def test_keys_that_come_first_are_written_once_and_in_order():
     written = Ordered(inside=1, total=3).to_dict()
-    assert list(written) == ["kind", "share", "total", "inside", "parts", "unit"] and written == Document(inside=1, total=3).to_dict()
+    assert (
+        list(written) == ["kind", "share", "total", "inside", "parts", "unit"]
+        and written == Document(inside=1, total=3).to_dict()
+    )
 
 
 def test_a_form_of_its_own_may_build_on_the_common_one():

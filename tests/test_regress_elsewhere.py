@@ -29,10 +29,16 @@ def files(tmp_path_factory):
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((16, 4)).astype(np.float32)
     for name, values in (("one", weights), ("other", weights * np.float32(1 + 1e-7)), ("wrong", weights * 2)):
-        graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
-                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 16])],
-                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])], [numpy_helper.from_array(values, "w")])
-        save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=8), folder / f"{name}.onnx")
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 16])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
+            [numpy_helper.from_array(values, "w")],
+        )
+        save_model(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=8), folder / f"{name}.onnx"
+        )
     return folder
 
 
@@ -51,7 +57,15 @@ def python(tmp_path_factory):
 
 
 def regress(tftrt, tmp_path, native, candidate, *flags):
-    done = tftrt("regress", "--in_process", f"--native={native}", f"--candidate={candidate}", *QUICK, f"--json={tmp_path / 'r.json'}", *flags)
+    done = tftrt(
+        "regress",
+        "--in_process",
+        f"--native={native}",
+        f"--candidate={candidate}",
+        *QUICK,
+        f"--json={tmp_path / 'r.json'}",
+        *flags,
+    )
     return done, json.loads((tmp_path / "r.json").read_text()) if (tmp_path / "r.json").exists() else None
 
 
@@ -59,13 +73,27 @@ def regress(tftrt, tmp_path, native, candidate, *flags):
 def test_one_model_runs_in_another_environment(tftrt, tmp_path, files, python, side):
     done, said = regress(tftrt, tmp_path, files / "one.onnx", files / "other.onnx", f"--{side}_python={python}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"the {side} model ran in onnxruntime" in done.stdout and str(python) in done.stdout and "a process of its own" in done.stdout
-    assert said["workload"][f"{side}_in"].startswith("onnxruntime 1.") and str(python) not in said["workload"][f"{side}_in"]
+    assert (
+        f"the {side} model ran in onnxruntime" in done.stdout
+        and str(python) in done.stdout
+        and "a process of its own" in done.stdout
+    )
+    assert (
+        said["workload"][f"{side}_in"].startswith("onnxruntime 1.")
+        and str(python) not in said["workload"][f"{side}_in"]
+    )
     assert said["failed"] == {"native": 0, "candidate": 0} and said["answers"]["problems"] == []
 
 
 def test_wrong_answers_of_another_environment_fail(tftrt, tmp_path, files, python):
-    done, said = regress(tftrt, tmp_path, files / "one.onnx", files / "wrong.onnx", f"--candidate_python={python}", f"--native_python={python}")
+    done, said = regress(
+        tftrt,
+        tmp_path,
+        files / "one.onnx",
+        files / "wrong.onnx",
+        f"--candidate_python={python}",
+        f"--native_python={python}",
+    )
     assert done.returncode == 3 and said["answers"]["problems"], done.stdout + done.stderr
     assert {"native_in", "candidate_in"} <= set(said["workload"])
 
@@ -79,21 +107,35 @@ def test_an_interpreter_that_cannot_is_told(tftrt, tmp_path, files, python, zoo_
     bare = environment(tmp_path / "bare", packages=False)
     one = files / "one.onnx"
     for flags, code, said in (
-            ((f"--candidate_python={bare}",), 1, "does not load numpy"),
-            (("--candidate_python=/nowhere/python",), 2, "is no program"),
-            ((f"--native_python={tmp_path}",), 2, "is no program"),
-            (("--candidate_python=/bin/true",), 1, "does not run tftrt-tools")):
-        assert_clear(tftrt("regress", "--in_process", f"--native={one}", f"--candidate={one}", *QUICK, *flags), code, said)
-    assert_clear(tftrt("regress", f"--native={one}", f"--candidate={one}", f"--candidate_python={python}", "--backend=local"), 2,
-                 "--candidate_python has no effect on a server")
+        ((f"--candidate_python={bare}",), 1, "does not load numpy"),
+        (("--candidate_python=/nowhere/python",), 2, "is no program"),
+        ((f"--native_python={tmp_path}",), 2, "is no program"),
+        (("--candidate_python=/bin/true",), 1, "does not run tftrt-tools"),
+    ):
+        assert_clear(
+            tftrt("regress", "--in_process", f"--native={one}", f"--candidate={one}", *QUICK, *flags), code, said
+        )
+    assert_clear(
+        tftrt("regress", f"--native={one}", f"--candidate={one}", f"--candidate_python={python}", "--backend=local"),
+        2,
+        "--candidate_python has no effect on a server",
+    )
     saved = zoo_model("digits_cnn")
-    assert_clear(tftrt("regress", "--in_process", f"--native={saved}", f"--candidate={saved}", f"--candidate_python={python}"), 2,
-                 "runs in this environment alone")
+    assert_clear(
+        tftrt("regress", "--in_process", f"--native={saved}", f"--candidate={saved}", f"--candidate_python={python}"),
+        2,
+        "runs in this environment alone",
+    )
 
 
 def test_another_environment_runs_the_files_of_this_package_without_the_packages_of_this_one(python, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/of/this/environment")
-    said = child.run("tests_seen:path", None, env={"PYTHONPATH": str(pathlib.Path(__file__).parent / "data/elsewhere")}, python=str(python)).result
+    said = child.run(
+        "tests_seen:path",
+        None,
+        env={"PYTHONPATH": str(pathlib.Path(__file__).parent / "data/elsewhere")},
+        python=str(python),
+    ).result
     assert os.path.realpath(said["package"]) == os.path.realpath(pathlib.Path(interpreters.__file__).parents[2])
     assert "/of/this/environment" not in said["path"] and said["executable"] == str(python)
 
@@ -107,9 +149,14 @@ def test_another_python_and_its_newest_onnx_runtime(tftrt, tmp_path, files, vers
         pytest.skip(f"there is no Python {version} here")
     subprocess.run([found, "-m", "venv", tmp_path / "venv"], check=True)
     there = tmp_path / "venv/bin/python"
-    subprocess.run([there, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "onnxruntime", "ml_dtypes", "cattrs"], check=True)
+    subprocess.run(
+        [there, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "onnxruntime", "ml_dtypes", "cattrs"],
+        check=True,
+    )
     with opening.opened(files / "one.onnx") as (model,):
         _, named = elsewhere.placed(model, str(there), "candidate_python")
     assert named.endswith(f"of Python {version}{named.rpartition(version)[2]}")
     done, said = regress(tftrt, tmp_path, files / "one.onnx", files / "other.onnx", f"--candidate_python={there}")
-    assert done.returncode == 0 and said["workload"]["candidate_in"] == named and said["answers"]["problems"] == [], done.stdout + done.stderr
+    assert done.returncode == 0 and said["workload"]["candidate_in"] == named and said["answers"]["problems"] == [], (
+        done.stdout + done.stderr
+    )

@@ -47,28 +47,31 @@ def test_flags_go_before_the_file(tmp_path):
     assert goals.read("", {}) == Goals()
 
 
-@pytest.mark.parametrize("text, cause, mend", [
-    ("sped_up_at_least = 1.5", "no goal 'sped_up_at_least'", "did you mean speed_up_at_least?"),
-    ("p99_at_most = 20", "no goal 'p99_at_most'", "did you mean p99_ms_at_most?"),
-    ("colour = 3", "no goal 'colour'", "goals: speed_up_at_least"),
-    ('speed_up_at_least = "1.5"', "is no number", "without quotes"),
-    ("speed_up_at_least = true", "is no number", "without quotes"),
-    ("speed_up_at_least = [1.5]", "is no number", "without quotes"),
-    ("speed_up_at_least = 0", "is no number above 0", "write"),
-    ("p99_ms_at_most = -3", "is no number above 0", "write"),
-    ("p99_ms_at_most = nan", "is no number above 0", "write"),
-    ("p99_ms_at_most = inf", "is no number above 0", "write"),
-    ("accuracy = 0.99", "is no text", "write accuracy"),
-    ('accuracy = "top1"', "is no goal", "max-degradation"),
-    ('accuracy = "top1:max-degradtion=0.01"', "is no kind of goal", "max-degradation"),
-    ('no_engine_fallback = "yes"', "neither true nor false", "no_engine_fallback = true"),
-    ("no_engine_fallback = 1", "neither true nor false", "no_engine_fallback = true"),
-    ("[accuracy]\ntop1 = 0.9", "accuracy is a table", "a file of goals"),
-    ("[goals]\nspeed_up = 2", "no goal 'speed_up'", "did you mean speed_up_at_least?"),
-    ("[goals]\np99_ms_at_most = 3\n[other]\nx = 1", "'other' stands beside [goals]", "into that table"),
-    ("speed_up_at_least = ", "is no TOML", "a file of goals"),
-    ("p99_ms_at_most = 1\np99_ms_at_most = 2", "is no TOML", "a file of goals"),
-])
+@pytest.mark.parametrize(
+    "text, cause, mend",
+    [
+        ("sped_up_at_least = 1.5", "no goal 'sped_up_at_least'", "did you mean speed_up_at_least?"),
+        ("p99_at_most = 20", "no goal 'p99_at_most'", "did you mean p99_ms_at_most?"),
+        ("colour = 3", "no goal 'colour'", "goals: speed_up_at_least"),
+        ('speed_up_at_least = "1.5"', "is no number", "without quotes"),
+        ("speed_up_at_least = true", "is no number", "without quotes"),
+        ("speed_up_at_least = [1.5]", "is no number", "without quotes"),
+        ("speed_up_at_least = 0", "is no number above 0", "write"),
+        ("p99_ms_at_most = -3", "is no number above 0", "write"),
+        ("p99_ms_at_most = nan", "is no number above 0", "write"),
+        ("p99_ms_at_most = inf", "is no number above 0", "write"),
+        ("accuracy = 0.99", "is no text", "write accuracy"),
+        ('accuracy = "top1"', "is no goal", "max-degradation"),
+        ('accuracy = "top1:max-degradtion=0.01"', "is no kind of goal", "max-degradation"),
+        ('no_engine_fallback = "yes"', "neither true nor false", "no_engine_fallback = true"),
+        ("no_engine_fallback = 1", "neither true nor false", "no_engine_fallback = true"),
+        ("[accuracy]\ntop1 = 0.9", "accuracy is a table", "a file of goals"),
+        ("[goals]\nspeed_up = 2", "no goal 'speed_up'", "did you mean speed_up_at_least?"),
+        ("[goals]\np99_ms_at_most = 3\n[other]\nx = 1", "'other' stands beside [goals]", "into that table"),
+        ("speed_up_at_least = ", "is no TOML", "a file of goals"),
+        ("p99_ms_at_most = 1\np99_ms_at_most = 2", "is no TOML", "a file of goals"),
+    ],
+)
 def test_mistakes_in_the_file_are_named_with_their_mend(tmp_path, text, cause, mend):
     with pytest.raises(errors.UsageError) as caught:
         read(tmp_path, text)
@@ -95,9 +98,15 @@ def judged(**wanted):
     return {one.name: one for one in goals.judge(Goals(**wanted), found, CANDIDATE)}
 
 
-@pytest.mark.parametrize("name, kept, missed, near", [
-    ("speed_up_at_least", 1.8, 2.2, 2.0), ("p50_ms_at_most", 1.1, 0.9, 1.0), ("p99_ms_at_most", 1.2, 0.9, 1.0235),
-    ("throughput_at_least", 900, 1100, 1000)])
+@pytest.mark.parametrize(
+    "name, kept, missed, near",
+    [
+        ("speed_up_at_least", 1.8, 2.2, 2.0),
+        ("p50_ms_at_most", 1.1, 0.9, 1.0),
+        ("p99_ms_at_most", 1.2, 0.9, 1.0235),
+        ("throughput_at_least", 900, 1100, 1000),
+    ],
+)
 def test_a_measured_goal_is_decided_by_its_whole_interval(name, kept, missed, near):
     assert judged(**{name: kept})[name].verdict == KEPT
     assert judged(**{name: missed})[name].verdict == MISSED
@@ -105,7 +114,10 @@ def test_a_measured_goal_is_decided_by_its_whole_interval(name, kept, missed, ne
     assert undecided.verdict == UNDECIDED and "inside the interval" in undecided.reason, undecided
 
 
-@pytest.mark.parametrize("name, kept, missed", [("build_seconds_at_most", 40, 39), ("engine_mib_at_most", 30, 29.9), ("gpu_mib_at_most", 2048, 2047)])
+@pytest.mark.parametrize(
+    "name, kept, missed",
+    [("build_seconds_at_most", 40, 39), ("engine_mib_at_most", 30, 29.9), ("gpu_mib_at_most", 2048, 2047)],
+)
 def test_a_goal_of_the_passport(name, kept, missed):
     assert judged(**{name: kept})[name].verdict == KEPT
     assert judged(**{name: missed})[name].verdict == MISSED
@@ -113,20 +125,25 @@ def test_a_goal_of_the_passport(name, kept, missed):
     assert unknown.verdict == UNDECIDED and "passport" in unknown.reason
 
 
-@pytest.mark.parametrize("answer, wanted", [("yes", KEPT), ("no", MISSED), ("partly", MISSED), ("cannot tell", UNDECIDED), ("contradiction", UNDECIDED)])
+@pytest.mark.parametrize(
+    "answer, wanted",
+    [("yes", KEPT), ("no", MISSED), ("partly", MISSED), ("cannot tell", UNDECIDED), ("contradiction", UNDECIDED)],
+)
 def test_the_goal_on_fallbacks_follows_the_evidence(answer, wanted):
     evidence = types.SimpleNamespace(answer=answer, certainty="likely", reason="seen")
-    found, = goals.judge(Goals(no_engine_fallback=True), verdict.Verdict((), 0.03, 0.01, 1), CANDIDATE, engines=evidence)
+    (found,) = goals.judge(
+        Goals(no_engine_fallback=True), verdict.Verdict((), 0.03, 0.01, 1), CANDIDATE, engines=evidence
+    )
     assert found.verdict == wanted and "did they run?" in found.value
-    nobody, = goals.judge(Goals(no_engine_fallback=True), verdict.Verdict((), 0.03, 0.01, 1), CANDIDATE)
+    (nobody,) = goals.judge(Goals(no_engine_fallback=True), verdict.Verdict((), 0.03, 0.01, 1), CANDIDATE)
     assert nobody.verdict == UNDECIDED
 
 
 def test_a_metric_that_was_not_judged_leaves_its_goal_undecided():
     few = verdict.judge([np.ones(3)] * 20, [np.ones(3)] * 20, ("p99",))
-    found, = goals.judge(Goals(p99_ms_at_most=1.0), few, CANDIDATE)
+    (found,) = goals.judge(Goals(p99_ms_at_most=1.0), few, CANDIDATE)
     assert found.verdict == UNDECIDED and "662 requests" in found.reason
-    found, = goals.judge(Goals(speed_up_at_least=1.0), few, CANDIDATE)
+    (found,) = goals.judge(Goals(speed_up_at_least=1.0), few, CANDIDATE)
     assert found.verdict == UNDECIDED and "p50 was not measured" in found.reason
 
 
@@ -142,8 +159,22 @@ def test_every_number_is_a_flag_of_the_command():
 
 def test_a_request_that_the_closed_gate_refuses_is_a_failed_check_and_any_other_refusal_is_not():
     refused = answers.read_failure(client.ServingError("ABORTED", f"[...] {gate.REFUSAL}"), "candidate", "/m")
-    assert isinstance(refused, errors.CheckFailed) and "no engine of the candidate serves" in refused.cause and "build --shapes" in refused.mend
+    assert (
+        isinstance(refused, errors.CheckFailed)
+        and "no engine of the candidate serves" in refused.cause
+        and "build --shapes" in refused.mend
+    )
     other = answers.read_failure(client.ServingError("INVALID_ARGUMENT", "bad shape"), "native", "/m")
-    assert other.exit_code == errors.EXIT_FAILED and "the native model /m refuses a request: INVALID_ARGUMENT: bad shape" in other.cause
-    silent = answers.read_failure(client.ServingError("DEADLINE_EXCEEDED", "Deadline Exceeded", "no answer within 1 s", "give more time"), "candidate", "/m")
-    assert silent.exit_code == errors.EXIT_FAILED and silent.cause == "the candidate model /m does not answer a request: no answer within 1 s"
+    assert (
+        other.exit_code == errors.EXIT_FAILED
+        and "the native model /m refuses a request: INVALID_ARGUMENT: bad shape" in other.cause
+    )
+    silent = answers.read_failure(
+        client.ServingError("DEADLINE_EXCEEDED", "Deadline Exceeded", "no answer within 1 s", "give more time"),
+        "candidate",
+        "/m",
+    )
+    assert (
+        silent.exit_code == errors.EXIT_FAILED
+        and silent.cause == "the candidate model /m does not answer a request: no answer within 1 s"
+    )

@@ -69,17 +69,29 @@ def model(tmp_path_factory):
 def photos(tmp_path_factory):
     folder, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(1)
     for number in range(5):
-        Image.fromarray(np.kron(rng.integers(0, 256, (6, 8, 3), np.uint8), np.ones((8, 8, 1), np.uint8))).save(folder / f"{number}.jpg")
+        Image.fromarray(np.kron(rng.integers(0, 256, (6, 8, 3), np.uint8), np.ones((8, 8, 1), np.uint8))).save(
+            folder / f"{number}.jpg"
+        )
     return folder
 
 
 def pair(model, candidate, *more):
-    return (f"--native={model}", f"--candidate={model}", "--native_signature=serving_default", f"--candidate_signature={candidate}", *more)
+    return (
+        f"--native={model}",
+        f"--candidate={model}",
+        "--native_signature=serving_default",
+        f"--candidate_signature={candidate}",
+        *more,
+    )
 
 
 @pytest.mark.parametrize("how, candidate", [("", "encoded"), ("--in_process", "uint8")])
 def test_two_signatures_get_the_same_pictures(model, photos, tmp_path, how, candidate):
-    code = run(*pair(model, candidate, f"--data={photos}", SCALE, *QUICK, f"--json={tmp_path / 'out.json'}", *filter(None, [how])))
+    code = run(
+        *pair(
+            model, candidate, f"--data={photos}", SCALE, *QUICK, f"--json={tmp_path / 'out.json'}", *filter(None, [how])
+        )
+    )
     found = json.loads((tmp_path / "out.json").read_text())
     assert code == errors.EXIT_DONE and found["workload"]["signature"] == f"serving_default and {candidate}"
     assert found["answers"]["requests"] == 5 and not found["answers"]["problems"]
@@ -92,12 +104,16 @@ def test_other_values_are_seen(model, photos, tmp_path):
     assert json.loads((tmp_path / "out.json").read_text())["answers"]["problems"]
 
 
-@pytest.mark.parametrize("more, cause", [
-    (("encoded",), "drawn values would not be the same"),
-    (("best", "--data=PHOTOS"), "they cannot be compared"),
-    (("nothing",), "the candidate model has no signature 'nothing'"),
-    (("encoded", "--signature_keys=uint8"), "--signature_keys does not go with"),
-    (("encoded", "--rename=image=x"), "--rename does not go with")])
+@pytest.mark.parametrize(
+    "more, cause",
+    [
+        (("encoded",), "drawn values would not be the same"),
+        (("best", "--data=PHOTOS"), "they cannot be compared"),
+        (("nothing",), "the candidate model has no signature 'nothing'"),
+        (("encoded", "--signature_keys=uint8"), "--signature_keys does not go with"),
+        (("encoded", "--rename=image=x"), "--rename does not go with"),
+    ],
+)
 def test_signatures_that_do_not_go_together(model, photos, more, cause):
     with pytest.raises(errors.UsageError, match=cause):
         run(*pair(model, *(one.replace("PHOTOS", str(photos)) for one in more), "--in_process", *QUICK))
@@ -105,7 +121,15 @@ def test_signatures_that_do_not_go_together(model, photos, more, cause):
 
 def test_drawn_values_go_to_signatures_of_the_same_inputs(model, tmp_path):
     """uint8 and best have other outputs, so only their speed is compared."""
-    code = run(f"--native={model}", f"--candidate={model}", "--native_signature=uint8", "--candidate_signature=best", "--nocompare",
-               "--in_process", *QUICK, f"--json={tmp_path / 'out.json'}")
+    code = run(
+        f"--native={model}",
+        f"--candidate={model}",
+        "--native_signature=uint8",
+        "--candidate_signature=best",
+        "--nocompare",
+        "--in_process",
+        *QUICK,
+        f"--json={tmp_path / 'out.json'}",
+    )
     found = json.loads((tmp_path / "out.json").read_text())
     assert code == errors.EXIT_DONE and found["answers"] is None and found["verdict"]["judgements"][0]["rounds"] == 12

@@ -16,8 +16,13 @@ def made(rounds=30, ratio=1.0, noise=0.01, drift=0.0, requests=40, seed=0, outli
     level = 1e-3 * np.exp(np.linspace(0, drift, rounds))
     off = np.zeros((2, rounds))
     off[rng.integers(0, 2, outliers), rng.choice(rounds, outliers, replace=False)] = 2.0
-    return [[one * np.exp(off[side, number] + rng.normal(0, noise)) * factor * rng.uniform(0.9, 1.1, requests)
-             for number, one in enumerate(level)] for side, factor in ((0, 1.0), (1, ratio))]
+    return [
+        [
+            one * np.exp(off[side, number] + rng.normal(0, noise)) * factor * rng.uniform(0.9, 1.1, requests)
+            for number, one in enumerate(level)
+        ]
+        for side, factor in ((0, 1.0), (1, ratio))
+    ]
 
 
 def p50(*rounds, **options):
@@ -28,7 +33,10 @@ def test_a_slower_candidate_is_worse():
     found = p50(*made(ratio=1.1))
     assert (found.verdict, found.direction) == (WORSE, "slower")
     assert 1 < found.low < 1.1 < found.high and found.p < 0.01 and found.ratio == pytest.approx(1.1, rel=0.02)
-    assert found.speed_up[0] == pytest.approx(1 / found.ratio) and found.speed_up[1] < found.speed_up[0] < found.speed_up[2]
+    assert (
+        found.speed_up[0] == pytest.approx(1 / found.ratio)
+        and found.speed_up[1] < found.speed_up[0] < found.speed_up[2]
+    )
 
 
 def test_a_faster_candidate_is_better():
@@ -107,7 +115,9 @@ def test_more_throughput_is_better():
     native, candidate = made()
     rates = np.random.default_rng(0).normal(100, 1, 30)
     for factor, wanted, direction in ((1.2, BETTER, "higher"), (0.8, WORSE, "lower"), (1.0, SAME, "")):
-        found = verdict.judge(native, candidate, ("throughput",), native_rates=rates, candidate_rates=rates[::-1] * factor).judgements[0]
+        found = verdict.judge(
+            native, candidate, ("throughput",), native_rates=rates, candidate_rates=rates[::-1] * factor
+        ).judgements[0]
         assert (found.verdict, found.direction) == (wanted, direction)
         assert found.speed_up[0] == pytest.approx(found.ratio)
 
@@ -121,7 +131,9 @@ def test_exchanging_the_models_exchanges_the_verdict():
 
 def test_more_metrics_and_looks_make_each_test_stricter():
     assert p50(*made()).alpha == verdict.ALPHA
-    assert verdict.judge(*made(), metrics=("p50", "p90"), looks=3).judgements[0].alpha == pytest.approx(verdict.ALPHA / 6)
+    assert verdict.judge(*made(), metrics=("p50", "p90"), looks=3).judgements[0].alpha == pytest.approx(
+        verdict.ALPHA / 6
+    )
 
 
 def test_judgements_go_through_json():
@@ -129,9 +141,16 @@ def test_judgements_go_through_json():
     assert verdict.Verdict.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
-@pytest.mark.parametrize("native, candidate, metrics, text", [
-    ([], [], ("p50",), "no round at all"), ([[1.0]], [[1.0], [1.0]], ("p50",), "1 rounds of the native"), ([[1.0]], [[]], ("p50",), "without an answer"),
-    ([[1.0]], [[1.0]], ("p42",), "no metric 'p42'"), ([[1.0]], [[1.0]], ("throughput",), "needs the rates")])
+@pytest.mark.parametrize(
+    "native, candidate, metrics, text",
+    [
+        ([], [], ("p50",), "no round at all"),
+        ([[1.0]], [[1.0], [1.0]], ("p50",), "1 rounds of the native"),
+        ([[1.0]], [[]], ("p50",), "without an answer"),
+        ([[1.0]], [[1.0]], ("p42",), "no metric 'p42'"),
+        ([[1.0]], [[1.0]], ("throughput",), "needs the rates"),
+    ],
+)
 def test_what_cannot_be_judged_is_refused(native, candidate, metrics, text):
     with pytest.raises(ValueError, match=text):
         verdict.judge(native, candidate, metrics)
@@ -141,7 +160,11 @@ def test_what_cannot_be_judged_is_refused(native, candidate, metrics, text):
 def test_a_change_since_another_run(change, wanted):
     rng = np.random.default_rng(0)
     found = verdict.judge_change("p50", rng.normal(np.log(0.5), 0.02, 30), rng.normal(np.log(0.5 * change), 0.02, 45))
-    assert found.verdict == wanted and found.native == pytest.approx(0.5, rel=0.02) and found.ratio == pytest.approx(change, rel=0.03)
+    assert (
+        found.verdict == wanted
+        and found.native == pytest.approx(0.5, rel=0.02)
+        and found.ratio == pytest.approx(change, rel=0.03)
+    )
     assert verdict.judge_change("p50", [0.1], [0.1, 0.2]).verdict == UNSURE
 
 

@@ -22,8 +22,13 @@ def binary(tmp_path, monkeypatch):
 
 
 def test_engine_ops_that_the_server_refuses_are_not_said_to_have_run(binary, zoo_model, converted, tmp_path, capsys):
-    code = run(f"--native={zoo_model('digits_cnn')}", f"--candidate={converted('digits_cnn')}", "--backend=binary", *QUICK,
-               f"--history_dir={tmp_path / 'history'}")
+    code = run(
+        f"--native={zoo_model('digits_cnn')}",
+        f"--candidate={converted('digits_cnn')}",
+        "--backend=binary",
+        *QUICK,
+        f"--history_dir={tmp_path / 'history'}",
+    )
     said = capsys.readouterr().out
     assert code == errors.EXIT_CHECK
     assert "does not run there: it has TF-TRT's engine ops, and TRTEngineOp has no kernel in this server" in said
@@ -32,5 +37,11 @@ def test_engine_ops_that_the_server_refuses_are_not_said_to_have_run(binary, zoo
 
 def test_a_candidate_that_does_not_load_is_named_with_the_reason(binary, zoo_model, built_once, tmp_path):
     with pytest.raises(errors.TftrtError, match="model-tested version 1 did not load: .* it sees no GPU$") as raised:
-        run(f"--native={zoo_model('digits_cnn')}", f"--candidate={built_once[0]}", "--backend=binary", *QUICK, f"--history_dir={tmp_path / 'history'}")
+        run(
+            f"--native={zoo_model('digits_cnn')}",
+            f"--candidate={built_once[0]}",
+            "--backend=binary",
+            *QUICK,
+            f"--history_dir={tmp_path / 'history'}",
+        )
     assert "--backend=local" in raised.value.mend

@@ -26,6 +26,7 @@ CALLS = ("s(x 1x8)", "s(x 8x8)")
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     """Blocks of 20 calls, and not of up to 200: the rounds are as many as ever."""
+
     class Short(repeats.Timed):
         def __init__(self, worker, side):
             super().__init__(worker, side)
@@ -46,7 +47,10 @@ def test_a_model_lives_as_long_as_its_process_for_its_engines_die_with_it(from_h
 def rounds(factors, noise=0.0, seed=0, base=(1.0, 4.0)):
     """{number: medians of each call in each round}: a build takes `base` by its factor."""
     rng = random.Random(seed)
-    return {number: [[ms * factor * rng.lognormvariate(0, noise) for ms in base] for _ in range(repeats.ROUNDS)] for number, factor in factors.items()}
+    return {
+        number: [[ms * factor * rng.lognormvariate(0, noise) for ms in base] for _ in range(repeats.ROUNDS)]
+        for number, factor in factors.items()
+    }
 
 
 def judged(choosing, judging, made=None):
@@ -59,7 +63,9 @@ def test_the_fastest_is_kept_and_its_lead_is_that_of_other_rounds():
     slowest = found.slowest.kept_is
     assert slowest.times == pytest.approx(1.2, abs=0.01) and 1.15 < slowest.low < slowest.high < 1.25
     assert found.text().startswith("build 2 is kept: it is 1.20 times as fast as build 1, the slowest (95 %: 1.")
-    assert found.builds[1].kept_is is None and found.builds[1].ms == pytest.approx({CALLS[0]: 1.0, CALLS[1]: 4.0}, rel=0.01)
+    assert found.builds[1].kept_is is None and found.builds[1].ms == pytest.approx(
+        {CALLS[0]: 1.0, CALLS[1]: 4.0}, rel=0.01
+    )
     assert found.builds[1].mean_ms == pytest.approx(2.0, rel=0.01)
 
 
@@ -72,7 +78,10 @@ def test_luck_in_the_choice_does_not_become_a_lead():
     """Of equal builds the one that was lucky is kept. In how many of many runs is it called faster? At 95 %, in a few of a hundred."""
     called = 0
     for seed in range(60):
-        found = judged(rounds(dict.fromkeys(range(1, 4), 1.0), 0.05, seed), rounds(dict.fromkeys(range(1, 4), 1.0), 0.05, 1000 + seed))
+        found = judged(
+            rounds(dict.fromkeys(range(1, 4), 1.0), 0.05, seed),
+            rounds(dict.fromkeys(range(1, 4), 1.0), 0.05, 1000 + seed),
+        )
         called += any(one.told_apart for one in found.builds)
     assert called <= 12, called
 
@@ -96,7 +105,12 @@ def test_the_record_is_read_as_it_was_written():
     found = judged(rounds({1: 1.3, 2: 1.0}), rounds({1: 1.2, 2: 1.0}, noise=0.01), {1: (60.126, 0), 2: (61.0, 0)})
     written = json.loads(json.dumps(found.to_dict()))
     back = Repeats.from_dict(written)
-    assert written["told_apart"] and written["builds"][0]["build_seconds"] == 60.13 and back.kept == 2 and back.calls == CALLS
+    assert (
+        written["told_apart"]
+        and written["builds"][0]["build_seconds"] == 60.13
+        and back.kept == 2
+        and back.calls == CALLS
+    )
     assert back.builds[0].kept_is == found.builds[0].kept_is
 
 
@@ -115,25 +129,56 @@ class Copies:
         manifest["build"] = {"shapes": options.shapes, "number": number}
         passport.write(output, passport.MANIFEST, manifest)
         signature = SignatureResult.from_dict(manifest["signatures"][0])
-        left = tuple({"name": "E", "reason": "not ready", "refused": False, "mend": ""} for _ in range(number in self.unbuilt))
-        signature = dataclasses.replace(signature, unbuilt=SignatureResult.from_dict({**signature.to_dict(), "unbuilt": left}).unbuilt)
-        return builds.Build(model=str(model), output=str(output), model_digest="sha256:x", shapes=options.shapes, strategy=None, versions={}, gpu=None,
-                            signatures=(signature,), cache_problem="", seconds=10.0 + number)
+        left = tuple(
+            {"name": "E", "reason": "not ready", "refused": False, "mend": ""} for _ in range(number in self.unbuilt)
+        )
+        signature = dataclasses.replace(
+            signature, unbuilt=SignatureResult.from_dict({**signature.to_dict(), "unbuilt": left}).unbuilt
+        )
+        return builds.Build(
+            model=str(model),
+            output=str(output),
+            model_digest="sha256:x",
+            shapes=options.shapes,
+            strategy=None,
+            versions={},
+            gpu=None,
+            signatures=(signature,),
+            cache_problem="",
+            seconds=10.0 + number,
+        )
 
 
 @pytest.mark.slow
 def test_builds_are_timed_in_turns_and_the_kept_one_carries_the_times_of_all(converted, tmp_path):
     model = converted("digits_cnn", "--precision_mode=FP16")
     copies = Copies(model, unbuilt=(2,))
-    done = repeats.fastest(str(model), tmp_path / "out", builds.Options(shapes="image:1x8x8x1,8x8x8x1"), 3, log_file=str(tmp_path / "log"), build=copies)
+    done = repeats.fastest(
+        str(model),
+        tmp_path / "out",
+        builds.Options(shapes="image:1x8x8x1,8x8x8x1"),
+        3,
+        log_file=str(tmp_path / "log"),
+        build=copies,
+    )
     assert [one["cache"] for one in copies.asked] == [None] * 3
     assert [one["log_file"] for one in copies.asked] == [str(tmp_path / name) for name in ("log", "log.2", "log.3")]
     found = done.repeats
     assert found.calls == ("serving_default(image 1x8x8x1)", "serving_default(image 8x8x8x1)") and found.kept in (1, 3)
-    assert [bool(one.ms) for one in found.builds] == [True, False, True] and all(ms > 0 for ms in found.builds[0].ms.values())
+    assert [bool(one.ms) for one in found.builds] == [True, False, True] and all(
+        ms > 0 for ms in found.builds[0].ms.values()
+    )
     said = passport.read(tmp_path / "out", passport.MANIFEST)["build"]
-    assert said["number"] == found.kept and said["repeats"] == json.loads(json.dumps(found.to_dict())) and said["shapes"] == "image:1x8x8x1,8x8x8x1"
-    assert done.build.output == str(tmp_path / "out") and done.build.seconds == 36.0 and done.to_dict()["repeats"]["kept"] == found.kept
+    assert (
+        said["number"] == found.kept
+        and said["repeats"] == json.loads(json.dumps(found.to_dict()))
+        and said["shapes"] == "image:1x8x8x1,8x8x8x1"
+    )
+    assert (
+        done.build.output == str(tmp_path / "out")
+        and done.build.seconds == 36.0
+        and done.to_dict()["repeats"]["kept"] == found.kept
+    )
 
 
 @pytest.mark.slow
@@ -169,12 +214,23 @@ def test_the_target_stays_as_it_was_where_a_build_fails(converted, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("flags, code, says", [
-    (("--strip", "--repeat=2"), 2, "--repeat builds engines, and --strip takes them away"),
-    (("--shapes=image:1x8x8x1", "--repeat=0"), 2, "repeat"), (("--shapes=image:1x8x8x1", "--repeat=17"), 2, "repeat"),
-    (("--repeat=3",), 2, "--shapes is missing"), (("--shapes=image:1x8x8x1", "--repeat=2", "--engine_cache"), 2, "--engine_cache has no effect with --repeat"),
-    (("--shapes=image:1x8x8x1", "--repeat=2", "--engine_cache_dir=x"), 2, "--engine_cache_dir has no effect with --repeat"),
-    (("--shapes=image:1x8x8x1", "--repeat=2", "--noengine_cache"), 1, "needs a GPU"), (("--shapes=image:1x8x8x1", "--repeat=2"), 1, "needs a GPU")])
+@pytest.mark.parametrize(
+    "flags, code, says",
+    [
+        (("--strip", "--repeat=2"), 2, "--repeat builds engines, and --strip takes them away"),
+        (("--shapes=image:1x8x8x1", "--repeat=0"), 2, "repeat"),
+        (("--shapes=image:1x8x8x1", "--repeat=17"), 2, "repeat"),
+        (("--repeat=3",), 2, "--shapes is missing"),
+        (("--shapes=image:1x8x8x1", "--repeat=2", "--engine_cache"), 2, "--engine_cache has no effect with --repeat"),
+        (
+            ("--shapes=image:1x8x8x1", "--repeat=2", "--engine_cache_dir=x"),
+            2,
+            "--engine_cache_dir has no effect with --repeat",
+        ),
+        (("--shapes=image:1x8x8x1", "--repeat=2", "--noengine_cache"), 1, "needs a GPU"),
+        (("--shapes=image:1x8x8x1", "--repeat=2"), 1, "needs a GPU"),
+    ],
+)
 def test_flags_that_do_not_go_together_and_no_gpu(tftrt, converted, tmp_path, flags, code, says):
     model = converted("digits_cnn", "--precision_mode=FP16")
     assert_clear(tftrt("build", model, f"--output_saved_model_dir={tmp_path / 'out'}", *flags), code, says)
@@ -182,13 +238,30 @@ def test_flags_that_do_not_go_together_and_no_gpu(tftrt, converted, tmp_path, fl
 
 
 def test_the_table_names_each_build(capsys, monkeypatch, tmp_path):
-    made = judged(rounds({1: 1.3, 2: 1.0}), rounds({1: 1.2, 2: 1.0}, noise=0.01), {1: (60.0, 0), 2: (61.0, 0), 3: (9.0, 1)})
-    built = builds.Build(model="m", output=str(tmp_path), model_digest="", shapes="x", strategy=None, versions={}, gpu=None, signatures=(),
-                         cache_problem="", seconds=121.0)
+    made = judged(
+        rounds({1: 1.3, 2: 1.0}), rounds({1: 1.2, 2: 1.0}, noise=0.01), {1: (60.0, 0), 2: (61.0, 0), 3: (9.0, 1)}
+    )
+    built = builds.Build(
+        model="m",
+        output=str(tmp_path),
+        model_digest="",
+        shapes="x",
+        strategy=None,
+        versions={},
+        gpu=None,
+        signatures=(),
+        cache_problem="",
+        seconds=121.0,
+    )
     monkeypatch.setattr(repeats, "fastest", lambda *_, **__: repeats.Repeated(built, made))
     from tftrt_tools.command_line.commands import _flags
 
     values, positional = _flags.parse("build", command, ["m", "--shapes=x:1x8", "--repeat=3"])
     assert command.run(values, positional) == 0
     said = capsys.readouterr().out
-    assert "Builds, timed in turns" in said and "not whole" in said and "60.0 s" in said and "build 2 is kept: it is 1.20 times as fast" in said
+    assert (
+        "Builds, timed in turns" in said
+        and "not whole" in said
+        and "60.0 s" in said
+        and "build 2 is kept: it is 1.20 times as fast" in said
+    )

@@ -44,8 +44,10 @@ def gated(precision, graph_def, tensors):
 def test_with_all_gates_off_the_model_answers_as_before_and_with_them_on_otherwise(name, precision, inlined, tmp_path):
     _, frozen, graph_def, tensors = inlined(name)
     sites, put_in = gated(precision, graph_def, tensors)
-    (_, path), = runs.save_calls([runs.Call("serving_default", zoo_inputs(name)["serving_default"])], tmp_path)
-    one = simulation_job._Passed(name="serving_default", frozen=frozen, graph_def=None, inlined=graph_def, inner=tensors, paths=(path,))
+    ((_, path),) = runs.save_calls([runs.Call("serving_default", zoo_inputs(name)["serving_default"])], tmp_path)
+    one = simulation_job._Passed(
+        name="serving_default", frozen=frozen, graph_def=None, inlined=graph_def, inner=tensors, paths=(path,)
+    )
     scales = {"coarse": dict.fromkeys(put_in.tensors, 0.01), "fine": dict.fromkeys(put_in.tensors, 0.0100001)}
     simulated = simulation_job._Simulation(one, sites, put_in, scales, "coarse")
     off, on = np.zeros(len(sites), bool), np.ones(len(sites), bool)
@@ -68,7 +70,10 @@ def test_the_given_graph_is_left_as_it_is(inlined):
 def test_int8_rounds_what_enters_convolutions_products_and_pools_and_not_the_normalisation_between(inlined):
     _, _, graph_def, tensors = inlined("mobilenet_v2")
     ops = {site.op for site in rounding_sites.int8_sites(graph_def, tensors)}
-    assert ops <= {"Conv2D", "DepthwiseConv2dNative", "MatMul", "AddV2"} and {"Conv2D", "DepthwiseConv2dNative", "AddV2"} <= ops
+    assert (
+        ops <= {"Conv2D", "DepthwiseConv2dNative", "MatMul", "AddV2"}
+        and {"Conv2D", "DepthwiseConv2dNative", "AddV2"} <= ops
+    )
 
 
 def test_inside_a_loop_nodes_are_found_too(inlined):
@@ -94,7 +99,11 @@ def made(body, *specs):
 def answers(put_in, on, fetched, scales=(), **inputs):
     module = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(put_in.graph_def, name=""), [])
     names = list(inputs)
-    fed = {put_in.gates: on, **({put_in.scales: np.float32(scales)} if put_in.tensors else {}), **{f"{name}:0": inputs[name] for name in names}}
+    fed = {
+        put_in.gates: on,
+        **({put_in.scales: np.float32(scales)} if put_in.tensors else {}),
+        **{f"{name}:0": inputs[name] for name in names},
+    }
     return module.prune(list(fed), fetched)(*map(tf.constant, fed.values())).numpy()
 
 
@@ -114,9 +123,19 @@ def weights_by_channel(w, *channels):
 W = normal(3, 3, 4, 6, seed=1) * np.geomspace(0.01, 10, 6, dtype="float32")
 PRODUCTS = {
     "convolution": (lambda x, w: tf.nn.conv2d(x, w, 1, "SAME"), (2, 5, 5, 4), W, (3,)),
-    "depthwise convolution": (lambda x, w: tf.nn.depthwise_conv2d(x, w, [1, 1, 1, 1], "SAME"), (2, 5, 5, 4), W[..., :2], (2, 3)),
+    "depthwise convolution": (
+        lambda x, w: tf.nn.depthwise_conv2d(x, w, [1, 1, 1, 1], "SAME"),
+        (2, 5, 5, 4),
+        W[..., :2],
+        (2, 3),
+    ),
     "transposed convolution": (lambda x, w: tf.nn.conv2d_transpose(x, w, (2, 10, 10, 4), 2), (2, 5, 5, 6), W, (2,)),
-    "convolution in three dimensions": (lambda x, w: tf.nn.conv3d(x, w, [1] * 5, "SAME"), (1, 3, 3, 3, 4), W[None], (4,)),
+    "convolution in three dimensions": (
+        lambda x, w: tf.nn.conv3d(x, w, [1] * 5, "SAME"),
+        (1, 3, 3, 3, 4),
+        W[None],
+        (4,),
+    ),
     "matrix product": (lambda x, w: tf.matmul(x, w), (5, 4), W[0, 0], (1,)),
     "matrix product, transposed": (lambda x, w: tf.matmul(x, w, transpose_b=True), (5, 6), W[0, 0], (0,)),
     "product from the left": (lambda x, w: tf.matmul(w, x), (6, 5), W[0, 0], (0,)),
@@ -127,8 +146,10 @@ PRODUCTS = {
 @pytest.mark.parametrize("kind", PRODUCTS)
 def test_int8_is_the_formula_for_inputs_and_for_weights_by_output_channel(kind):
     product, shape, w, channels = PRODUCTS[kind]
-    graph_def, tensors = made(lambda x: tf.identity(product(x, tf.constant(w)), name="y"), tf.TensorSpec(shape, tf.float32, name="x"))
-    site, = rounding_sites.int8_sites(graph_def, tensors)
+    graph_def, tensors = made(
+        lambda x: tf.identity(product(x, tf.constant(w)), name="y"), tf.TensorSpec(shape, tf.float32, name="x")
+    )
+    (site,) = rounding_sites.int8_sites(graph_def, tensors)
     put_in = rounding.add_int8(graph_def, [site])
     assert put_in.tensors == ("x:0",)
     x = normal(*shape)
@@ -141,7 +162,10 @@ def test_int8_is_the_formula_for_inputs_and_for_weights_by_output_channel(kind):
 
 
 def test_values_beyond_the_range_are_clipped():
-    graph_def, tensors = made(lambda x: tf.identity(tf.matmul(x, np.eye(3, dtype="float32")), name="y"), tf.TensorSpec((1, 3), tf.float32, name="x"))
+    graph_def, tensors = made(
+        lambda x: tf.identity(tf.matmul(x, np.eye(3, dtype="float32")), name="y"),
+        tf.TensorSpec((1, 3), tf.float32, name="x"),
+    )
     put_in = rounding.add_int8(graph_def, rounding_sites.int8_sites(graph_def, tensors))
     got = answers(put_in, [True], "engine/y:0", [1.0], x=np.float32([[-1000, 1000, 0.4]]))
     np.testing.assert_allclose(got, [[-128, 127, 0]], atol=1e-4)
@@ -149,14 +173,21 @@ def test_values_beyond_the_range_are_clipped():
 
 def test_fp16_is_the_formula_for_inputs_weights_and_outputs():
     w = W[0, 0]
-    graph_def, tensors = made(lambda x: tf.identity(tf.matmul(x, tf.constant(w)), name="y"), tf.TensorSpec((5, 4), tf.float32, name="x"))
-    site, = rounding_sites.fp16_sites(graph_def, tensors)
+    graph_def, tensors = made(
+        lambda x: tf.identity(tf.matmul(x, tf.constant(w)), name="y"), tf.TensorSpec((5, 4), tf.float32, name="x")
+    )
+    (site,) = rounding_sites.fp16_sites(graph_def, tensors)
     put_in = rounding.add_fp16(graph_def, [site])
     x = normal(5, 4)
-    half = (x.astype("float16").astype("float32") @ w.astype("float16").astype("float32")).astype("float16").astype("float32")
+    half = (
+        (x.astype("float16").astype("float32") @ w.astype("float16").astype("float32"))
+        .astype("float16")
+        .astype("float32")
+    )
     np.testing.assert_allclose(answers(put_in, [True], "engine/y:0", x=x), half, rtol=2e-3)
-    assert np.array_equal(answers(put_in, [True], "engine/y:0", x=x).astype("float16"),
-                          answers(put_in, [True], "engine/y:0", x=x))
+    assert np.array_equal(
+        answers(put_in, [True], "engine/y:0", x=x).astype("float16"), answers(put_in, [True], "engine/y:0", x=x)
+    )
 
 
 def test_a_node_that_is_on_rounds_its_output_for_a_reader_that_is_off():

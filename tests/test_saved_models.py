@@ -80,11 +80,17 @@ def test_outputs_are_finite_and_every_one_depends_on_the_inputs(load, name):
 def test_sample_inputs_are_those_of_the_signatures_and_repeat_with_the_seed(name):
     for batch in (1, 5):
         first, second = zoo_inputs(name, batch, seed=3), zoo_inputs(name, batch, seed=3)
-        assert {key: set(inputs) for key, inputs in first.items()} == {key: set(io[0]) for key, io in SIGNATURES[name].items()}
+        assert {key: set(inputs) for key, inputs in first.items()} == {
+            key: set(io[0]) for key, io in SIGNATURES[name].items()
+        }
         for signature, inputs in first.items():
             for key, value in inputs.items():
                 dtype, shape = SIGNATURES[name][signature][0][key]
-                assert (value.dtype.name, value.ndim, len(value)) == (dtype.replace("string", "object"), len(shape), batch)
+                assert (value.dtype.name, value.ndim, len(value)) == (
+                    dtype.replace("string", "object"),
+                    len(shape),
+                    batch,
+                )
                 np.testing.assert_array_equal(value, second[signature][key])
 
 
@@ -123,8 +129,15 @@ def test_building_again_gives_the_same_answers(load, again, name):
 def test_names_do_not_depend_on_what_the_process_built_before(zoo_model, again, name):  # noqa: F811
     first, second = (protos.meta_graph(protos.read(path)).graph_def for path in (zoo_model(name), again(name)))
     # The functions' own names are numbered through the process, and nothing is read from them.
-    names = [sorted(node.name for function in one.library.function for node in function.node_def if "signature" not in function.signature.name)
-             for one in (first, second)]
+    names = [
+        sorted(
+            node.name
+            for function in one.library.function
+            for node in function.node_def
+            if "signature" not in function.signature.name
+        )
+        for one in (first, second)
+    ]
     assert names[0] == names[1]
 
 
@@ -194,7 +207,9 @@ def test_digits_keras_files_hold_the_model_of_the_savedmodel(tmp_path_factory, s
     folder = trained(tmp_path_factory)
     keras = tf.keras.models.load_model(folder / f"model{suffix}")
     images, _ = digits_cnn.held_back()
-    exported = call(tf.saved_model.load(str(folder / "digits_cnn")), "serving_default", {"image": images})["probabilities"]
+    exported = call(tf.saved_model.load(str(folder / "digits_cnn")), "serving_default", {"image": images})[
+        "probabilities"
+    ]
     np.testing.assert_allclose(keras.predict(images, verbose=0), exported, atol=1e-5)
 
 
@@ -242,7 +257,9 @@ def test_ranker_looks_names_up_in_its_vocabulary_files_after_prep(load, zoo_mode
     assert assets == {"users.txt", "items.txt"}
     names = ["item_0", "ITEM_299", "  item_7 ", "a name that is in no vocabulary"]
     prices = np.full(4, 100, np.int32)
-    index = call(load("ranker"), "item_embedding", {"item": np.array(names, object), "price_cents": prices})["item_index"]
+    index = call(load("ranker"), "item_embedding", {"item": np.array(names, object), "price_cents": prices})[
+        "item_index"
+    ]
     assert index[:3].tolist() == [0, 299, 7]
     assert 300 <= index[3] < 304
     assert load("ranker").prep(tf.constant(["  User_1 "])).numpy().tolist() == [b"user_1"]
@@ -280,8 +297,10 @@ def test_the_tf1_export_is_one_variables_are_references_and_the_table_comes_from
 
 
 def test_importing_the_registry_and_every_builder_needs_neither_tensorflow_nor_scikit_learn():
-    code = ("import sys, saved_models\nfor name in saved_models.NAMES: saved_models.builder(name)\n"
-            "print(sorted({'tensorflow', 'sklearn'} & set(sys.modules)))")
+    code = (
+        "import sys, saved_models\nfor name in saved_models.NAMES: saved_models.builder(name)\n"
+        "print(sorted({'tensorflow', 'sklearn'} & set(sys.modules)))"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert result.stdout == "[]\n"
 
@@ -292,12 +311,15 @@ def test_the_command_lists_every_model(capsys):
     assert [line.split()[0] for line in lines] == list(saved_models.NAMES)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ([], "--output"),
-    (["ranker"], "--output"),
-    (["--output=x"], "name the models"),
-    (["rankr", "--output=x"], "no model 'rankr'; there are: digits_cnn"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--output"),
+        (["ranker"], "--output"),
+        (["--output=x"], "name the models"),
+        (["rankr", "--output=x"], "no model 'rankr'; there are: digits_cnn"),
+    ],
+)
 def test_the_command_says_what_is_missing(capsys, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="2"):
@@ -339,8 +361,11 @@ def test_plain_int8_breaks_spread_cnn_and_one_block_kept_in_float_mends_it(sprea
 
     model, images, labels, found = spread
     scales = int8_simulation.scales(found, percentile)
-    answers = {"float": model(images, training=False).numpy(), "int8": int8_simulation.run(model, images, scales),
-               "mixed": int8_simulation.run(model, images, scales, keep=spread_cnn.SPREAD_LAYERS)}
+    answers = {
+        "float": model(images, training=False).numpy(),
+        "int8": int8_simulation.run(model, images, scales),
+        "mixed": int8_simulation.run(model, images, scales, keep=spread_cnn.SPREAD_LAYERS),
+    }
     accuracy = {name: (answer.argmax(axis=1) == labels).mean() for name, answer in answers.items()}
     assert accuracy["float"] >= 0.95
     assert accuracy["int8"] < 0.5
@@ -354,8 +379,10 @@ def test_no_single_scale_saves_the_spread_block(spread):
     model, images, labels, found = spread
     scales = int8_simulation.scales(found)
     for power in range(0, 17, 4):
-        cut = {name: scale / 2**power if name.startswith(("spread_expand", "spread_depthwise")) else scale
-               for name, scale in scales.items()}
+        cut = {
+            name: scale / 2**power if name.startswith(("spread_expand", "spread_depthwise")) else scale
+            for name, scale in scales.items()
+        }
         assert (int8_simulation.run(model, images, cut).argmax(axis=1) == labels).mean() < 0.8, power
 
 

@@ -14,7 +14,7 @@ from tftrt_tools.tftrt.calibration import methods
 from tftrt_tools.tftrt.calibration.job import scales
 from tftrt_tools.tftrt.calibration.job.histogram import BINS, Histogram
 
-FINITE = st.floats(-2.0**40, 2.0**40, width=32).filter(lambda x: x == 0 or abs(x) > 2.0**-40)
+FINITE = st.floats(-(2.0**40), 2.0**40, width=32).filter(lambda x: x == 0 or abs(x) > 2.0**-40)
 VALUES = hnp.arrays(np.float32, st.integers(1, 60), elements=FINITE)
 SEEDS = st.integers(0, 2**32 - 1)
 SHAPES = ("normal", "relu", "laplace", "uniform", "exponential")
@@ -62,7 +62,7 @@ def test_the_range_is_that_of_the_first_values_and_doubles(first, second):
     assert histogram.range == absmax
     histogram.add(second)
     largest = max(absmax, float(np.abs(second).max()))
-    assert histogram.range == absmax * 2.0**max(0, math.ceil(math.log2(largest / absmax) - 1e-12))
+    assert histogram.range == absmax * 2.0 ** max(0, math.ceil(math.log2(largest / absmax) - 1e-12))
     assert histogram.absmax == largest
 
 
@@ -73,7 +73,9 @@ def test_values_that_all_lie_far_from_zero_keep_their_range(method):
     assert (values > scales.scale(of(values), method) * scales.LEVELS).mean() < 0.01
     counts = of(values).rebinned(scales.BINS).tolist()
     alone = next(place for place, count in enumerate(counts) if count) + 1
-    assert scales.QUANTIZED < alone < scales.BINS and plain_divergence(counts, alone, Variant(single=True)) == pytest.approx(0.0, abs=1e-12)
+    assert scales.QUANTIZED < alone < scales.BINS and plain_divergence(
+        counts, alone, Variant(single=True)
+    ) == pytest.approx(0.0, abs=1e-12)
     assert plain_divergence(counts, alone, Variant()) == math.inf
 
 
@@ -208,7 +210,8 @@ def test_a_scale_is_positive_and_clips_above_nothing(first, second, method):
 def test_multiplied_by_a_power_of_two_the_scale_is_too(method, seed, exponent):
     values = drawn("normal", seed, 2000)
     assert scales.scale(of(values * np.float32(2.0**exponent)), method) == pytest.approx(
-        scales.scale(of(values), method) * 2.0**exponent, rel=1e-12)
+        scales.scale(of(values), method) * 2.0**exponent, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("method", ["percentile", "max"])
@@ -216,7 +219,9 @@ def test_multiplied_by_a_power_of_two_the_scale_is_too(method, seed, exponent):
 @settings(max_examples=20, deadline=None)
 def test_multiplied_by_any_factor_the_scale_is_too(method, seed, factor):
     values = drawn("laplace", seed)
-    assert scales.scale(of(values * np.float32(factor)), method) == pytest.approx(scales.scale(of(values), method) * factor, rel=0.002)
+    assert scales.scale(of(values * np.float32(factor)), method) == pytest.approx(
+        scales.scale(of(values), method) * factor, rel=0.002
+    )
 
 
 @given(SEEDS, st.sampled_from(SHAPES), st.floats(0.01, 100))
@@ -312,12 +317,16 @@ def test_divergences_are_those_of_the_definition(counts):
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("changed", [{"groups": "floor"}, {"support": "reference"}, {"outliers": "all"}, {"tiny": 1e-4}, {"single": True}])
+@pytest.mark.parametrize(
+    "changed", [{"groups": "floor"}, {"support": "reference"}, {"outliers": "all"}, {"tiny": 1e-4}, {"single": True}]
+)
 def test_what_public_descriptions_do_otherwise_would_be_seen(changed):
     """Each of them gives another divergence somewhere: the definition that is tested is TensorRT's and no other."""
     counts = np.random.default_rng(0).choice([0, 0, 0, 1, 2, 5, 40, 1000], (20, 19))
-    plain, other = ([[plain_divergence(one.tolist(), kept, variant) for kept in range(4, 20)] for one in counts]
-                    for variant in (Variant(levels=4), Variant(levels=4, **changed)))
+    plain, other = (
+        [[plain_divergence(one.tolist(), kept, variant) for kept in range(4, 20)] for one in counts]
+        for variant in (Variant(levels=4), Variant(levels=4, **changed))
+    )
     assert not np.allclose(plain, other)
 
 
@@ -360,7 +369,7 @@ def test_the_bins_kept_are_those_that_tensorrt_kept():
     found = {}
     for name, row, exact_zeros in zip(tensors, counts, zeros, strict=True):
         histogram = Histogram()
-        histogram.counts[::BINS // 2048] = row
+        histogram.counts[:: BINS // 2048] = row
         histogram.range, histogram.zeros, histogram.count = 2048.0, int(exact_zeros), int(row.sum())
         histogram.minimum, histogram.maximum = 0.0, 2048.0
         found[str(name)] = scales.entropy_amax(histogram) - 0.5
@@ -385,7 +394,9 @@ def test_values_on_few_levels_keep_their_range(rows):
     """Pictures of 4 bits: keeping the first level alone and keeping all have no divergence, and only one of them is a range."""
     from saved_models import digits_cnn
 
-    assert scales.scale(of(digits_cnn.training_images()[0][:rows]), "entropy") == pytest.approx(2048.5 / 2048 / 127, rel=1e-9)
+    assert scales.scale(of(digits_cnn.training_images()[0][:rows]), "entropy") == pytest.approx(
+        2048.5 / 2048 / 127, rel=1e-9
+    )
 
 
 def test_the_zeros_of_a_relu_do_not_move_its_range():
@@ -432,7 +443,7 @@ def test_zeros_count_unless_the_percentile_lies_among_them():
 
 def plain_error(values, amax):
     step = amax / 127
-    return np.mean((values - step * np.clip(np.round(values / step), -127, 127))**2)
+    return np.mean((values - step * np.clip(np.round(values / step), -127, 127)) ** 2)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -69,7 +69,13 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_holds_is_no
 
 
 def test_only_old_folders_of_this_kind_are_taken_for_abandoned(place):
-    kept = [place / "tftrt-scratch-young", place / "another", place / "tftrt-scratch-file", place / "tftrt-scratch-link", place / "target"]
+    kept = [
+        place / "tftrt-scratch-young",
+        place / "another",
+        place / "tftrt-scratch-file",
+        place / "tftrt-scratch-link",
+        place / "target",
+    ]
     for path in (kept[0], kept[1], kept[4]):
         path.mkdir()
     kept[2].touch()

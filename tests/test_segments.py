@@ -152,9 +152,19 @@ def harmless(function, what):
         mul.input[0] = "a:0"
 
 
-@pytest.mark.parametrize("what", ["device", "attributes that begin with _", "control input", "debug information",
-                                  "attributes of the function", "a default left out", "a node that reaches no output",
-                                  "index 0 of an argument"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "device",
+        "attributes that begin with _",
+        "control input",
+        "debug information",
+        "attributes of the function",
+        "a default left out",
+        "a node that reaches no output",
+        "index 0 of an argument",
+    ],
+)
 def test_what_does_not_count(what):
     function = segment()
     harmless(function, what)
@@ -229,27 +239,54 @@ def with_value(tensor):
     return digest(function)
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    (proto(types_pb2.DT_FLOAT, [4], tensor_content=np.full(4, 2, np.float32).tobytes()), proto(types_pb2.DT_FLOAT, [4], float_val=[2])),
-    (proto(types_pb2.DT_FLOAT, [4], tensor_content=np.float32([1, 2, 2, 2]).tobytes()), proto(types_pb2.DT_FLOAT, [4], float_val=[1, 2])),
-    (proto(types_pb2.DT_FLOAT, [2], tensor_content=bytes(8)), proto(types_pb2.DT_FLOAT, [2])),
-    (proto(types_pb2.DT_INT32, [2, 2], tensor_content=np.full(4, 7, np.int32).tobytes()), proto(types_pb2.DT_INT32, [2, 2], int_val=[7])),
-    (proto(types_pb2.DT_INT64, [], tensor_content=np.int64(-1).tobytes()), proto(types_pb2.DT_INT64, [], int64_val=[-1])),
-    (proto(types_pb2.DT_HALF, [3], tensor_content=np.full(3, 1.5, np.float16).tobytes()),
-     proto(types_pb2.DT_HALF, [3], half_val=[int(np.float16(1.5).view(np.uint16))])),
-    (proto(types_pb2.DT_BOOL, [2], tensor_content=b"\1\1"), proto(types_pb2.DT_BOOL, [2], bool_val=[True])),
-    (proto(types_pb2.DT_STRING, [2], string_val=[b"a", b"a"]), proto(types_pb2.DT_STRING, [2], string_val=[b"a", b"a"])),
-], ids=["repeated", "last repeated", "nothing said", "int32", "int64 scalar", "half", "bool", "string"])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            proto(types_pb2.DT_FLOAT, [4], tensor_content=np.full(4, 2, np.float32).tobytes()),
+            proto(types_pb2.DT_FLOAT, [4], float_val=[2]),
+        ),
+        (
+            proto(types_pb2.DT_FLOAT, [4], tensor_content=np.float32([1, 2, 2, 2]).tobytes()),
+            proto(types_pb2.DT_FLOAT, [4], float_val=[1, 2]),
+        ),
+        (proto(types_pb2.DT_FLOAT, [2], tensor_content=bytes(8)), proto(types_pb2.DT_FLOAT, [2])),
+        (
+            proto(types_pb2.DT_INT32, [2, 2], tensor_content=np.full(4, 7, np.int32).tobytes()),
+            proto(types_pb2.DT_INT32, [2, 2], int_val=[7]),
+        ),
+        (
+            proto(types_pb2.DT_INT64, [], tensor_content=np.int64(-1).tobytes()),
+            proto(types_pb2.DT_INT64, [], int64_val=[-1]),
+        ),
+        (
+            proto(types_pb2.DT_HALF, [3], tensor_content=np.full(3, 1.5, np.float16).tobytes()),
+            proto(types_pb2.DT_HALF, [3], half_val=[int(np.float16(1.5).view(np.uint16))]),
+        ),
+        (proto(types_pb2.DT_BOOL, [2], tensor_content=b"\1\1"), proto(types_pb2.DT_BOOL, [2], bool_val=[True])),
+        (
+            proto(types_pb2.DT_STRING, [2], string_val=[b"a", b"a"]),
+            proto(types_pb2.DT_STRING, [2], string_val=[b"a", b"a"]),
+        ),
+    ],
+    ids=["repeated", "last repeated", "nothing said", "int32", "int64 scalar", "half", "bool", "string"],
+)
 def test_the_encoding_of_a_constant_does_not_count(one, other):
     assert with_value(one) == with_value(other)
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    (proto(types_pb2.DT_STRING, [2], string_val=[b"ab", b"c"]), proto(types_pb2.DT_STRING, [2], string_val=[b"a", b"bc"])),
-    (proto(types_pb2.DT_FLOAT, [2], float_val=[1]), proto(types_pb2.DT_FLOAT, [3], float_val=[1])),
-    (proto(types_pb2.DT_INT32, [1], int_val=[0]), proto(types_pb2.DT_FLOAT, [1], float_val=[0])),
-    (proto(types_pb2.DT_FLOAT, [1], float_val=[0.0]), proto(types_pb2.DT_FLOAT, [1], float_val=[-0.0])),
-])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            proto(types_pb2.DT_STRING, [2], string_val=[b"ab", b"c"]),
+            proto(types_pb2.DT_STRING, [2], string_val=[b"a", b"bc"]),
+        ),
+        (proto(types_pb2.DT_FLOAT, [2], float_val=[1]), proto(types_pb2.DT_FLOAT, [3], float_val=[1])),
+        (proto(types_pb2.DT_INT32, [1], int_val=[0]), proto(types_pb2.DT_FLOAT, [1], float_val=[0])),
+        (proto(types_pb2.DT_FLOAT, [1], float_val=[0.0]), proto(types_pb2.DT_FLOAT, [1], float_val=[-0.0])),
+    ],
+)
 def test_constants_that_differ(one, other):
     assert with_value(one) != with_value(other)
 
@@ -257,7 +294,9 @@ def test_constants_that_differ(one, other):
 @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=20), st.integers(0, 5))
 def test_any_float_constant_has_one_digest_in_both_encodings(values, repeated):
     values = np.float32(values + [values[-1]] * repeated)
-    short = proto(types_pb2.DT_FLOAT, [len(values)], float_val=[float(value) for value in values[:len(values) - repeated]])
+    short = proto(
+        types_pb2.DT_FLOAT, [len(values)], float_val=[float(value) for value in values[: len(values) - repeated]]
+    )
     assert with_value(short) == with_value(proto(types_pb2.DT_FLOAT, [len(values)], tensor_content=values.tobytes()))
 
 
@@ -286,20 +325,26 @@ def test_lists_of_functions_count_by_what_they_do():
     def cases(*names):
         function = empty("outer", ["x"], ["y"])
         made = node(function, "case", "Case", ["x"])
-        made.attr["branches"].CopyFrom(attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(
-            func=[attr_value_pb2.NameAttrList(name=name) for name in names])))
+        made.attr["branches"].CopyFrom(
+            attr_value_pb2.AttrValue(
+                list=attr_value_pb2.AttrValue.ListValue(func=[attr_value_pb2.NameAttrList(name=name) for name in names])
+            )
+        )
         function.ret["y"] = "case:output:0"
         return digest(function, called("a", "Relu"), called("b", "Relu6"), called("c", "Relu"))
 
     assert cases("a", "b") == cases("c", "b") != cases("b", "a")
 
 
-@pytest.mark.parametrize(("function", "library", "says"), [
-    (calling("outer"), [calling("outer")], "calls itself"),
-    (called("f", "Relu"), [], "no node"),
-    (called("f", "Relu"), [], "cycle"),
-    (called("f", "Relu"), [], "has no source"),
-])
+@pytest.mark.parametrize(
+    ("function", "library", "says"),
+    [
+        (calling("outer"), [calling("outer")], "calls itself"),
+        (called("f", "Relu"), [], "no node"),
+        (called("f", "Relu"), [], "cycle"),
+        (called("f", "Relu"), [], "has no source"),
+    ],
+)
 def test_what_is_no_segment_is_a_value_error(function, library, says):
     function = copy.deepcopy(function)
     if says == "no node":
@@ -381,8 +426,14 @@ print("@" + json.dumps(found))
 
 def converted_elsewhere(model, *dynamic):
     """{"True" or "False": [digests, digests with names]} of the model's segments, converted in another process."""
-    done = subprocess.run([sys.executable, "-c", IN_A_PROCESS, model, json.dumps(dynamic)], cwd=ROOT, text=True, capture_output=True, check=True,
-                          env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONHASHSEED": "random"})
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_PROCESS, model, json.dumps(dynamic)],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONHASHSEED": "random"},
+    )
     return json.loads(done.stdout.rpartition("@")[2])
 
 
@@ -392,7 +443,9 @@ def test_every_conversion_of_a_model_gives_its_segment_the_same_digests(zoo_mode
     other = converted_elsewhere(zoo_model("digits_cnn"), False)
     assert one["False"] == other["False"] and one["True"] == one["False"] and len(one["False"][0]) == 1
     # In the SavedModel defaults are dropped and functions have other names.
-    saved = saved_model_pb2.SavedModel.FromString((converted("digits_cnn", "--precision_mode=FP16") / "saved_model.pb").read_bytes())
+    saved = saved_model_pb2.SavedModel.FromString(
+        (converted("digits_cnn", "--precision_mode=FP16") / "saved_model.pb").read_bytes()
+    )
     graph_def = saved.meta_graphs[0].graph_def
     for names in (False, True):
         assert list(segments.engine_digests(graph_def, names).values()) == one["False"][names]

@@ -23,8 +23,10 @@ def test_a_server_that_stays_without_its_model_is_ended_with_the_reason(zoo_mode
     program.write_text(STAYS)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(errors.TftrtError, match="model version 1 did not load: DATA_LOSS"), \
-            block.served({"model": zoo_model("digits_cnn")}, "binary"):
+    with (
+        pytest.raises(errors.TftrtError, match="model version 1 did not load: DATA_LOSS"),
+        block.served({"model": zoo_model("digits_cnn")}, "binary"),
+    ):
         pytest.fail("it never served")
 
 
@@ -32,8 +34,10 @@ def test_parameters_that_a_server_refuses_are_named(zoo_model, tmp_path):
     path = tmp_path / "batching_parameters.txt"
     path.write_text("max_batch_size { value: 8 } allowed_batch_sizes: 4")
     flags = {"enable_batching": True, "batching_parameters_file": str(path)}
-    with pytest.raises(errors.TftrtError, match="Last entry in allowed_batch_sizes must match max_batch_size"), \
-            block.served({"model": zoo_model("digits_cnn")}, flags=flags):
+    with (
+        pytest.raises(errors.TftrtError, match="Last entry in allowed_batch_sizes must match max_batch_size"),
+        block.served({"model": zoo_model("digits_cnn")}, flags=flags),
+    ):
         pytest.fail("it never served")
 
 

@@ -133,9 +133,14 @@ class Command:
     def __init__(self, *arguments, env):
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         around = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
-        self.process = subprocess.Popen([sys.executable, "-m", "tftrt_tools", "serve", *map(str, arguments)], stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, env={**around, "PYTHONPATH": path, **env},
-                                        start_new_session=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tftrt_tools", "serve", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**around, "PYTHONPATH": path, **env},
+            start_new_session=True,
+        )
         self.lines, self._changed = [], threading.Condition()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -155,6 +160,7 @@ class Command:
 
     def wait_for(self, pattern, seconds=90):
         """The match of the first line with `pattern`."""
+
         def found():
             return next((match for line in self.lines if line is not None if (match := re.search(pattern, line))), None)
 
@@ -205,14 +211,29 @@ def gone(pid, seconds=20):
 
 
 def test_only_what_differs_from_the_default_is_handed_on():
-    values = {**server_flags.DEFAULTS, "port": 9000, "enable_batching": True, "enable_model_warmup": False, "per_process_gpu_memory_fraction": 0.5}
-    assert server_flags.to_arguments(values) == ["--port=9000", "--enable_batching=true", "--per_process_gpu_memory_fraction=0.5",
-                                          "--enable_model_warmup=false"]
+    values = {
+        **server_flags.DEFAULTS,
+        "port": 9000,
+        "enable_batching": True,
+        "enable_model_warmup": False,
+        "per_process_gpu_memory_fraction": 0.5,
+    }
+    assert server_flags.to_arguments(values) == [
+        "--port=9000",
+        "--enable_batching=true",
+        "--per_process_gpu_memory_fraction=0.5",
+        "--enable_model_warmup=false",
+    ]
     assert server_flags.to_arguments(server_flags.DEFAULTS) == []
 
 
-_VALUES = {server_flags.INT: st.integers(-2**31, 2**31 - 1), server_flags.INT64: st.integers(-2**63, 2**63 - 1), server_flags.BOOL: st.booleans(),
-           server_flags.FLOAT: st.floats(allow_nan=False, allow_infinity=False), server_flags.STRING: st.text(st.characters(exclude_categories=["Cs"]))}
+_VALUES = {
+    server_flags.INT: st.integers(-(2**31), 2**31 - 1),
+    server_flags.INT64: st.integers(-(2**63), 2**63 - 1),
+    server_flags.BOOL: st.booleans(),
+    server_flags.FLOAT: st.floats(allow_nan=False, allow_infinity=False),
+    server_flags.STRING: st.text(st.characters(exclude_categories=["Cs"])),
+}
 
 
 @given(st.fixed_dictionaries({flag.name: _VALUES[flag.kind] for flag in server_flags.FLAGS}))
@@ -221,9 +242,21 @@ def test_what_is_handed_on_is_read_back_as_it_was(values):
 
 
 def test_parse_takes_the_last_of_several_and_every_form_of_a_bool():
-    parsed = server_flags.parse(["--port=1", "--port=2", "--enable_batching", "--enable_profiler=0", "--enable_model_warmup=False"])
-    assert (parsed.port, parsed.enable_batching, parsed.enable_profiler, parsed.enable_model_warmup) == (2, True, False, False)
-    assert server_flags.parse(["--host=::1"], [server_flags.Flag("host", server_flags.STRING, "127.0.0.1", "address")]).host == "::1"
+    parsed = server_flags.parse(
+        ["--port=1", "--port=2", "--enable_batching", "--enable_profiler=0", "--enable_model_warmup=False"]
+    )
+    assert (parsed.port, parsed.enable_batching, parsed.enable_profiler, parsed.enable_model_warmup) == (
+        2,
+        True,
+        False,
+        False,
+    )
+    assert (
+        server_flags.parse(
+            ["--host=::1"], [server_flags.Flag("host", server_flags.STRING, "127.0.0.1", "address")]
+        ).host
+        == "::1"
+    )
 
 
 @pytest.mark.parametrize("argument", ["--prot=9", "positional", "--port", "-port=9", "--noenable_profiler", "--"])
@@ -235,8 +268,18 @@ def test_parse_names_what_it_does_not_know_and_goes_on(argument, capsys):
     assert all(f"--{flag.name}=" in said for flag in server_flags.FLAGS)
 
 
-@pytest.mark.parametrize("argument", ["--port=x", "--port=", "--port=2147483648", "--port=1.5", "--enable_batching=yes",
-                                      "--per_process_gpu_memory_fraction=half", "--help"])
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--port=x",
+        "--port=",
+        "--port=2147483648",
+        "--port=1.5",
+        "--enable_batching=yes",
+        "--per_process_gpu_memory_fraction=half",
+        "--help",
+    ],
+)
 def test_parse_ends_with_the_usage_for_a_value_it_cannot_read(argument, capsys):
     with pytest.raises(SystemExit) as ended:
         server_flags.parse([argument])
@@ -281,12 +324,16 @@ def test_base_path_of_another_kind_is_named_with_its_mend(tmp_path, base_path):
 
 def test_a_configuration_file_is_refused_by_line(tmp_path, base_path):
     config = tmp_path / "models.config"
-    config.write_text(f'model_config_list {{\n  config {{ name: "a" base_path: "{base_path}" model_platfrom: "tensorflow" }}\n}}\n')
+    config.write_text(
+        f'model_config_list {{\n  config {{ name: "a" base_path: "{base_path}" model_platfrom: "tensorflow" }}\n}}\n'
+    )
     error = refused(tmp_path, model_config_file=str(config))
     assert "models.config:2" in error.cause and "model_platform" in error.mend
     batching = tmp_path / "batching.txt"
     batching.write_text("max_batch_size: 8\n")
-    error = refused(tmp_path, model_base_path=str(base_path), enable_batching=True, batching_parameters_file=str(batching))
+    error = refused(
+        tmp_path, model_base_path=str(base_path), enable_batching=True, batching_parameters_file=str(batching)
+    )
     assert "batching.txt:1" in error.cause and "value" in error.mend
     ssl = tmp_path / "ssl.config"
     ssl.write_text('server_kye: "SECRET"\n')
@@ -294,10 +341,17 @@ def test_a_configuration_file_is_refused_by_line(tmp_path, base_path):
     assert "ssl.config" in error.cause and "SECRET" not in error.cause + error.mend
 
 
-@pytest.mark.parametrize(("lines", "cause"), [
-    ('config { name: "a" base_path: "BASE" } config { name: "a" base_path: "BASE" }', "lists model a twice"),
-    ('config { name: "a" base_path: "models/a" }', "is relative"),
-    ('config { name: "a" base_path: "BASE" model_version_policy { specific { versions: 9 } } }', "has no version 9")])
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        ('config { name: "a" base_path: "BASE" } config { name: "a" base_path: "BASE" }', "lists model a twice"),
+        ('config { name: "a" base_path: "models/a" }', "is relative"),
+        (
+            'config { name: "a" base_path: "BASE" model_version_policy { specific { versions: 9 } } }',
+            "has no version 9",
+        ),
+    ],
+)
 def test_models_that_a_configuration_lists_are_checked(tmp_path, base_path, lines, cause):
     config = tmp_path / "models.config"
     config.write_text(f"model_config_list {{ {lines.replace('BASE', str(base_path))} }}")
@@ -306,19 +360,35 @@ def test_models_that_a_configuration_lists_are_checked(tmp_path, base_path, line
 
 def test_labels_of_a_start_need_the_flag_that_allows_them(tmp_path, base_path):
     config = tmp_path / "models.config"
-    config.write_text(f'model_config_list {{ config {{ name: "a" base_path: "{base_path}" version_labels {{ key: "stable" value: 7 }} }} }}')
+    config.write_text(
+        f'model_config_list {{ config {{ name: "a" base_path: "{base_path}" version_labels {{ key: "stable" value: 7 }} }} }}'
+    )
     error = refused(tmp_path, model_config_file=str(config))
-    assert "a has the label 'stable'" in error.cause and error.mend == "add --allow_version_labels_for_unavailable_models"
-    start_preflight.check_files(serve_plan.read({**server_flags.DEFAULTS, "model_config_file": str(config),
-                                                 "allow_version_labels_for_unavailable_models": True}))
+    assert (
+        "a has the label 'stable'" in error.cause and error.mend == "add --allow_version_labels_for_unavailable_models"
+    )
+    start_preflight.check_files(
+        serve_plan.read(
+            {
+                **server_flags.DEFAULTS,
+                "model_config_file": str(config),
+                "allow_version_labels_for_unavailable_models": True,
+            }
+        )
+    )
 
 
 def test_flags_that_need_another_flag(tmp_path, base_path):
     monitoring = tmp_path / "monitoring.config"
     monitoring.write_text("prometheus_config { enable: true }")
     base = str(base_path)
-    assert "needs --enable_batching" in refused(tmp_path, model_base_path=base, batching_parameters_file=str(monitoring)).cause
-    assert "needs --rest_api_port" in refused(tmp_path, model_base_path=base, monitoring_config_file=str(monitoring)).cause
+    assert (
+        "needs --enable_batching"
+        in refused(tmp_path, model_base_path=base, batching_parameters_file=str(monitoring)).cause
+    )
+    assert (
+        "needs --rest_api_port" in refused(tmp_path, model_base_path=base, monitoring_config_file=str(monitoring)).cause
+    )
     assert "same as --port" in refused(tmp_path, model_base_path=base, rest_api_port=8500).cause
     assert "no file" in refused(tmp_path, model_base_path=base, platform_config_file=str(tmp_path / "none")).cause
 
@@ -326,8 +396,10 @@ def test_flags_that_need_another_flag(tmp_path, base_path):
 def test_sound_models_pass_also_by_uri_and_by_policy(tmp_path, base_path):
     (base_path / "8").mkdir()
     config = tmp_path / "models.config"
-    config.write_text(f'model_config_list {{ config {{ name: "a" base_path: "{base_path}" model_version_policy {{ specific {{ versions: 6 }} }} }} '
-                      'config { name: "b" base_path: "gs://bucket/b" } }')
+    config.write_text(
+        f'model_config_list {{ config {{ name: "a" base_path: "{base_path}" model_version_policy {{ specific {{ versions: 6 }} }} }} '
+        'config { name: "b" base_path: "gs://bucket/b" } }'
+    )
     wanted = serve_plan.read({**server_flags.DEFAULTS, "model_config_file": str(config)})
     start_preflight.check_files(wanted)
     assert wanted.names == ("a", "b")
@@ -346,8 +418,12 @@ def test_a_taken_port_names_its_holder_and_the_flag():
 
 
 def test_wrong_usage_is_one_line_with_the_mend(tftrt, base_path, tmp_path):
-    for arguments, said in ((["--model_base_pth=x"], "Did you mean: model_base_path"), ([], "nothing to serve"), (["models"], "--model_base_path=models"),
-                            (["--backend=local", f"--model_base_path={base_path / '7'}"], f"name the one above it: {base_path}")):
+    for arguments, said in (
+        (["--model_base_pth=x"], "Did you mean: model_base_path"),
+        ([], "nothing to serve"),
+        (["models"], "--model_base_path=models"),
+        (["--backend=local", f"--model_base_path={base_path / '7'}"], f"name the one above it: {base_path}"),
+    ):
         done = tftrt("serve", *arguments)
         assert done.returncode == errors.EXIT_USAGE, done.stderr
         assert said in done.stderr and "Traceback" not in done.stderr
@@ -358,13 +434,25 @@ def test_wrong_usage_is_one_line_with_the_mend(tftrt, base_path, tmp_path):
 
 def test_flags_reach_the_binary_and_ctrl_c_ends_it_with_exit_code_0(serve, base_path, tmp_path):
     port, ready_file = free_port(), tmp_path / "ready.json"
-    command = serve(f"--port={port}", "--model_name=digits", f"--model_base_path={base_path}", "--enable_batching", "--noenable_profiler",
-                    f"--json={ready_file}", f"--log_file={tmp_path / 'server.log'}")
+    command = serve(
+        f"--port={port}",
+        "--model_name=digits",
+        f"--model_base_path={base_path}",
+        "--enable_batching",
+        "--noenable_profiler",
+        f"--json={ready_file}",
+        f"--log_file={tmp_path / 'server.log'}",
+    )
     command.wait_for(rf"^ready: gRPC 127\.0\.0\.1:{port}, models digits \(version 7\)$")
     command.wait_for(r"^backend: binary \(.*tensorflow_model_server")
     started = command.wait_for(r"^pid (\d+) (.*)")
-    assert json.loads(started[2]) == [f"--port={port}", "--enable_batching=true", "--model_name=digits", f"--model_base_path={base_path}",
-                                      "--enable_profiler=false"]
+    assert json.loads(started[2]) == [
+        f"--port={port}",
+        "--enable_batching=true",
+        "--model_name=digits",
+        f"--model_base_path={base_path}",
+        "--enable_profiler=false",
+    ]
     told = json.loads(ready_file.read_text())
     assert told["pid"] == int(started[1]) and told["grpc"] == f"127.0.0.1:{port}" and told["models"] == {"digits": [7]}
     command.process.send_signal(signal.SIGINT)
@@ -375,7 +463,9 @@ def test_flags_reach_the_binary_and_ctrl_c_ends_it_with_exit_code_0(serve, base_
 
 def test_it_is_ready_only_when_a_version_is_available(serve, base_path, tmp_path):
     gate = tmp_path / "gate"
-    command = serve(f"--port={free_port()}", "--model_name=digits", f"--model_base_path={base_path}", FAKE_GATE=str(gate))
+    command = serve(
+        f"--port={free_port()}", "--model_name=digits", f"--model_base_path={base_path}", FAKE_GATE=str(gate)
+    )
     command.wait_for("^Running gRPC")
     time.sleep(1)
     assert "ready:" not in command.text
@@ -386,7 +476,13 @@ def test_it_is_ready_only_when_a_version_is_available(serve, base_path, tmp_path
 
 
 def test_a_server_that_ignores_sigterm_is_killed_with_its_children(serve, base_path):
-    command = serve(f"--port={free_port()}", "--model_name=digits", f"--model_base_path={base_path}", "--grace_seconds=0.5", FAKE_FAULT="deaf")
+    command = serve(
+        f"--port={free_port()}",
+        "--model_name=digits",
+        f"--model_base_path={base_path}",
+        "--grace_seconds=0.5",
+        FAKE_FAULT="deaf",
+    )
     command.wait_for("^ready: ")
     pids = command.wait_for(r"^pid (\d+)")[1], command.wait_for(r"^grandchild (\d+)")[1]
     command.process.terminate()
@@ -404,9 +500,15 @@ def test_the_server_goes_when_the_command_is_killed(serve, base_path):
 def test_a_crash_at_load_is_read_from_signal_and_engines(serve, base_path):
     (base_path / "7" / "assets").mkdir()
     (base_path / "7" / "assets" / "trt-serialized-engine.TRTEngineOp_000_000").touch()
-    command = serve(f"--port={free_port()}", "--model_name=digits", f"--model_base_path={base_path}", FAKE_FAULT="segfault")
+    command = serve(
+        f"--port={free_port()}", "--model_name=digits", f"--model_base_path={base_path}", FAKE_FAULT="segfault"
+    )
     assert command.code() == errors.EXIT_FAILED
-    assert "ended by itself (SIGSEGV)" in command.text and "digits carries TensorRT engines" in command.text and "tftrt inspect" in command.text
+    assert (
+        "ended by itself (SIGSEGV)" in command.text
+        and "digits carries TensorRT engines" in command.text
+        and "tftrt inspect" in command.text
+    )
     assert "Traceback" not in command.text
 
 
@@ -421,9 +523,18 @@ def test_a_server_that_ends_by_itself_is_exit_code_1_with_the_end_of_its_log(ser
     assert later.text.count("Running gRPC ModelServer") == 2
 
 
-@pytest.mark.parametrize(("code", "tail", "engines", "said"), [
-    (-11, [], ("a",), "another TensorRT"), (139, [], ("a",), "another TensorRT"), (-6, [], ("a", "b"), "a, b carries"), (-9, [], (), "out of memory"),
-    (-4, [], (), "instructions"), (125, ["docker: could not select device driver"], (), "container toolkit"), (125, [], (), "could not start")])
+@pytest.mark.parametrize(
+    ("code", "tail", "engines", "said"),
+    [
+        (-11, [], ("a",), "another TensorRT"),
+        (139, [], ("a",), "another TensorRT"),
+        (-6, [], ("a", "b"), "a, b carries"),
+        (-9, [], (), "out of memory"),
+        (-4, [], (), "instructions"),
+        (125, ["docker: could not select device driver"], (), "container toolkit"),
+        (125, [], (), "could not start"),
+    ],
+)
 def test_exit_codes_are_read(code, tail, engines, said):
     error = ending.read(code, tail, engines)
     assert said in error.mend
@@ -432,9 +543,17 @@ def test_exit_codes_are_read(code, tail, engines, said):
 
 def test_a_load_that_fails_is_said_while_the_server_tries_again(serve, base_path):
     lines = server_log.load_failure("digits", 7, server_log.NO_KERNEL)
-    command = serve(f"--port={free_port()}", "--model_name=digits", f"--model_base_path={base_path}", FAKE_FAULT="cannot load", FAKE_LOG=lines)
+    command = serve(
+        f"--port={free_port()}",
+        "--model_name=digits",
+        f"--model_base_path={base_path}",
+        FAKE_FAULT="cannot load",
+        FAKE_LOG=lines,
+    )
     command.wait_for("^tftrt: warning: digits version 7 did not load: .*it sees no GPU$")
-    command.wait_for("^  serve the original model here, or use --backend=local.*; the server tries 5 more times, one each 60 s")
+    command.wait_for(
+        "^  serve the original model here, or use --backend=local.*; the server tries 5 more times, one each 60 s"
+    )
     assert "ready:" not in command.text and command.process.poll() is None
     command.process.send_signal(signal.SIGINT)
     assert command.code() == errors.EXIT_DONE
@@ -462,9 +581,11 @@ def test_version_is_the_servers_own(serve):
 def doubled(tmp_path_factory):
     """models/doubled/3: y = 2 x for float32 [?, 2]."""
     base = tmp_path_factory.mktemp("models") / "doubled"
-    code = ("import sys, tensorflow as tf\nmodule = tf.Module()\n"
-            "module.call = tf.function(lambda x: {'y': 2 * x}, input_signature=[tf.TensorSpec([None, 2], tf.float32, 'x')])\n"
-            "tf.saved_model.save(module, sys.argv[1], signatures=module.call)")
+    code = (
+        "import sys, tensorflow as tf\nmodule = tf.Module()\n"
+        "module.call = tf.function(lambda x: {'y': 2 * x}, input_signature=[tf.TensorSpec([None, 2], tf.float32, 'x')])\n"
+        "tf.saved_model.save(module, sys.argv[1], signatures=module.call)"
+    )
     run_program(code, base / "3")
     return base
 
@@ -477,8 +598,15 @@ def get(url, body=None):
 def test_the_development_server_serves_on_ports_it_finds_and_counts(serve, doubled, tmp_path):
     (tmp_path / "monitoring.config").write_text("prometheus_config { enable: true }")
     ready = tmp_path / "ready.json"
-    command = serve("--backend=local", "--port=0", "--rest_api_port=-1", "--model_name=doubled", f"--model_base_path={doubled}", f"--json={ready}",
-                    f"--monitoring_config_file={tmp_path / 'monitoring.config'}")
+    command = serve(
+        "--backend=local",
+        "--port=0",
+        "--rest_api_port=-1",
+        "--model_name=doubled",
+        f"--model_base_path={doubled}",
+        f"--json={ready}",
+        f"--monitoring_config_file={tmp_path / 'monitoring.config'}",
+    )
     command.wait_for(r"^ready: gRPC 127\.0\.0\.1:\d+, REST http://127\.0\.0\.1:\d+, models doubled \(version 3\)$")
     told = json.loads(ready.read_text())
     assert told["backend"] == "local" and told["models"] == {"doubled": [3]} and told["grpc"] != told["rest"]
@@ -496,7 +624,9 @@ def test_a_model_that_does_not_load_ends_the_development_server_with_the_reason(
     (base_path / "7" / "saved_model.pb").write_bytes(b"no model")
     command = serve("--backend=local", "--port=0", f"--model_base_path={base_path}", "--max_num_load_retries=0")
     assert command.code() == errors.EXIT_FAILED
-    assert re.search(r"^tftrt: error: the server ended by itself with exit code 255: .*default", command.text, re.MULTILINE)
+    assert re.search(
+        r"^tftrt: error: the server ended by itself with exit code 255: .*default", command.text, re.MULTILINE
+    )
 
 
 # Which backend
@@ -506,28 +636,44 @@ def test_auto_says_why_it_takes_docker_and_the_container_gets_what_it_needs(on_p
     (tmp_path / "bin" / "tensorflow_model_server").rename(tmp_path / "bin" / "fake_inside")
     on_path("docker", FAKE_DOCKER)
     log, port = tmp_path / "docker.log", free_port()
-    env = dict(FAKE_DOCKER_LOG=str(log), FAKE_IMAGE="tensorflow/serving:2.14.1-gpu", FAKE_FAULT="docker",
-               TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION="0")
+    env = dict(
+        FAKE_DOCKER_LOG=str(log),
+        FAKE_IMAGE="tensorflow/serving:2.14.1-gpu",
+        FAKE_FAULT="docker",
+        TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION="0",
+    )
     command = serve(f"--port={port}", "--model_name=digits", f"--model_base_path={base_path}", **env)
     command.wait_for("^ready: ")
-    assert "backend: docker (docker with the image tensorflow/serving:2.14.1-gpu; no tensorflow_model_server on PATH)" in command.text
+    assert (
+        "backend: docker (docker with the image tensorflow/serving:2.14.1-gpu; no tensorflow_model_server on PATH)"
+        in command.text
+    )
     command.process.terminate()
     assert command.code() == 0
     ran = next(line for line in log.read_text().splitlines() if line.startswith("run "))
     name = re.search(r"--name (\S+)", ran)[1]
-    assert ran == (f"run --rm --init --name {name} --gpus all --publish 127.0.0.1:{port}:{port} "
-                   f"--mount type=bind,source={base_path},target={base_path},readonly --env TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION "
-                   "--env TF_CPP_MIN_LOG_LEVEL=0 --entrypoint tensorflow_model_server "
-                   f"tensorflow/serving:2.14.1-gpu --port={port} --model_name=digits --model_base_path={base_path}")
+    assert ran == (
+        f"run --rm --init --name {name} --gpus all --publish 127.0.0.1:{port}:{port} "
+        f"--mount type=bind,source={base_path},target={base_path},readonly --env TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION "
+        "--env TF_CPP_MIN_LOG_LEVEL=0 --entrypoint tensorflow_model_server "
+        f"tensorflow/serving:2.14.1-gpu --port={port} --model_name=digits --model_base_path={base_path}"
+    )
     assert log.read_text().splitlines()[-1] == f"rm --force {name}"
 
 
 def test_the_log_of_a_container_is_followed_too(on_path, serve, base_path, tmp_path):
     (tmp_path / "bin" / "tensorflow_model_server").rename(tmp_path / "bin" / "fake_inside")
     on_path("docker", FAKE_DOCKER)
-    command = serve("--backend=docker", f"--port={free_port()}", "--model_name=digits", f"--model_base_path={base_path}",
-                    FAKE_DOCKER_LOG=str(tmp_path / "docker.log"), FAKE_IMAGE="tensorflow/serving:2.14.1-gpu", FAKE_FAULT="cannot load",
-                    FAKE_LOG=server_log.load_failure("digits", 7, server_log.NO_TFTRT))
+    command = serve(
+        "--backend=docker",
+        f"--port={free_port()}",
+        "--model_name=digits",
+        f"--model_base_path={base_path}",
+        FAKE_DOCKER_LOG=str(tmp_path / "docker.log"),
+        FAKE_IMAGE="tensorflow/serving:2.14.1-gpu",
+        FAKE_FAULT="cannot load",
+        FAKE_LOG=server_log.load_failure("digits", 7, server_log.NO_TFTRT),
+    )
     command.wait_for("^tftrt: warning: digits version 7 did not load: .*built without TF-TRT")
     command.process.terminate()
     assert command.code() == errors.EXIT_DONE
@@ -556,12 +702,20 @@ def test_the_stock_image_is_not_started_with_engines_of_another_tensorrt(on_path
     from tests.engine_files import HEAD, engine_file
 
     on_path("docker", FAKE_DOCKER)
-    for name, value in {**on_path.env, "FAKE_DOCKER_LOG": tmp_path / "log", "FAKE_IMAGE": "tensorflow/serving:2.14.1-gpu"}.items():
+    for name, value in {
+        **on_path.env,
+        "FAKE_DOCKER_LOG": tmp_path / "log",
+        "FAKE_IMAGE": "tensorflow/serving:2.14.1-gpu",
+    }.items():
         monkeypatch.setenv(name, str(value))
     (base_path / "7" / "assets").mkdir()
-    engine_file(base_path / "7" / "assets" / "trt-serialized-engine.TRTEngineOp_000_000", (1, 8), engine=HEAD + b"e" * 100)
+    engine_file(
+        base_path / "7" / "assets" / "trt-serialized-engine.TRTEngineOp_000_000", (1, 8), engine=HEAD + b"e" * 100
+    )
     wanted = serve_plan.read({**server_flags.DEFAULTS, "model_base_path": str(base_path)})
-    with pytest.raises(errors.TftrtError, match=r"TensorRT 8\.5\.3\.1, and tensorflow/serving:2\.14\.1-gpu has 8\.4\.3"):
+    with pytest.raises(
+        errors.TftrtError, match=r"TensorRT 8\.5\.3\.1, and tensorflow/serving:2\.14\.1-gpu has 8\.4\.3"
+    ):
         Docker().check(wanted)
     monkeypatch.setenv("FAKE_IMAGE", "tftrt/serving:2.14.1")
     Docker().check(wanted)
@@ -575,8 +729,12 @@ def test_every_base_path_of_the_configuration_and_where_links_lead_is_mounted(tm
     linked.mkdir()
     (linked / "1").symlink_to(stored)
     config = tmp_path / "models.config"
-    config.write_text(f'model_config_list {{ config {{ name: "a" base_path: "{base_path}" }} config {{ name: "b" base_path: "{linked}" }} }}')
-    assert mounts(serve_plan.read({**server_flags.DEFAULTS, "model_config_file": str(config)})) == sorted([config, base_path, linked, stored])
+    config.write_text(
+        f'model_config_list {{ config {{ name: "a" base_path: "{base_path}" }} config {{ name: "b" base_path: "{linked}" }} }}'
+    )
+    assert mounts(serve_plan.read({**server_flags.DEFAULTS, "model_config_file": str(config)})) == sorted(
+        [config, base_path, linked, stored]
+    )
 
 
 def test_port_zero_is_refused_for_what_takes_it_as_no_port(serve, base_path):

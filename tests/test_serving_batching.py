@@ -34,7 +34,9 @@ def export(path):
         tf.identity(x[1:], name="fewer")
         tf.strings.join([s, s], name="twice")
         tf.reduce_sum(tf.ensure_shape(x, [None, 2]), 1, name="two_columns")
-        one = v1.saved_model.build_signature_def({"x": v1.saved_model.build_tensor_info(x)}, {"y": v1.saved_model.build_tensor_info(y)})
+        one = v1.saved_model.build_signature_def(
+            {"x": v1.saved_model.build_tensor_info(x)}, {"y": v1.saved_model.build_tensor_info(y)}
+        )
         builder = v1.saved_model.Builder(str(path))
         builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": one})
         builder.save()
@@ -113,13 +115,20 @@ def blocked(held, servable, later):
 def waiting(servable, count):
     """Wait until `count` requests wait in the queues of y."""
     deadline = time.monotonic() + 60
-    while sum(len(batch.tasks) for key, queue in servable._queues.items() if "y:0" in key[1] for batch in list(queue._batches)) < count:
+    while (
+        sum(
+            len(batch.tasks)
+            for key, queue in servable._queues.items()
+            if "y:0" in key[1]
+            for batch in list(queue._batches)
+        )
+        < count
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
 
 class TestBatches:
-
     def test_full_batch_goes_at_once_and_each_request_gets_its_rows(self, held, batched, later):
         servable = batched(max_batch_size=4, batch_timeout_micros=LONG)
         first, second = later(servable.run, rows(1, 2), Y), later(servable.run, rows(3, 4), Y)
@@ -175,7 +184,10 @@ class TestBatches:
 
     def test_models_share_one_pool_of_threads_and_take_turns(self, path, held, later):
         other, scheduler = Held(path), batch_scheduler.Scheduler(1)
-        one, two = (batching_servable.BatchingServable(wrapped, BatchingParameters(max_batch_size=1), scheduler) for wrapped in (held, other))
+        one, two = (
+            batching_servable.BatchingServable(wrapped, BatchingParameters(max_batch_size=1), scheduler)
+            for wrapped in (held, other)
+        )
         order = []
         note = batching_servable.Hooks(processed_batch_size=lambda size: order.append("two"))
         two._hooks = note
@@ -193,18 +205,38 @@ class TestBatches:
 
     def test_interface_of_the_wrapped_servable(self, held, batched):
         servable = batched()
-        assert (servable.name, servable.version, servable.path, servable.signatures) == (held.name, held.version, held.path, held.signatures)
+        assert (servable.name, servable.version, servable.path, servable.signatures) == (
+            held.name,
+            held.version,
+            held.path,
+            held.signatures,
+        )
 
     def test_hooks_see_requests_and_batches(self, held, batched):
         seen = []
-        hooks = batching_servable.Hooks(**{name: lambda *values, name=name: seen.append((name, *values)) for name in (
-            "input_batch_size", "queuing_latency", "processed_batch_size", "padding_size", "wrapped_run")})
+        hooks = batching_servable.Hooks(
+            **{
+                name: lambda *values, name=name: seen.append((name, *values))
+                for name in (
+                    "input_batch_size",
+                    "queuing_latency",
+                    "processed_batch_size",
+                    "padding_size",
+                    "wrapped_run",
+                )
+            }
+        )
         started = time.monotonic()
         batched(hooks, max_batch_size=4, allowed_batch_sizes=(4,), thread_pool_name="pool").run(rows(1, 2, 3), Y)
         whole = (time.monotonic() - started) * 1e6
         latency = next(values for values in seen if values[0] == "queuing_latency")
         assert latency[1] == "pool" and 0 < latency[2] < whole  # microseconds
-        assert set(seen) - {latency} == {("input_batch_size", 3), ("processed_batch_size", 4), ("padding_size", 1, 4), ("wrapped_run",)}
+        assert set(seen) - {latency} == {
+            ("input_batch_size", 3),
+            ("processed_batch_size", 4),
+            ("padding_size", 1, 4),
+            ("wrapped_run",),
+        }
 
 
 @settings(max_examples=40, deadline=None)
@@ -214,18 +246,32 @@ def test_batched_answers_are_the_unbatched_ones_and_batches_keep_their_sizes(pat
     allowed = tuple(sorted({*data.draw(st.sets(st.integers(1, limit))), limit})) if data.draw(st.booleans()) else ()
     splitting = data.draw(st.booleans())
     parameters = BatchingParameters(
-        max_batch_size=limit, allowed_batch_sizes=allowed, num_batch_threads=data.draw(st.integers(1, 4)), max_enqueued_batches=1000,
-        batch_timeout_micros=data.draw(st.sampled_from([0, 500, 5000])), enable_large_batch_splitting=splitting,
-        max_execution_batch_size=data.draw(st.none() | st.sampled_from(allowed or range(1, limit + 1))) if splitting else None)
-    requests = data.draw(st.lists(st.tuples(st.integers(1, limit), st.sampled_from([("y:0",), ("sums:0",), ("sums:0", "y:0")])),
-                                  min_size=1, max_size=20))
+        max_batch_size=limit,
+        allowed_batch_sizes=allowed,
+        num_batch_threads=data.draw(st.integers(1, 4)),
+        max_enqueued_batches=1000,
+        batch_timeout_micros=data.draw(st.sampled_from([0, 500, 5000])),
+        enable_large_batch_splitting=splitting,
+        max_execution_batch_size=data.draw(st.none() | st.sampled_from(allowed or range(1, limit + 1)))
+        if splitting
+        else None,
+    )
+    requests = data.draw(
+        st.lists(
+            st.tuples(st.integers(1, limit), st.sampled_from([("y:0",), ("sums:0",), ("sums:0", "y:0")])),
+            min_size=1,
+            max_size=20,
+        )
+    )
     rng = np.random.default_rng(0)
     feeds = [{"x:0": rng.normal(size=(count, 3)).astype(np.float32)} for count, _ in requests]
     held, scheduler = Held(path), batch_scheduler.Scheduler(parameters.num_batch_threads)
     servable = batching_servable.BatchingServable(held, parameters, scheduler)
     try:
         with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
-            answers = list(pool.map(lambda one: servable.run(one[0], list(one[1][1])), zip(feeds, requests, strict=True)))
+            answers = list(
+                pool.map(lambda one: servable.run(one[0], list(one[1][1])), zip(feeds, requests, strict=True))
+            )
         for feed, (_, fetches), answer in zip(feeds, requests, answers, strict=True):
             for found, wanted in zip(answer, SavedModelServable.run(held, feed, fetches), strict=True):
                 np.testing.assert_array_equal(found, wanted)
@@ -237,14 +283,18 @@ def test_batched_answers_are_the_unbatched_ones_and_batches_keep_their_sizes(pat
 
 
 class TestRefusedRequests:
-
-    @pytest.mark.parametrize("feeds, message", [
-        ({}, "Batching Run() must have at least one input tensor"),
-        ({"x:0": np.float32(1)}, "Batching Run() input tensors must have at least one dimension"),
-        ({"x:0": np.ones((2, 1), np.float32), "s:0": np.array([b""], object)},
-         "Batching Run() input tensors must have equal 0th-dimension size"),
-        (rows(*range(5)), "Task size 5 is larger than maximum input batch size 4"),
-    ])
+    @pytest.mark.parametrize(
+        "feeds, message",
+        [
+            ({}, "Batching Run() must have at least one input tensor"),
+            ({"x:0": np.float32(1)}, "Batching Run() input tensors must have at least one dimension"),
+            (
+                {"x:0": np.ones((2, 1), np.float32), "s:0": np.array([b""], object)},
+                "Batching Run() input tensors must have equal 0th-dimension size",
+            ),
+            (rows(*range(5)), "Task size 5 is larger than maximum input batch size 4"),
+        ],
+    )
     def test_inputs_that_cannot_be_batched(self, held, batched, feeds, message):
         assert refused(batched(max_batch_size=4).run, feeds, Y) == message
         assert not held.fed
@@ -257,8 +307,10 @@ class TestRefusedRequests:
             futures.append(later(servable.run, rows(*range(count)), Y))
             waiting(servable, len(futures))
         message = refused(servable.run, rows(1, 2), Y, code=CODE.UNAVAILABLE)
-        assert message == ("The batch scheduling queue to which this task was submitted is full; currently 2 batches enqueued and "
-                           "max_enqueued_batches is 2")
+        assert message == (
+            "The batch scheduling queue to which this task was submitted is full; currently 2 batches enqueued and "
+            "max_enqueued_batches is 2"
+        )
         futures.append(later(servable.run, rows(1), Y))  # the open batch still has room for this one
         waiting(servable, 3)
         held.free.set()
@@ -309,29 +361,48 @@ def failures(futures):
 
 
 class TestFailedBatches:
-
     def test_one_bad_request_fails_its_whole_batch_and_no_other(self, held, batched, later):
         servable = batched(max_batch_size=4)
         (one, two) = failures(run_together(held, servable, later, rows(1), rows(1, columns=2)))
-        assert one == two == (CODE.FAILED_PRECONDITION, "Tensors with name 'x:0' from different tasks have different shapes and padding is "
-                              "turned off. Set pad_variable_length_inputs to true, or ensure that all tensors with the same name have equal "
-                              "dimensions starting with the first dim.")
+        assert (
+            one
+            == two
+            == (
+                CODE.FAILED_PRECONDITION,
+                "Tensors with name 'x:0' from different tasks have different shapes and padding is "
+                "turned off. Set pad_variable_length_inputs to true, or ensure that all tensors with the same name have equal "
+                "dimensions starting with the first dim.",
+            )
+        )
         assert servable.run(rows(1), Y)[0].tolist() == [[2.5]]
 
     def test_mixed_dtypes(self, held, batched, later):
         found = failures(run_together(held, batched(), later, rows(1), rows(1, dtype=np.float64)))
-        assert found == 2 * [(CODE.INTERNAL, "Tensor concat operation failed: INVALID_ARGUMENT: Cannot concatenate tensors that have "
-                              "different data types. Got float and double.")]
+        assert found == 2 * [
+            (
+                CODE.INTERNAL,
+                "Tensor concat operation failed: INVALID_ARGUMENT: Cannot concatenate tensors that have "
+                "different data types. Got float and double.",
+            )
+        ]
 
-    @pytest.mark.parametrize("output, message", [
-        ("total:0", "Batched output tensor has 0 dimensions"),
-        ("fewer:0", "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of the input tensors"),
-    ])
+    @pytest.mark.parametrize(
+        "output, message",
+        [
+            ("total:0", "Batched output tensor has 0 dimensions"),
+            (
+                "fewer:0",
+                "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of the input tensors",
+            ),
+        ],
+    )
     def test_output_of_other_rows(self, batched, output, message):
         assert refused(batched().run, rows(1, 2), [output], code=CODE.FAILED_PRECONDITION) == message
 
     def test_error_of_the_run_reaches_every_request(self, held, batched, later):
-        futures = run_together(held, batched(), later, rows(1, columns=3), rows(2, columns=3), fetches=["two_columns:0"])
+        futures = run_together(
+            held, batched(), later, rows(1, columns=3), rows(2, columns=3), fetches=["two_columns:0"]
+        )
         for future in futures:
             with pytest.raises(Exception, match="is not compatible with expected shape"):
                 future.result(60)
@@ -344,43 +415,58 @@ class TestFailedBatches:
 
 
 class TestVariableLengths:
-
     def test_shorter_requests_are_padded_with_their_first_value(self, held, batched, later):
         short, long = {"x:0": np.array([[7, 8]], np.float32)}, {"x:0": np.arange(6, dtype=np.float32).reshape(2, 3)}
         futures = run_together(held, batched(pad_variable_length_inputs=True), later, short, long)
         assert held.fed[1]["x:0"].tolist() == [[7, 8, 7], [0, 1, 2], [3, 4, 5]]
-        assert futures[0].result(60)[0].tolist() == [[5.5, 6, 5.5]]  # padded too: nothing knows that an output follows an input's length
+        assert futures[0].result(60)[0].tolist() == [
+            [5.5, 6, 5.5]
+        ]  # padded too: nothing knows that an output follows an input's length
 
     def test_strings_with_zero_bytes(self):
-        merged = batch_tensors.merge([{"s": np.array([[b"a\0"]], object)}, {"s": np.array([[b"b", b"c"]], object)}], 1, True)
+        merged = batch_tensors.merge(
+            [{"s": np.array([[b"a\0"]], object)}, {"s": np.array([[b"b", b"c"]], object)}], 1, True
+        )
         assert merged["s"].tolist() == [[b"a\0", b"a\0"], [b"b", b"c"], [b"b", b"c"]]
 
-    @pytest.mark.parametrize("shapes, message, code", [
-        (((1, 0), (1, 2)), "Got empty tensor in batch of non-empty tensors.", CODE.INVALID_ARGUMENT),
-        (((1,) * 7,), "Only tensors with rank from 1 to 6 can be padded.", CODE.INVALID_ARGUMENT),
-        (((1, 2), (1, 2, 3)), "Tensors with name 'x' from different tasks have different ranks", CODE.FAILED_PRECONDITION),
-    ])
+    @pytest.mark.parametrize(
+        "shapes, message, code",
+        [
+            (((1, 0), (1, 2)), "Got empty tensor in batch of non-empty tensors.", CODE.INVALID_ARGUMENT),
+            (((1,) * 7,), "Only tensors with rank from 1 to 6 can be padded.", CODE.INVALID_ARGUMENT),
+            (
+                ((1, 2), (1, 2, 3)),
+                "Tensors with name 'x' from different tasks have different ranks",
+                CODE.FAILED_PRECONDITION,
+            ),
+        ],
+    )
     def test_what_cannot_be_padded(self, shapes, message, code):
         assert refused(batch_tensors.merge, [{"x": np.ones(shape)} for shape in shapes], 0, True, code=code) == message
 
-    @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=4), st.integers(0, 3))
+    @given(
+        st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=4),
+        st.integers(0, 3),
+    )
     def test_every_value_is_in_its_place(self, shapes, padding):
         arrays = [np.random.default_rng(number).normal(size=shape) for number, shape in enumerate(shapes)]
         merged = batch_tensors.merge([{"x": array} for array in arrays], padding, True)["x"]
-        assert merged.shape == (sum(shape[0] for shape in shapes) + padding, *np.max([shape[1:] for shape in shapes], axis=0))
+        assert merged.shape == (
+            sum(shape[0] for shape in shapes) + padding,
+            *np.max([shape[1:] for shape in shapes], axis=0),
+        )
         start = 0
         for array in arrays:
-            part = merged[start:start + len(array)]
-            np.testing.assert_array_equal(part[:, :array.shape[1], :array.shape[2]], array)
+            part = merged[start : start + len(array)]
+            np.testing.assert_array_equal(part[:, : array.shape[1], : array.shape[2]], array)
             rest = np.ones(part.shape, bool)
-            rest[:, :array.shape[1], :array.shape[2]] = False
+            rest[:, : array.shape[1], : array.shape[2]] = False
             assert (part[rest] == array.flat[0]).all()
             start += len(array)
         assert (merged[start:] == merged[start - len(arrays[-1])]).all()
 
 
 class TestDeadlines:
-
     def timed_out(self, held, servable, later, timeouts):
         steps = together(held, servable, later, *[rows(1)] * len(timeouts), timeouts=timeouts)
         futures = next(steps)
@@ -407,7 +493,6 @@ class TestDeadlines:
 
 
 class TestSplitting:
-
     def test_large_request_is_split_and_put_together(self, held, batched):
         servable = batched(max_batch_size=10, enable_large_batch_splitting=True, max_execution_batch_size=4)
         (found,) = servable.run(rows(*range(10)), Y)
@@ -428,13 +513,16 @@ class TestSplitting:
         assert held.sizes == [1, 4, 4, 1]
 
     def test_full_queue(self, held, batched, later):
-        servable = batched(max_batch_size=8, enable_large_batch_splitting=True, max_execution_batch_size=2, max_enqueued_batches=2)
+        servable = batched(
+            max_batch_size=8, enable_large_batch_splitting=True, max_execution_batch_size=2, max_enqueued_batches=2
+        )
         busy = blocked(held, servable, later)
         first = later(servable.run, rows(1), Y)
         waiting(servable, 1)
         assert refused(servable.run, rows(*range(4)), Y, code=CODE.UNAVAILABLE) == (
             "The batch scheduling queue to which this task was submitted is full; task size is 4 but scheduling capacity is only 3 "
-            "(num_enqueued_batches=1, max_enqueued_batches=2, open_batch_size=1, max_execution_batch_size=2)")
+            "(num_enqueued_batches=1, max_enqueued_batches=2, open_batch_size=1, max_execution_batch_size=2)"
+        )
         held.free.set()
         busy.result(60)
         first.result(60)
@@ -445,7 +533,6 @@ class TestSplitting:
 
 
 class TestEnd:
-
     def test_close_runs_what_waits_then_refuses(self, path, later):
         held, scheduler = Held(path), batch_scheduler.Scheduler(1)
         servable = batching_servable.BatchingServable(held, BatchingParameters(batch_timeout_micros=LONG), scheduler)
@@ -462,7 +549,9 @@ class TestEnd:
     def test_stop_ends_all_threads(self, held, later):
         before = set(threading.enumerate())
         scheduler = batch_scheduler.Scheduler(3, "to_stop")
-        servable = batching_servable.BatchingServable(held, BatchingParameters(max_batch_size=2, batch_timeout_micros=LONG), scheduler)
+        servable = batching_servable.BatchingServable(
+            held, BatchingParameters(max_batch_size=2, batch_timeout_micros=LONG), scheduler
+        )
         future = later(servable.run, rows(1), Y)
         while not servable._queues:
             time.sleep(0.001)
@@ -474,7 +563,9 @@ class TestEnd:
 
     def test_closing_one_model_leaves_the_others_queues(self, path, held):
         other, scheduler = Held(path), batch_scheduler.Scheduler(1)
-        one, two = (batching_servable.BatchingServable(wrapped, BatchingParameters(), scheduler) for wrapped in (other, held))
+        one, two = (
+            batching_servable.BatchingServable(wrapped, BatchingParameters(), scheduler) for wrapped in (other, held)
+        )
         for servable in (one, two):
             servable.run(rows(1), Y)
         one.close()
@@ -496,7 +587,6 @@ class TestEnd:
 
 
 class TestParameters:
-
     def test_unset_fields_have_the_real_defaults(self):
         found = batching_parameters.parse("")
         assert (found.max_batch_size, found.batch_timeout_micros, found.max_enqueued_batches) == (1000, 0, 10)
@@ -513,10 +603,18 @@ class TestParameters:
             pad_variable_length_inputs: true
             enable_large_batch_splitting { value: true } max_execution_batch_size { value: 4 }""")
         assert batching_parameters.read(tmp_path / "p") == BatchingParameters(
-            max_batch_size=8, num_batch_threads=3, thread_pool_name="pool", allowed_batch_sizes=(2, 4, 8), pad_variable_length_inputs=True,
-            enable_large_batch_splitting=True, max_execution_batch_size=4)
+            max_batch_size=8,
+            num_batch_threads=3,
+            thread_pool_name="pool",
+            allowed_batch_sizes=(2, 4, 8),
+            pad_variable_length_inputs=True,
+            enable_large_batch_splitting=True,
+            max_execution_batch_size=4,
+        )
 
-    @pytest.mark.parametrize("text", ["max_batch_size: 8", "max_batch { value: 8 }", "max_batch_size { value: x }", "{"])
+    @pytest.mark.parametrize(
+        "text", ["max_batch_size: 8", "max_batch { value: 8 }", "max_batch_size { value: x }", "{"]
+    )
     def test_other_text_is_refused_with_its_place(self, text):
         message = refused(batching_parameters.parse, text, "/p")
         assert message.startswith("Invalid protobuf file: '/p' (1:") and "\n" not in message
@@ -527,21 +625,43 @@ class TestParameters:
         assert "binary" in refused(batching_parameters.read, tmp_path / "binary")
         assert str(tmp_path) in refused(batching_parameters.read, tmp_path)
 
-    @pytest.mark.parametrize("parameters, message", [
-        ({"allowed_batch_sizes": (2, 4), "max_batch_size": 8},
-         "Last entry in allowed_batch_sizes must match max_batch_size; last entry was 4, expected 8"),
-        ({"allowed_batch_sizes": (4,)}, "Last entry in allowed_batch_sizes must match max_batch_size; last entry was 4, expected 1000"),
-        ({"allowed_batch_sizes": (4, 2, 8), "max_batch_size": 8}, "allowed_batch_sizes entries must be monotonically increasing"),
-        ({"allowed_batch_sizes": (4, 4), "max_batch_size": 4}, "allowed_batch_sizes entries must be monotonically increasing"),
-        ({"allowed_batch_sizes": (0, 4), "max_batch_size": 4}, "allowed_batch_sizes entries must be monotonically increasing"),
-        ({"num_batch_threads": 0}, "num_batch_threads must be positive; was 0"),
-        ({"max_batch_size": 0}, "input_batch_size_limit must be positive; was 0"),
-        ({"batch_timeout_micros": -1}, "batch_timeout_micros must be non-negative; was -1"),
-        ({"max_enqueued_batches": 0, "enable_large_batch_splitting": True}, "max_enqueued_batches must be positive; was 0"),
-        ({"max_batch_size": 4, "max_execution_batch_size": 8, "enable_large_batch_splitting": True},
-         "When enable_large_batch_splitting is true, input_batch_size_limit must be greater than or equal to max_execution_batch_size, "
-         "and that positive; they are 4 and 8"),
-    ])
+    @pytest.mark.parametrize(
+        "parameters, message",
+        [
+            (
+                {"allowed_batch_sizes": (2, 4), "max_batch_size": 8},
+                "Last entry in allowed_batch_sizes must match max_batch_size; last entry was 4, expected 8",
+            ),
+            (
+                {"allowed_batch_sizes": (4,)},
+                "Last entry in allowed_batch_sizes must match max_batch_size; last entry was 4, expected 1000",
+            ),
+            (
+                {"allowed_batch_sizes": (4, 2, 8), "max_batch_size": 8},
+                "allowed_batch_sizes entries must be monotonically increasing",
+            ),
+            (
+                {"allowed_batch_sizes": (4, 4), "max_batch_size": 4},
+                "allowed_batch_sizes entries must be monotonically increasing",
+            ),
+            (
+                {"allowed_batch_sizes": (0, 4), "max_batch_size": 4},
+                "allowed_batch_sizes entries must be monotonically increasing",
+            ),
+            ({"num_batch_threads": 0}, "num_batch_threads must be positive; was 0"),
+            ({"max_batch_size": 0}, "input_batch_size_limit must be positive; was 0"),
+            ({"batch_timeout_micros": -1}, "batch_timeout_micros must be non-negative; was -1"),
+            (
+                {"max_enqueued_batches": 0, "enable_large_batch_splitting": True},
+                "max_enqueued_batches must be positive; was 0",
+            ),
+            (
+                {"max_batch_size": 4, "max_execution_batch_size": 8, "enable_large_batch_splitting": True},
+                "When enable_large_batch_splitting is true, input_batch_size_limit must be greater than or equal to max_execution_batch_size, "
+                "and that positive; they are 4 and 8",
+            ),
+        ],
+    )
     def test_contradictions_fail_the_load(self, held, parameters, message):
         assert refused(batching_servable.BatchingServable, held, BatchingParameters(**parameters), None) == message
 

@@ -41,8 +41,9 @@ def server(process):
 
 
 def _serves(server):
-    return (list(server.predict("half_plus_two", {"x": [1.0]}).outputs["y"].float_val) == [2.5]
-            and server.rest_predict("half_plus_two", {"instances": [1.0]}).json() == {"predictions": [2.5]})
+    return list(server.predict("half_plus_two", {"x": [1.0]}).outputs["y"].float_val) == [2.5] and server.rest_predict(
+        "half_plus_two", {"instances": [1.0]}
+    ).json() == {"predictions": [2.5]}
 
 
 def _serves_again(server):
@@ -77,19 +78,29 @@ def _slow(rows=1):
     return address.predict_request("slow", {"steps": address.tensor([ENDLESS] * rows, np.int64)})
 
 
-RPCS = [("PredictionService", name) for name in ("Predict", "Classify", "Regress", "MultiInference", "GetModelMetadata")] + [
-    ("ModelService", "GetModelStatus"), ("ModelService", "HandleReloadConfigRequest")]
+RPCS = [
+    ("PredictionService", name) for name in ("Predict", "Classify", "Regress", "MultiInference", "GetModelMetadata")
+] + [("ModelService", "GetModelStatus"), ("ModelService", "HandleReloadConfigRequest")]
 
 
 @pytest.mark.parametrize("service, method", RPCS)
-@pytest.mark.parametrize("data", [b"\xff", b"\x0a\xff\xff\xff\xff\x0f", b"\x08" + b"\x80" * 20, b"\x0a\x05\x12\x03\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "data", [b"\xff", b"\x0a\xff\xff\xff\xff\x0f", b"\x08" + b"\x80" * 20, b"\x0a\x05\x12\x03\xff\xff\xff"]
+)
 def test_bytes_that_are_no_message_are_an_internal_error(server, service, method, data):
     """gRPC's own answer; the handler is not reached."""
     assert address.refusal(_raw(server, method, service), data)[0] == "INTERNAL"
 
 
-@pytest.mark.parametrize("method", ["/tensorflow.serving.PredictionService/Explain", "/tensorflow.serving.SessionService/SessionRun",
-                                    "/grpc.health.v1.Health/Check", "/x"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "/tensorflow.serving.PredictionService/Explain",
+        "/tensorflow.serving.SessionService/SessionRun",
+        "/grpc.health.v1.Health/Check",
+        "/x",
+    ],
+)
 def test_a_method_that_is_not_there_is_unimplemented(server, method):
     assert address.refusal(server.channel.unary_unary(method), b"")[0] == "UNIMPLEMENTED"
 
@@ -99,7 +110,9 @@ def test_grpc_clients_that_vanish_leave_nothing_behind(server, process):
     before = _descriptors(process)
     for _ in range(16):
         channel = grpc.insecure_channel(process.grpc_address, [("grpc.use_local_subchannel_pool", 1)])
-        future = channel.unary_unary("/tensorflow.serving.PredictionService/Predict").future(_slow().SerializeToString(), timeout=0.5)
+        future = channel.unary_unary("/tensorflow.serving.PredictionService/Predict").future(
+            _slow().SerializeToString(), timeout=0.5
+        )
         grpc.channel_ready_future(channel).result(WAIT)
         channel.close()
         assert future.done()
@@ -114,10 +127,11 @@ def test_cancelled_requests_do_not_stop_the_next(server):
 
 
 HALVES = {
-    "nothing": b"", "half a request line": b"POST /v1/mod", "headers and no body": b"POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: x\r\n"
-                                                                                 b"Content-Length: 100\r\n\r\n",
-    "half a body": b"POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"instances\"",
-    "half a chunk": b"POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n{\"insta",
+    "nothing": b"",
+    "half a request line": b"POST /v1/mod",
+    "headers and no body": b"POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n",
+    "half a body": b'POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"instances"',
+    "half a chunk": b'POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n{"insta',
     "no HTTP": bytes(range(256)) * 8,
     "half of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03",
 }
@@ -136,7 +150,11 @@ def test_connections_that_break_off_leave_nothing_behind(server, process, kind, 
 
 
 def test_connections_that_stay_silent_do_not_stop_the_others(server, process):
-    silent = [socket.create_connection(("127.0.0.1", port), WAIT) for port in (process.port, process.rest_port) for _ in range(100)]
+    silent = [
+        socket.create_connection(("127.0.0.1", port), WAIT)
+        for port in (process.port, process.rest_port)
+        for _ in range(100)
+    ]
     for connection in silent[::2]:
         connection.sendall(HALVES["half a body"])
     assert _serves(server)
@@ -160,7 +178,10 @@ def test_a_rest_client_that_reads_slowly_gets_all_of_it(server, process):
     body = ('{"inputs": [' + ",".join(["0.125"] * count) + "]}").encode()
     with socket.create_connection(("127.0.0.1", process.rest_port), WAIT) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
-        connection.sendall(b"POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        connection.sendall(
+            b"POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+            + body
+        )
         assert _serves(server)
         answer = http.client.HTTPResponse(connection)
         answer.begin()
@@ -182,8 +203,12 @@ def test_a_shape_that_no_memory_holds_is_refused(server):
     proto = address.tensor(np.zeros(1, np.float32))
     proto.tensor_content = b""
     proto.tensor_shape.dim[0].size = 1 << 38
-    address.assert_refused(server.prediction.Predict, address.predict_request("half_plus_two", {"x": proto}), "INVALID_ARGUMENT",
-                           "tensor parsing error: x")
+    address.assert_refused(
+        server.prediction.Predict,
+        address.predict_request("half_plus_two", {"x": proto}),
+        "INVALID_ARGUMENT",
+        "tensor parsing error: x",
+    )
 
 
 def test_a_request_of_64_megabytes_is_taken(server):
@@ -201,14 +226,18 @@ def test_200_clients_at_once_get_their_own_answers(server, process):
     """Each with a connection of its own, five requests each; what finds no thread free is sent again."""
     assert _serves(server)
     before = _descriptors(process), _threads(process)
-    channels = [grpc.insecure_channel(process.grpc_address, [("grpc.use_local_subchannel_pool", 1)]) for _ in range(200)]
+    channels = [
+        grpc.insecure_channel(process.grpc_address, [("grpc.use_local_subchannel_pool", 1)]) for _ in range(200)
+    ]
     futures = []
     for number, channel in enumerate(channels):
         call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         for turn in range(5):
             request = address.predict_request("half_plus_two", {"x": [float(number), float(turn)]})
             data = request.SerializeToString()
-            futures.append((number, turn, call.future(data, timeout=120), functools.partial(call.future, data, timeout=120)))
+            futures.append(
+                (number, turn, call.future(data, timeout=120), functools.partial(call.future, data, timeout=120))
+            )
     for number, turn, future, again in futures:
         while (error := future.exception()) is not None and error.details() == "Server Threadpool Exhausted":
             future = again()
@@ -252,9 +281,13 @@ def test_a_killed_server_loses_only_what_was_in_flight_and_serves_again_after_a_
             begin = time.monotonic()
             try:
                 if kind == "gRPC":
-                    got = list(server.predict("half_plus_two", {"x": [float(number)]}, timeout=5).outputs["y"].float_val)[0]
+                    got = list(
+                        server.predict("half_plus_two", {"x": [float(number)]}, timeout=5).outputs["y"].float_val
+                    )[0]
                 else:
-                    got = server.rest_predict("half_plus_two", {"instances": [number]}, timeout=5).json()["predictions"][0]
+                    got = server.rest_predict("half_plus_two", {"instances": [number]}, timeout=5).json()[
+                        "predictions"
+                    ][0]
                 error = None
             except (grpc.RpcError, OSError, http.client.HTTPException) as failure:
                 got, error = None, failure
@@ -295,7 +328,9 @@ def test_a_call_more_than_there_are_threads_is_refused(folder, tmp_path, transpo
     from tensorflow_serving.apis import get_model_status_pb2
 
     ask = get_model_status_pb2.GetModelStatusRequest(model_spec=address.spec("half_plus_two"))
-    with launch.LocalServer([*models.flags(folder, False), "--grpc_max_threads=4", *transport], tmp_path / "log.txt") as process:
+    with launch.LocalServer(
+        [*models.flags(folder, False), "--grpc_max_threads=4", *transport], tmp_path / "log.txt"
+    ) as process:
         server = address.Server(process.grpc_address, process.rest_address)
         running = [server.prediction.Predict.future(_slow(), timeout=3) for _ in range(3)]
         until = time.monotonic() + 2
@@ -303,7 +338,10 @@ def test_a_call_more_than_there_are_threads_is_refused(folder, tmp_path, transpo
             try:
                 server.model.GetModelStatus(ask)
             except grpc.RpcError as error:
-                assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "Server Threadpool Exhausted")
+                assert (error.code(), error.details()) == (
+                    grpc.StatusCode.RESOURCE_EXHAUSTED,
+                    "Server Threadpool Exhausted",
+                )
                 break
             assert time.monotonic() < until
         assert all(future.exception().code() == grpc.StatusCode.DEADLINE_EXCEEDED for future in running)
@@ -319,7 +357,9 @@ def test_a_server_that_is_told_to_end_under_load_ends(folder, tmp_path):
         assert _serves(server)
         # On two cores the two others take both of TensorFlow's threads, as in the real server: no model answers from now on.
         futures = [server.prediction.Predict.future(_slow(), timeout=timeout) for timeout in (1, 60, None)]
-        assert futures[0].exception().code() == grpc.StatusCode.DEADLINE_EXCEEDED and not any(future.done() for future in futures[1:])
+        assert futures[0].exception().code() == grpc.StatusCode.DEADLINE_EXCEEDED and not any(
+            future.done() for future in futures[1:]
+        )
         assert process.stop(timeout=WAIT) in (0, -15)
         assert all(future.exception() is not None for future in futures)
         server.close()

@@ -25,12 +25,26 @@ from tests.conformance.test_b4_classify_regress import CLASSIFY, REGRESS, exampl
 
 pytestmark = pytest.mark.slow
 
-COUNTS = {"Predict": 80_000, "Classify": 10_000, "Regress": 10_000, "MultiInference": 10_000, "GetModelMetadata": 8_000, "GetModelStatus": 8_000,
-          "REST": 60_000, "tensors": 30_000, "plain": 30_000}
+COUNTS = {
+    "Predict": 80_000,
+    "Classify": 10_000,
+    "Regress": 10_000,
+    "MultiInference": 10_000,
+    "GetModelMetadata": 8_000,
+    "GetModelStatus": 8_000,
+    "REST": 60_000,
+    "tensors": 30_000,
+    "plain": 30_000,
+}
 SOCKETS = {"gRPC": 2_500, "REST": 1_000}
-_MESSAGES = {"Predict": "predict.PredictRequest", "Classify": "classification.ClassificationRequest", "Regress": "regression.RegressionRequest",
-             "MultiInference": "inference.MultiInferenceRequest", "GetModelMetadata": "get_model_metadata.GetModelMetadataRequest",
-             "GetModelStatus": "get_model_status.GetModelStatusRequest"}
+_MESSAGES = {
+    "Predict": "predict.PredictRequest",
+    "Classify": "classification.ClassificationRequest",
+    "Regress": "regression.RegressionRequest",
+    "MultiInference": "inference.MultiInferenceRequest",
+    "GetModelMetadata": "get_model_metadata.GetModelMetadataRequest",
+    "GetModelStatus": "get_model_status.GetModelStatusRequest",
+}
 _HUGE = 1 << 20  # elements; a request that asks for more in a few bytes is left out, it would only fill the memory
 _GROWTH = 96 << 20  # bytes of resident memory; a leak of one request in a hundred, some kilobytes each, would be seen
 _TIMEOUT_MS = 5000
@@ -38,9 +52,45 @@ _TIMEOUT_MS = 5000
 
 # What mutates
 
-_WORDS = [b"", b"\x00", b"\xff" * 10, b"\x80" * 9 + b"\x01", b"\xff\xff\xff\xff\x0f", b"\x7f", b"serving_default", b"inputs", b"x", b"nobody"]
-_TOKENS = [b"{", b"}", b"[", b"]", b",", b":", b'"', b"null", b"true", b"-", b"1e999", b"-0", b"NaN", b"Infinity", b"1e-400", b"18446744073709551616",
-           b'{"b64": "AA"}', b'"instances"', b'"inputs"', b'"signature_name"', b"\\u0000", b"\\ud800", b"\xff", b"[" * 600, b"\xef\xbb\xbf"]
+_WORDS = [
+    b"",
+    b"\x00",
+    b"\xff" * 10,
+    b"\x80" * 9 + b"\x01",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x7f",
+    b"serving_default",
+    b"inputs",
+    b"x",
+    b"nobody",
+]
+_TOKENS = [
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b'"',
+    b"null",
+    b"true",
+    b"-",
+    b"1e999",
+    b"-0",
+    b"NaN",
+    b"Infinity",
+    b"1e-400",
+    b"18446744073709551616",
+    b'{"b64": "AA"}',
+    b'"instances"',
+    b'"inputs"',
+    b'"signature_name"',
+    b"\\u0000",
+    b"\\ud800",
+    b"\xff",
+    b"[" * 600,
+    b"\xef\xbb\xbf",
+]
 
 
 def _mutated(data, rng, others, words):
@@ -54,18 +104,18 @@ def _mutated(data, rng, others, words):
         elif kind == 1 and data:
             data[min(at, len(data) - 1)] = rng.randrange(256)
         elif kind == 2:
-            del data[at:at + rng.choice((1, 2, 4, 16))]
+            del data[at : at + rng.choice((1, 2, 4, 16))]
         elif kind == 3:
             data[at:at] = rng.choice(words)
         elif kind == 4:
-            data[at:at + rng.choice((1, 4))] = rng.choice(words)
+            data[at : at + rng.choice((1, 4))] = rng.choice(words)
         elif kind == 5:
-            data[at:at] = data[at:at + rng.choice((1, 8, 64))]
+            data[at:at] = data[at : at + rng.choice((1, 8, 64))]
         elif kind == 6:
             del data[at:]
         else:
             other = rng.choice(others)
-            data[at:] = other[rng.randrange(len(other) + 1):]
+            data[at:] = other[rng.randrange(len(other) + 1) :]
     return bytes(data)
 
 
@@ -81,7 +131,7 @@ def _fields(data):
             value, at = _varint(data, at)
         else:
             size, at = (8, at) if kind == 1 else (4, at) if kind == 5 else _varint(data, at)
-            value = None if size is None else data[at:at + size]
+            value = None if size is None else data[at : at + size]
             if value is None or len(value) < size:
                 return None
             at += size
@@ -110,8 +160,11 @@ def _one_varint(value):
 
 
 def _written(fields):
-    return b"".join(_one_varint(number << 3 | kind) + (_one_varint(value) if kind == 0 else _one_varint(len(value)) + value if kind == 2 else value)
-                    for number, kind, value in fields)
+    return b"".join(
+        _one_varint(number << 3 | kind)
+        + (_one_varint(value) if kind == 0 else _one_varint(len(value)) + value if kind == 2 else value)
+        for number, kind, value in fields
+    )
 
 
 def _refielded(data, rng, words):
@@ -148,21 +201,36 @@ def _shuffled(request, rng):
         if kind == 0:
             proto.dtype = rng.choice((*range(26), 101, 107, 7777))
         elif kind == 1 and proto.tensor_shape.dim:
-            rng.choice(proto.tensor_shape.dim).size = rng.choice((-1, 0, 1, 2, 3, 5, 1000, 2**31, 2**62, -2**63))
+            rng.choice(proto.tensor_shape.dim).size = rng.choice((-1, 0, 1, 2, 3, 5, 1000, 2**31, 2**62, -(2**63)))
         elif kind == 2:
             proto.tensor_shape.dim.add(size=rng.choice((0, 1, 2, 2**40)))
         elif kind == 3:
-            del proto.tensor_shape.dim[:rng.randrange(3)]
+            del proto.tensor_shape.dim[: rng.randrange(3)]
         elif kind == 4:
             proto.tensor_content = rng.randbytes(rng.choice((0, 1, 4, 8, 24, 100)))
         elif kind == 5:
-            name = rng.choice(("float_val", "int_val", "string_val", "half_val", "int64_val", "bool_val", "scomplex_val", "uint64_val"))
+            name = rng.choice(
+                (
+                    "float_val",
+                    "int_val",
+                    "string_val",
+                    "half_val",
+                    "int64_val",
+                    "bool_val",
+                    "scomplex_val",
+                    "uint64_val",
+                )
+            )
             value = {"string_val": b"a", "bool_val": True}.get(name, rng.choice((0, 1, 3)))
             getattr(proto, name).extend([value] * rng.randrange(5))
         elif kind == 6:
-            request.model_spec.signature_name = rng.choice(("", "serving_default", "nosuch", "int32", "string", "half", "complex64", "ü" * 700))
+            request.model_spec.signature_name = rng.choice(
+                ("", "serving_default", "nosuch", "int32", "string", "half", "complex64", "ü" * 700)
+            )
         elif kind == 7:
-            request.model_spec.name = rng.choice(("", "several", "dtypes", "texts", "fragile", "examples", "uneven", "defaults", "reduced"))
+            request.model_spec.name = rng.choice(
+                ("", "several", "dtypes", "texts", "fragile", "examples", "uneven", "defaults", "reduced")
+            )
         elif kind == 8:
             request.output_filter.append(rng.choice(("y", "sum", "", "nosuch")))
         elif kind == 9 and aliases:
@@ -182,6 +250,7 @@ def _asks_for_too_much(proto):
 
 # Valid requests to start from
 
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return models.built_once(tmp_path_factory)
@@ -199,20 +268,33 @@ def _corpus():
 
     tensor, spec = address.tensor, address.spec
     several = {"a": [[1.0, 2.0]], "b": [[3.0, 4.0]], "c": tensor([5], np.int32)}
-    predict = [address.predict_request("half_plus_two", {"x": [1.0, 2.0]}), address.predict_request("half_plus_two", {"x": np.ones((2, 3), np.float32)}),
-               address.predict_request("several", several), address.predict_request("several", several, output_filter=["sum", "count"]),
-               address.predict_request("several", {"a": [[1, 2]], "b": [[3, 4]]}, signature="only_sum"),
-               address.predict_request("texts", {"x": tensor([b"a", b"\xff"], object)}), address.predict_request("versions", {"x": [1.0]}, label="stable"),
-               address.predict_request("versions", {"x": [1.0]}, version=1), address.predict_request("fragile", {"index": tensor([0, 2], np.int32)}),
-               address.predict_request("defaults", {"a": [1.0]}), address.predict_request("examples", {"inputs": tensor([b""], object)}),
-               address.predict_request("uneven", {"x": [1.0]}), address.predict_request("reduced", {"x": [1.0]})]
+    predict = [
+        address.predict_request("half_plus_two", {"x": [1.0, 2.0]}),
+        address.predict_request("half_plus_two", {"x": np.ones((2, 3), np.float32)}),
+        address.predict_request("several", several),
+        address.predict_request("several", several, output_filter=["sum", "count"]),
+        address.predict_request("several", {"a": [[1, 2]], "b": [[3, 4]]}, signature="only_sum"),
+        address.predict_request("texts", {"x": tensor([b"a", b"\xff"], object)}),
+        address.predict_request("versions", {"x": [1.0]}, label="stable"),
+        address.predict_request("versions", {"x": [1.0]}, version=1),
+        address.predict_request("fragile", {"index": tensor([0, 2], np.int32)}),
+        address.predict_request("defaults", {"a": [1.0]}),
+        address.predict_request("examples", {"inputs": tensor([b""], object)}),
+        address.predict_request("uneven", {"x": [1.0]}),
+        address.predict_request("reduced", {"x": [1.0]}),
+    ]
     for name, dtype in models.DTYPES.items():
         value = np.array([b"a"], object) if name == "string" else tensor_values(dtype)
         predict.append(address.predict_request("dtypes", {"x": tensor(value)}, signature=name))
     examples = [example(0.25), example()]
-    classify = [classification_pb2.ClassificationRequest(model_spec=spec("examples", signature=name))
-                for name in ("", "classes_only", "scores_only", "predict_like_classify", "classify_vector")]
-    regress = [regression_pb2.RegressionRequest(model_spec=spec("examples", signature=name)) for name in ("regress", "regress_vector")]
+    classify = [
+        classification_pb2.ClassificationRequest(model_spec=spec("examples", signature=name))
+        for name in ("", "classes_only", "scores_only", "predict_like_classify", "classify_vector")
+    ]
+    regress = [
+        regression_pb2.RegressionRequest(model_spec=spec("examples", signature=name))
+        for name in ("regress", "regress_vector")
+    ]
     multi = inference_pb2.MultiInferenceRequest()
     for signature, method in (("regress", REGRESS), ("", CLASSIFY)):
         multi.tasks.add(model_spec=spec("examples", signature=signature), method_name=method)
@@ -221,10 +303,24 @@ def _corpus():
     context = classification_pb2.ClassificationRequest(model_spec=spec("examples"))
     context.input.example_list_with_context.examples.extend(examples)
     context.input.example_list_with_context.context.CopyFrom(example(0.5))
-    specs = [spec("versions"), spec("versions", 1), spec("versions", label="canary"), spec("nobody"), spec("several", 1, signature="x")]
-    return {"Predict": predict, "Classify": [*classify, context], "Regress": regress, "MultiInference": [multi],
-            "GetModelMetadata": [get_model_metadata_pb2.GetModelMetadataRequest(model_spec=each, metadata_field=["signature_def"]) for each in specs],
-            "GetModelStatus": [get_model_status_pb2.GetModelStatusRequest(model_spec=each) for each in specs]}
+    specs = [
+        spec("versions"),
+        spec("versions", 1),
+        spec("versions", label="canary"),
+        spec("nobody"),
+        spec("several", 1, signature="x"),
+    ]
+    return {
+        "Predict": predict,
+        "Classify": [*classify, context],
+        "Regress": regress,
+        "MultiInference": [multi],
+        "GetModelMetadata": [
+            get_model_metadata_pb2.GetModelMetadataRequest(model_spec=each, metadata_field=["signature_def"])
+            for each in specs
+        ],
+        "GetModelStatus": [get_model_status_pb2.GetModelStatusRequest(model_spec=each) for each in specs],
+    }
 
 
 def tensor_values(dtype):
@@ -234,18 +330,30 @@ def tensor_values(dtype):
     return np.array([1, 0], tf.dtypes.as_dtype(dtype).as_numpy_dtype)
 
 
-_BODIES = [("half_plus_two:predict", {"instances": [1.0, 2.0]}), ("half_plus_two:predict", {"inputs": {"x": [[1.0]]}}),
-           ("half_plus_two/versions/1:predict", {"instances": [[1, 2], [3, 4]]}), ("versions/labels/stable:predict", {"inputs": [1]}),
-           ("several:predict", {"instances": [{"a": [1, 2], "b": [3, 4], "c": 5}]}),
-           ("several:predict", {"signature_name": "only_sum", "inputs": {"a": [[1, 2]], "b": [[3, 4]]}}),
-           ("texts:predict", {"instances": ["a", {"b64": "AAE="}, "\u00fc"]}), ("dtypes:predict", {"signature_name": "uint64", "inputs": [2**64 - 1]}),
-           ("dtypes:predict", {"signature_name": "bool", "instances": [True, False]}), ("dtypes:predict", {"signature_name": "half", "inputs": [1.5]}),
-           ("dtypes:predict", {"signature_name": "int8", "inputs": [1, -1]}), ("uneven:predict", {"instances": [1.0]}),
-           ("fragile:predict", {"instances": [0, 2]}), ("examples:classify", {"examples": [{"x": 0.25}, {"x": [1.0]}, {}]}),
-           ("examples:regress", {"signature_name": "regress", "context": {"x": 1.0}, "examples": [{}, {"y": ["a", {"b64": "AA=="}]}]})]
+_BODIES = [
+    ("half_plus_two:predict", {"instances": [1.0, 2.0]}),
+    ("half_plus_two:predict", {"inputs": {"x": [[1.0]]}}),
+    ("half_plus_two/versions/1:predict", {"instances": [[1, 2], [3, 4]]}),
+    ("versions/labels/stable:predict", {"inputs": [1]}),
+    ("several:predict", {"instances": [{"a": [1, 2], "b": [3, 4], "c": 5}]}),
+    ("several:predict", {"signature_name": "only_sum", "inputs": {"a": [[1, 2]], "b": [[3, 4]]}}),
+    ("texts:predict", {"instances": ["a", {"b64": "AAE="}, "\u00fc"]}),
+    ("dtypes:predict", {"signature_name": "uint64", "inputs": [2**64 - 1]}),
+    ("dtypes:predict", {"signature_name": "bool", "instances": [True, False]}),
+    ("dtypes:predict", {"signature_name": "half", "inputs": [1.5]}),
+    ("dtypes:predict", {"signature_name": "int8", "inputs": [1, -1]}),
+    ("uneven:predict", {"instances": [1.0]}),
+    ("fragile:predict", {"instances": [0, 2]}),
+    ("examples:classify", {"examples": [{"x": 0.25}, {"x": [1.0]}, {}]}),
+    (
+        "examples:regress",
+        {"signature_name": "regress", "context": {"x": 1.0}, "examples": [{}, {"y": ["a", {"b64": "AA=="}]}]},
+    ),
+]
 
 
 # In process
+
 
 class _Faults(logging.Handler):
     """Keeps what the server logs with a traceback: faults of its own, whatever it answers."""
@@ -266,9 +374,13 @@ def core(folder):
 
     counted = metrics_page.Metrics()
     shared = core.Core(counted, monitored=True)
-    shared.manager = manager.Manager(loader.Loader(loader.LoadSettings(), shared.services(), None, counted), manager.ManagerSettings())
+    shared.manager = manager.Manager(
+        loader.Loader(loader.LoadSettings(), shared.services(), None, counted), manager.ManagerSettings()
+    )
     config = models.config(folder, {})
-    kept = [entry for entry in config.model_config_list.config if entry.name != "slow"]  # a damaged number of steps would last for ever
+    kept = [
+        entry for entry in config.model_config_list.config if entry.name != "slow"
+    ]  # a damaged number of steps would last for ever
     del config.model_config_list.config[:]
     config.model_config_list.config.extend(kept)
     shared.manager.start(config)
@@ -302,8 +414,11 @@ def nothing_left():
 
 def _used(pid):
     process = pathlib.Path(f"/proc/{pid}")
-    return {"fds": len(list((process / "fd").iterdir())), "threads": len(list((process / "task").iterdir())),
-            "memory": int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")}
+    return {
+        "fds": len(list((process / "fd").iterdir())),
+        "threads": len(list((process / "task").iterdir())),
+        "memory": int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+    }
 
 
 def _assert_little_more(before, after):
@@ -369,7 +484,9 @@ def _answers(method, data):
 @pytest.mark.parametrize("rpc", _MESSAGES)
 def test_damaged_requests_are_answered_or_refused(core, faults, nothing_left, rpc):
     method = _method(core, rpc)
-    for data in (request.SerializeToString() for request in _corpus()[rpc]):  # grows the pools before memory is compared
+    for data in (
+        request.SerializeToString() for request in _corpus()[rpc]
+    ):  # grows the pools before memory is compared
         _answers(method, data)
     codes = {}
     for number, data in enumerate(_requests(rpc, COUNTS[rpc], 0)):
@@ -398,7 +515,10 @@ def test_a_plain_request_is_what_protobuf_reads():
             expected = {alias: tensor.decode(one) for alias, one in message.inputs.items()}
         except (DecodeError, ValueError) as error:
             raise AssertionError((number, data)) from error
-        assert found.model_spec == message.model_spec and list(found.output_filter) == list(message.output_filter), (number, data)
+        assert found.model_spec == message.model_spec and list(found.output_filter) == list(message.output_filter), (
+            number,
+            data,
+        )
         assert found.inputs.keys() == expected.keys(), (number, data)
         for alias, array in expected.items():
             assert found.inputs[alias].dtype == array.dtype and found.inputs[alias].shape == array.shape, (number, data)
@@ -433,7 +553,12 @@ def test_damaged_tensors_are_read_as_tensorflow_reads_them(faults):
             except DecodeError:
                 continue
         sizes = [float(dim.size) for dim in proto.tensor_shape.dim]
-        if proto.dtype not in wire._KINDS or len(sizes) > 32 or 0 in sizes and np.prod([size or 1 for size in sizes]) > 2.0**40:
+        if (
+            proto.dtype not in wire._KINDS
+            or len(sizes) > 32
+            or 0 in sizes
+            and np.prod([size or 1 for size in sizes]) > 2.0**40
+        ):
             continue  # NumPy has no such shape
         if np.prod(sizes) > _HUGE:  # TensorFlow looks for the memory for ten seconds
             if not _asks_for_too_much(proto):
@@ -455,7 +580,12 @@ def test_damaged_tensors_are_read_as_tensorflow_reads_them(faults):
         same += 1
         theirs = np.asarray(theirs, object if proto.dtype == 7 else None)
         assert ours.shape == theirs.shape, (number, proto)
-        assert list(ours.ravel()) == list(theirs.ravel()) if proto.dtype == 7 else ours.tobytes() == theirs.tobytes(), (number, proto, ours, theirs)
+        assert list(ours.ravel()) == list(theirs.ravel()) if proto.dtype == 7 else ours.tobytes() == theirs.tobytes(), (
+            number,
+            proto,
+            ours,
+            theirs,
+        )
     assert same > COUNTS["tensors"] // 10 and refused > COUNTS["tensors"] // 10
 
 
@@ -473,7 +603,9 @@ def test_damaged_rest_requests_are_answered_or_refused(core, faults, nothing_lef
         path, body = rng.choice(bodies)
         target = f"/v1/models/{path}".encode()
         if rng.random() < 0.1:
-            target = _mutated(target, rng, paths, [b"/", b":", b"%41", b"%", b"?", b"metadata", b"\xff", b"versions/2", b"labels/x"])
+            target = _mutated(
+                target, rng, paths, [b"/", b":", b"%41", b"%", b"?", b"metadata", b"\xff", b"versions/2", b"labels/x"]
+            )
         if rng.random() < 0.95:
             body = _mutated(body, rng, raw, _TOKENS)
         encoding = "gzip" if rng.random() < 0.02 else ""
@@ -483,11 +615,18 @@ def test_damaged_rest_requests_are_answered_or_refused(core, faults, nothing_lef
         assert not faults and answer.status != 500, (number, verb, target, body, answer)
         if answer.content_type == "application/json" and answer.body:
             text = answer.body.decode("utf-8", "replace")
-            assert answer.status == 200 or "error" in json.loads(text, strict=False), (number, verb, target, body, answer)
+            assert answer.status == 200 or "error" in json.loads(text, strict=False), (
+                number,
+                verb,
+                target,
+                body,
+                answer,
+            )
     assert {200, 400, 404} <= set(statuses), statuses
 
 
 # Over sockets
+
 
 @pytest.fixture(scope="module")
 def process(folder, tmp_path_factory):
@@ -537,7 +676,10 @@ def test_damaged_requests_over_grpc(process, unharmed):
                         problems.append((rpc, data, error.code(), error.details()))
 
     share = SOCKETS["gRPC"] // 5
-    threads = [threading.Thread(target=send, args=(rpc, share, 1)) for rpc in ("Predict", "Classify", "MultiInference", "GetModelMetadata")]
+    threads = [
+        threading.Thread(target=send, args=(rpc, share, 1))
+        for rpc in ("Predict", "Classify", "MultiInference", "GetModelMetadata")
+    ]
     threads.append(threading.Thread(target=send, args=("Predict", share, 2)))
     for thread in threads:
         thread.start()
@@ -552,10 +694,25 @@ def test_damaged_http_requests(process, unharmed):
     whole = []
     for path, body in _BODIES:
         body = json.dumps(body).encode()
-        whole.append(f"POST /v1/models/{path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
-                     f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
-    words = [b"\r\n", b"\r\n\r\n", b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n", b"0\r\n\r\n", b"HTTP/1.0", b"Content-Encoding: gzip\r\n",
-             b"Expect: 100-continue\r\n", b"Upgrade: h2c\r\n", b" ", b"\x00", b"A" * 5000]
+        whole.append(
+            f"POST /v1/models/{path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+    words = [
+        b"\r\n",
+        b"\r\n\r\n",
+        b"Content-Length: 5\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"0\r\n\r\n",
+        b"HTTP/1.0",
+        b"Content-Encoding: gzip\r\n",
+        b"Expect: 100-continue\r\n",
+        b"Upgrade: h2c\r\n",
+        b" ",
+        b"\x00",
+        b"A" * 5000,
+    ]
     answered = 0
     for _ in range(SOCKETS["REST"] // 200):
         sent = []
@@ -588,10 +745,15 @@ def test_damaged_http2_frames(process, unharmed):
     rng = random.Random("http2")
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">HBBBI", 0, 0, 4, 0, 0)
     for _ in range(100):
-        frames = b"".join(struct.pack(">HBBBI", 0, rng.randrange(64), rng.randrange(12), rng.randrange(256), rng.randrange(2**31)) +
-                          rng.randbytes(rng.randrange(64)) for _ in range(rng.randrange(6)))
+        frames = b"".join(
+            struct.pack(">HBBBI", 0, rng.randrange(64), rng.randrange(12), rng.randrange(256), rng.randrange(2**31))
+            + rng.randbytes(rng.randrange(64))
+            for _ in range(rng.randrange(6))
+        )
         with socket.create_connection(("127.0.0.1", process.port), 10) as connection:
-            connection.sendall(_mutated(preface + frames, rng, [preface], _WORDS) if rng.random() < 0.5 else preface + frames)
+            connection.sendall(
+                _mutated(preface + frames, rng, [preface], _WORDS) if rng.random() < 0.5 else preface + frames
+            )
 
 
 def test_there_are_more_than_a_hundred_thousand():

@@ -30,9 +30,18 @@ class _Served:
 
     def __init__(self, threads=64, **more):
         self.gate, self.arrived = threading.Event(), threading.Semaphore(0)
-        self.server = grpc_server.GrpcServer({
-            _ECHO: lambda raw, _: [raw], _FAIL: self._fail, _WAITS: self._wait, _LARGE: lambda raw, _: [bytes(int(raw))],
-            _SIZE: lambda raw, _: [str(len(raw)).encode()], _LEFT: lambda _, left: [str(left).encode()]}, threads, **more)
+        self.server = grpc_server.GrpcServer(
+            {
+                _ECHO: lambda raw, _: [raw],
+                _FAIL: self._fail,
+                _WAITS: self._wait,
+                _LARGE: lambda raw, _: [bytes(int(raw))],
+                _SIZE: lambda raw, _: [str(len(raw)).encode()],
+                _LEFT: lambda _, left: [str(left).encode()],
+            },
+            threads,
+            **more,
+        )
         self.port = self.server.listen("127.0.0.1:0")
         self.server.start()
 
@@ -130,7 +139,10 @@ def test_a_stop_waits_for_what_runs_and_takes_nothing_new(served, channel):
         with pytest.raises(grpc.RpcError) as caught:
             while True:
                 channel.unary_unary(_ECHO)(b"", timeout=_WAIT)
-        assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)  # the latter where it was on its way
+        assert caught.value.code() in (
+            grpc.StatusCode.UNAVAILABLE,
+            grpc.StatusCode.CANCELLED,
+        )  # the latter where it was on its way
         served.gate.set()
         assert future.result() == b"kept"
         stopping.result(_WAIT)
@@ -156,13 +168,18 @@ def test_the_limit_refuses_one_call_more():
     assert limited(b"x", 0) == [b"x"]
 
 
-@pytest.mark.parametrize("message", [b"\x1f\x8b\x08 and no gzip", b"\x78\x9c and no zlib", zlib.compress(b"cut off" * 99)[:-3], b"\x1f", b"\x78"])
+@pytest.mark.parametrize(
+    "message",
+    [b"\x1f\x8b\x08 and no gzip", b"\x78\x9c and no zlib", zlib.compress(b"cut off" * 99)[:-3], b"\x1f", b"\x78"],
+)
 def test_a_message_that_only_begins_like_a_packed_one_is_left_as_it_is(channel, message):
     assert channel.unary_unary(_ECHO)(message, timeout=_WAIT) == message
 
 
 def test_a_channel_argument_of_the_users_overrides_a_limit():
-    server = grpc_server.GrpcServer({_SIZE: lambda raw, _: [str(len(raw)).encode()]}, 4, [("grpc.max_receive_message_length", 1000)])
+    server = grpc_server.GrpcServer(
+        {_SIZE: lambda raw, _: [str(len(raw)).encode()]}, 4, [("grpc.max_receive_message_length", 1000)]
+    )
     port = server.listen("127.0.0.1:0")
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}", compression=grpc.Compression.Gzip) as channel:
@@ -178,7 +195,15 @@ def test_a_channel_argument_of_the_users_overrides_a_limit():
 
 
 def _headers(path=_ECHO, **more):
-    named = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "x", "te": "trailers", "content-type": "application/grpc", **more}
+    named = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": path,
+        ":authority": "x",
+        "te": "trailers",
+        "content-type": "application/grpc",
+        **more,
+    }
     return hpack.block([(name.encode(), value.encode()) for name, value in named.items()])
 
 
@@ -189,8 +214,9 @@ def _message(content, packed=False):
 def _call(stream, content, path=_ECHO, packed=False, **more):
     data = _message(content, packed)
     return frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _headers(path, **more)) + b"".join(
-        frames.frame(frames.DATA, frames.END_STREAM if at + 16_384 >= len(data) else 0, stream, data[at:at + 16_384])
-        for at in range(0, len(data), 16_384))
+        frames.frame(frames.DATA, frames.END_STREAM if at + 16_384 >= len(data) else 0, stream, data[at : at + 16_384])
+        for at in range(0, len(data), 16_384)
+    )
 
 
 @contextlib.contextmanager
@@ -207,7 +233,7 @@ def _clients(port, count, sent, settings=None):
     while any(len(rest) for rest in left.values()) and time.monotonic() < until:
         for one, rest in left.items():
             try:
-                left[one] = rest[one.send(rest):] if len(rest) else rest
+                left[one] = rest[one.send(rest) :] if len(rest) else rest
             except BlockingIOError:
                 pass
             except OSError:
@@ -266,8 +292,11 @@ def test_a_message_that_unpacks_to_more_than_the_limit_is_refused(monkeypatch):
 
 def test_streams_that_send_no_message_hold_no_thread_and_end(monkeypatch):
     served = _Served(threads=4, patience_s=2)
-    begun = b"".join(frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _headers()) +
-                     frames.frame(frames.DATA, 0, stream, b"\x00\x0f\xff\xff\xff") for stream in range(1, 101, 2))
+    begun = b"".join(
+        frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _headers())
+        + frames.frame(frames.DATA, 0, stream, b"\x00\x0f\xff\xff\xff")
+        for stream in range(1, 101, 2)
+    )
     try:
         with _clients(served.port, 10, begun) as clients:
             assert _answers(served.port)
@@ -286,8 +315,10 @@ def test_answers_that_nobody_takes_are_dropped_and_meanwhile_memory_is_bounded(m
     before = _memory()
     asked = b"".join(_call(stream, b"4000000", _LARGE) for stream in range(1, 41, 2))
     try:
-        with _clients(served.port, 20, asked, {frames.INITIAL_WINDOW_SIZE: 0}), \
-                grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        with (
+            _clients(served.port, 20, asked, {frames.INITIAL_WINDOW_SIZE: 0}),
+            grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel,
+        ):
             until = time.monotonic() + _WAIT
             while (status := _status(channel, _ECHO, b"a")) == "OK" and time.monotonic() < until:
                 time.sleep(0.02)
@@ -303,19 +334,28 @@ def test_answers_that_nobody_takes_are_dropped_and_meanwhile_memory_is_bounded(m
 _BIG = b"\x40\x01x\x7f\x81\x1e" + b"a" * 3968  # a header of 3968 bytes, into the table
 _BLOCK = hpack.block([(b"x", b"y" * 16_000)])
 ATTACKS = {
-    "a header block without an end": frames.frame(frames.HEADERS, 0, 1, _headers()) + frames.frame(frames.CONTINUATION, 0, 1, _BLOCK) * 500,
-    "headers that name one large one": b"".join(frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _headers() + _BIG * (stream == 1)
-                                                             + b"\xbe" * 4000) for stream in range(1, 21, 2)),
-    "headers that are no text": b"".join(frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _headers() + b"\x00\x01x\x7f\x01" + b"\xbe" * 128)
-                                         for stream in range(1, 401, 2)),
+    "a header block without an end": frames.frame(frames.HEADERS, 0, 1, _headers())
+    + frames.frame(frames.CONTINUATION, 0, 1, _BLOCK) * 500,
+    "headers that name one large one": b"".join(
+        frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _headers() + _BIG * (stream == 1) + b"\xbe" * 4000)
+        for stream in range(1, 21, 2)
+    ),
+    "headers that are no text": b"".join(
+        frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _headers() + b"\x00\x01x\x7f\x01" + b"\xbe" * 128)
+        for stream in range(1, 401, 2)
+    ),
     "PING": frames.frame(frames.PING, 0, 0, bytes(8)) * 2000,
     "SETTINGS": frames.settings({frames.INITIAL_WINDOW_SIZE: 1000}) * 5000,
     "WINDOW_UPDATE": frames.number(frames.WINDOW_UPDATE, 0, 1) * 10_000,
     "PRIORITY": frames.frame(frames.PRIORITY, 0, 1, bytes(5)) * 10_000,
     "unknown frames": frames.frame(77, 0, 1) * 10_000,
-    "DATA without data": frames.frame(frames.HEADERS, frames.END_HEADERS, 1, _headers()) + frames.frame(frames.DATA, 0, 1) * 10_000,
-    "streams that are reset at once": b"".join(frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _headers()) +
-                                               frames.number(frames.RST_STREAM, stream, 8) for stream in range(1, 2001, 2)),
+    "DATA without data": frames.frame(frames.HEADERS, frames.END_HEADERS, 1, _headers())
+    + frames.frame(frames.DATA, 0, 1) * 10_000,
+    "streams that are reset at once": b"".join(
+        frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _headers())
+        + frames.number(frames.RST_STREAM, stream, 8)
+        for stream in range(1, 2001, 2)
+    ),
     "no HTTP/2": bytes(range(256)) * 4000,
 }
 
@@ -327,7 +367,10 @@ def _answers_in_time(port):
         try:
             return _answers(port)
         except grpc.RpcError as error:
-            assert error.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED) and time.monotonic() < until
+            assert (
+                error.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
+                and time.monotonic() < until
+            )
             time.sleep(0.05)
 
 
@@ -342,7 +385,9 @@ def test_other_clients_are_answered_while_the_attackers_stay(served, attack):
 
 @pytest.mark.parametrize("content", [b"", b"\x00\x00", _message(b"one")[:6], b"\x00\xff\xff\xff\xff"])
 def test_a_request_that_is_no_message_is_refused(served, content):
-    sent = frames.frame(frames.HEADERS, frames.END_HEADERS, 1, _headers()) + frames.frame(frames.DATA, frames.END_STREAM, 1, content)
+    sent = frames.frame(frames.HEADERS, frames.END_HEADERS, 1, _headers()) + frames.frame(
+        frames.DATA, frames.END_STREAM, 1, content
+    )
     with _clients(served.port, 1, sent) as (client,):
         client.settimeout(_WAIT)
         said = b""

@@ -32,7 +32,13 @@ from tftrt_tools.servers.client.model_service import VersionStatus
 from tftrt_tools.servers.client.protocols import TENSORFLOW_SERVING
 from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.manager import Manager, ManagerSettings
-from tftrt_tools.servers.serving.management import managed_server, models_config_file, promotion, served_versions, transition
+from tftrt_tools.servers.serving.management import (
+    managed_server,
+    models_config_file,
+    promotion,
+    served_versions,
+    transition,
+)
 
 QUICK = promotion.Options(wait_seconds=20, deadline_seconds=10, stale_seconds=0.6)
 CONFIG = """\
@@ -165,8 +171,12 @@ def house(tmp_path):
     house.publish(1, model="ranker")
     house.file.write_text(CONFIG.replace("BASE", str(house.base)))
     # As a server without a label to an unloaded version starts.
-    manager = Manager(house.load, ManagerSettings(file_system_poll_wait_seconds=0.1, max_num_load_retries=0,
-                                                  allow_version_labels_for_unavailable_models=True))
+    manager = Manager(
+        house.load,
+        ManagerSettings(
+            file_system_poll_wait_seconds=0.1, max_num_load_retries=0, allow_version_labels_for_unavailable_models=True
+        ),
+    )
     manager.start(config_messages.parse(config_messages.MODELS, house.file.read_text()))
     house.services = Services(manager)
     with serving(house.services) as (_, house.address):
@@ -181,8 +191,13 @@ def test_promote_loads_the_version_then_moves_the_label_and_loses_no_model(house
     assert done.sent and done.answers == {"stable": 2}
     assert house.answers("stable") == 2 and house.available() == [1, 2]
     first, second = house.services.reloads
-    assert [dict(one.model_config_list.config[0].version_labels) for one in (first, second)] == [{"stable": 1}, {"stable": 2}]
-    assert all([model.name for model in one.model_config_list.config] == ["digits", "ranker"] for one in (first, second))
+    assert [dict(one.model_config_list.config[0].version_labels) for one in (first, second)] == [
+        {"stable": 1},
+        {"stable": 2},
+    ]
+    assert all(
+        [model.name for model in one.model_config_list.config] == ["digits", "ranker"] for one in (first, second)
+    )
     assert house.available("ranker") == [1]
     house.assert_file_is_what_the_server_has()
     text = house.file.read_text()
@@ -219,7 +234,10 @@ def test_a_version_that_does_not_load_changes_nothing(house, again):
     house.publish(3, "bad")
     before = house.file.read_text()
     for _ in range(2 if again else 1):  # the second time the first error still stands in the list
-        with pytest.raises(errors.TftrtError, match="version 3 of 'digits' did not load: INVALID_ARGUMENT: this model is broken on purpose") as caught:
+        with pytest.raises(
+            errors.TftrtError,
+            match="version 3 of 'digits' did not load: INVALID_ARGUMENT: this model is broken on purpose",
+        ) as caught:
             house.promote(3)
         assert "the old version goes on serving" in caught.value.mend
     assert house.file.read_text() == before and house.answers("stable") == 1
@@ -238,9 +256,14 @@ def test_a_version_that_was_mended_under_its_number_loads_though_its_old_error_i
 def test_a_version_that_takes_too_long_changes_nothing(house):
     house.publish(3, "slow")
     before = house.file.read_text()
-    with pytest.raises(errors.TftrtError, match="version 3 of 'digits' is not available after 0.8 s: its state is LOADING") as told:
+    with pytest.raises(
+        errors.TftrtError, match="version 3 of 'digits' is not available after 0.8 s: its state is LOADING"
+    ) as told:
         house.promote(3, options=dataclasses.replace(QUICK, wait_seconds=0.8))
-    assert "A version that cannot load is in that state too" in told.value.cause and "--max_num_load_retries=0" in told.value.mend
+    assert (
+        "A version that cannot load is in that state too" in told.value.cause
+        and "--max_num_load_retries=0" in told.value.mend
+    )
     assert "`tftrt log FILE`" in told.value.mend
     assert house.file.read_text() == before and house.answers("stable") == 1
     house.assert_file_is_what_the_server_has()
@@ -249,7 +272,10 @@ def test_a_version_that_takes_too_long_changes_nothing(house):
 @pytest.mark.parametrize("state, seconds, said", [("LOADING", 5, False), ("LOADING", 75, True), ("START", 75, False)])
 def test_a_long_wait_says_that_the_server_may_be_trying_again(state, seconds, said):
     text = transition._waiting_for("digits", 3, VersionStatus(3, state), seconds)
-    assert text.startswith("waiting for version 3 of digits") and ("LOADING for 75 s" in text and "its log says so" in text) == said
+    assert (
+        text.startswith("waiting for version 3 of digits")
+        and ("LOADING for 75 s" in text and "its log says so" in text) == said
+    )
 
 
 def test_a_version_that_is_not_there_is_refused_before_anything_is_sent(house):
@@ -261,7 +287,9 @@ def test_a_version_that_is_not_there_is_refused_before_anything_is_sent(house):
 def test_a_label_that_the_server_refuses_to_move_stays(house):
     def refuse(config):
         if dict(config.model_config_list.config[0].version_labels) == {"stable": 2}:
-            raise failure.precondition("Request to assign label to version 2 of model digits, which is not currently available for inference")
+            raise failure.precondition(
+                "Request to assign label to version 2 of model digits, which is not currently available for inference"
+            )
 
     house.services.before_reload = refuse
     before = house.file.read_text()
@@ -353,7 +381,9 @@ def test_a_label_that_the_server_has_elsewhere_is_told_and_mended(house):
 def test_the_file_of_another_server_is_refused(house):
     other = house.file.with_name("other.config")
     other.write_text(house.file.read_text().replace('"digits"', '"somebody"'))
-    with pytest.raises(errors.TftrtError, match="has no model 'somebody': Could not find any versions of model somebody"):
+    with pytest.raises(
+        errors.TftrtError, match="has no model 'somebody': Could not find any versions of model somebody"
+    ):
         promotion.promote(house.address, other, "somebody", "stable", 1, QUICK)
     assert house.services.reloads == []
 
@@ -363,9 +393,16 @@ def test_a_model_that_the_server_does_not_know_is_refused_unless_it_is_to_be_loa
     house.publish(1, model="another")
     text = house.file.read_text()
     house.file.write_text(text.replace("ranker", "another"))
-    with pytest.raises(errors.TftrtError, match="does not know: is it the file of that server.*unloads every model that it does not list"):
+    with pytest.raises(
+        errors.TftrtError,
+        match="does not know: is it the file of that server.*unloads every model that it does not list",
+    ):
         house.promote(2)
-    assert house.services.reloads == [] and house.available("ranker") == [1] and house.file.read_text() == text.replace("ranker", "another")
+    assert (
+        house.services.reloads == []
+        and house.available("ranker") == [1]
+        and house.file.read_text() == text.replace("ranker", "another")
+    )
     done = house.promote(2, options=dataclasses.replace(QUICK, load_new_models=True))
     assert any("did not know model 'another'" in note for note in done.notes)
     assert "the server was told to serve digits, another, and nothing else" in done.notes
@@ -378,13 +415,18 @@ def test_a_base_path_that_is_not_the_server_s_is_noticed_when_the_old_version_go
     assert moved != text
     (house.base / "elsewhere").mkdir()
     house.file.write_text(moved)
-    with pytest.raises(errors.TftrtError, match="gave up version 1 of 'digits', which it was told to keep: it is not in .*elsewhere"):
+    with pytest.raises(
+        errors.TftrtError, match="gave up version 1 of 'digits', which it was told to keep: it is not in .*elsewhere"
+    ):
         house.promote(2, options=dataclasses.replace(QUICK, wait_seconds=60))
     assert house.file.read_text() == moved
 
 
 def test_two_promotions_at_a_time_are_one_too_many(house):
-    with models_config_file.locked(house.file), pytest.raises(errors.TftrtError, match="another promotion or rollback is at work"):
+    with (
+        models_config_file.locked(house.file),
+        pytest.raises(errors.TftrtError, match="another promotion or rollback is at work"),
+    ):
         house.promote(2)
 
 
@@ -400,7 +442,9 @@ def test_a_server_that_goes_away_while_it_loads(tmp_path, house):
     before = house.file.read_text()
     with serving(house.services) as (server, address):
         house.services.before_reload = lambda config: threading.Timer(0.3, lambda: server.stop(0)).start()
-        with pytest.raises(errors.TftrtError, match="the server went away while version 3 of 'digits' was loading") as caught:
+        with pytest.raises(
+            errors.TftrtError, match="the server went away while version 3 of 'digits' was loading"
+        ) as caught:
             promotion.promote(address, house.file, "digits", "stable", 3, QUICK)
     assert "the server did not take it" in caught.value.mend and house.file.read_text() == before
     assert pathlib.Path(f"{house.file}.pending").read_text() == before
@@ -412,13 +456,27 @@ def test_an_interrupt_in_the_middle_puts_file_and_server_back(house, number):
     before = house.file.read_text()
     reloaded = threading.Event()
     house.services.before_reload = lambda config: reloaded.set()
-    command = [sys.executable, "-m", "tftrt_tools", "promote", house.address, "--model_name=digits", "--label=stable", "--version=3",
-               f"--model_config_file={house.file}"]
+    command = [
+        sys.executable,
+        "-m",
+        "tftrt_tools",
+        "promote",
+        house.address,
+        "--model_name=digits",
+        "--label=stable",
+        "--version=3",
+        f"--model_config_file={house.file}",
+    ]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert reloaded.wait(60) and house.file.read_text() != before
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 1 and "interrupted" in said and "have their configuration back" in said and "Traceback" not in said
+    assert (
+        process.returncode == 1
+        and "interrupted" in said
+        and "have their configuration back" in said
+        and "Traceback" not in said
+    )
     assert house.file.read_text() == before and house.answers("stable") == 1
     house.assert_file_is_what_the_server_has()
 
@@ -431,7 +489,12 @@ def test_versions_lists_states_labels_and_errors(house):
     found = served_versions.versions(house.address, path=house.file)
     digits, ranker = found.models
     assert [(one.version, one.state) for one in digits.versions] == [(3, "END"), (2, "AVAILABLE"), (1, "AVAILABLE")]
-    assert digits.labels == {"stable": 1, "canary": 2} and digits.default == 2 and ranker.labels == {} and found.notes == ()
+    assert (
+        digits.labels == {"stable": 1, "canary": 2}
+        and digits.default == 2
+        and ranker.labels == {}
+        and found.notes == ()
+    )
     assert digits.versions[0].error_text() == "INVALID_ARGUMENT: this model is broken on purpose"
     house.file.write_text(house.file.read_text().replace('"ranker"', '"other"'))
     notes = served_versions.versions(house.address, ["ranker"], house.file).notes
@@ -486,10 +549,14 @@ def test_a_rest_port_is_told_from_a_grpc_port():
         with pytest.raises(ServingError) as caught:
             served_versions.versions(f"127.0.0.1:{server.server_address[1]}", ["digits"], deadline_seconds=5)
         server.shutdown()
-    assert caught.value.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED") and "gRPC" in caught.value.mend + caught.value.cause
+    assert (
+        caught.value.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED") and "gRPC" in caught.value.mend + caught.value.cause
+    )
 
 
-@pytest.mark.parametrize("address", ["http://localhost:8500", "localhost:99999", "a:b", "localhost:8500/v1", "triton:/x"])
+@pytest.mark.parametrize(
+    "address", ["http://localhost:8500", "localhost:99999", "a:b", "localhost:8500/v1", "triton:/x"]
+)
 def test_an_address_that_is_none(address):
     with pytest.raises(errors.UsageError, match="is no address") as caught:
         target(address, TENSORFLOW_SERVING)
@@ -497,8 +564,10 @@ def test_an_address_that_is_none(address):
 
 
 def test_a_triton_has_no_labels_to_move(tmp_path):
-    for move in (lambda: promotion.promote("triton://h:1", tmp_path / "none", "m", "stable", 1),
-                 lambda: promotion.rollback("triton://h:1", tmp_path / "none", "m")):
+    for move in (
+        lambda: promotion.promote("triton://h:1", tmp_path / "none", "m", "stable", 1),
+        lambda: promotion.rollback("triton://h:1", tmp_path / "none", "m"),
+    ):
         with pytest.raises(errors.UsageError, match="no labels to move") as caught:
             move()
         assert "tftrt publish --server=triton" in caught.value.mend
@@ -511,11 +580,19 @@ def test_a_triton_is_asked_for_no_flags_first(command, capsys):
 
 
 def test_the_port_may_be_left_out():
-    assert target("localhost", TENSORFLOW_SERVING) == "localhost:8500" and target("unix:/tmp/x", TENSORFLOW_SERVING) == "unix:/tmp/x"
+    assert (
+        target("localhost", TENSORFLOW_SERVING) == "localhost:8500"
+        and target("unix:/tmp/x", TENSORFLOW_SERVING) == "unix:/tmp/x"
+    )
 
 
-@pytest.mark.parametrize("command, missing", [("promote", "--model_name and --label and --version and --model_config_file are missing"),
-                                              ("rollback", "--model_name and --model_config_file are missing")])
+@pytest.mark.parametrize(
+    "command, missing",
+    [
+        ("promote", "--model_name and --label and --version and --model_config_file are missing"),
+        ("rollback", "--model_name and --model_config_file are missing"),
+    ],
+)
 def test_flags_that_are_missing(tftrt, command, missing):
     assert_clear(tftrt(command, "localhost:8500"), 2, missing)
 

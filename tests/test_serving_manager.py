@@ -33,8 +33,13 @@ def background(function, *args):
 
 def test_settings_have_the_real_servers_defaults():
     assert ManagerSettings() == ManagerSettings(
-        file_system_poll_wait_seconds=1, num_load_threads=0, num_unload_threads=0, max_num_load_retries=5, load_retry_interval_micros=60_000_000,
-        allow_version_labels_for_unavailable_models=False)
+        file_system_poll_wait_seconds=1,
+        num_load_threads=0,
+        num_unload_threads=0,
+        max_num_load_retries=5,
+        load_retry_interval_micros=60_000_000,
+        allow_version_labels_for_unavailable_models=False,
+    )
 
 
 # Which version answers
@@ -43,19 +48,23 @@ def test_settings_have_the_real_servers_defaults():
 def test_the_largest_loaded_version_answers_and_the_failures_are_those_of_the_real_server(shelf):
     for version in (1, 2, 10):
         shelf.put(version)
-    with serving(shelf.model(model_version_policy={"all": {}}, version_labels={"stable": 2}),
-                 allow_version_labels_for_unavailable_models=True) as manager:
+    with serving(
+        shelf.model(model_version_policy={"all": {}}, version_labels={"stable": 2}),
+        allow_version_labels_for_unavailable_models=True,
+    ) as manager:
         eventually(lambda: available(manager) == [1, 2, 10])
         assert answering(manager) == 10
         assert answering(manager, version=1) == 1
         assert answering(manager, label="stable") == 2
-        cases = [(None, "INVALID_ARGUMENT: Missing ModelSpec"),
-                 (spec(name="", version=1), "INVALID_ARGUMENT: ModelSpec has no name specified."),
-                 (spec(name="other"), "NOT_FOUND: Servable not found for request: Latest(other)"),
-                 (spec(version=3), "NOT_FOUND: Servable not found for request: Specific(m, 3)"),
-                 (spec(version=0), "NOT_FOUND: Servable not found for request: Specific(m, 0)"),
-                 (spec(name="other", label="x"), "INVALID_ARGUMENT: Unrecognized servable version label: x"),
-                 (spec(label=""), "INVALID_ARGUMENT: Unrecognized servable version label: ")]
+        cases = [
+            (None, "INVALID_ARGUMENT: Missing ModelSpec"),
+            (spec(name="", version=1), "INVALID_ARGUMENT: ModelSpec has no name specified."),
+            (spec(name="other"), "NOT_FOUND: Servable not found for request: Latest(other)"),
+            (spec(version=3), "NOT_FOUND: Servable not found for request: Specific(m, 3)"),
+            (spec(version=0), "NOT_FOUND: Servable not found for request: Specific(m, 0)"),
+            (spec(name="other", label="x"), "INVALID_ARGUMENT: Unrecognized servable version label: x"),
+            (spec(label=""), "INVALID_ARGUMENT: Unrecognized servable version label: "),
+        ]
         for asked, text in cases:
             with pytest.raises(Failure) as raised, manager.handle(asked):
                 pass
@@ -74,21 +83,29 @@ def test_status_lists_every_version_ever_seen(shelf):
     with serving(shelf.model()) as manager:
         shelf.put(2, "bad")
         eventually(lambda: states(manager).get(2) == "END")
-        assert [(one.version, one.state, one.status.error_code, one.status.error_message) for one in status(label="no such label")] == [
-            (2, 50, 3, "version 2 is bad"), (1, 30, 0, "")]
+        assert [
+            (one.version, one.state, one.status.error_code, one.status.error_message)
+            for one in status(label="no such label")
+        ] == [(2, 50, 3, "version 2 is bad"), (1, 30, 0, "")]
         assert [one.version for one in status(version=1)] == [1]
         assert status(version=1)[0].HasField("status")
-        for which, text in ((dict(name=""), "NOT_FOUND: Could not find any versions of model "),
-                            (dict(name="x"), "NOT_FOUND: Could not find any versions of model x"),
-                            (dict(version=7), "NOT_FOUND: Could not find version 7 of model m")):
+        for which, text in (
+            (dict(name=""), "NOT_FOUND: Could not find any versions of model "),
+            (dict(name="x"), "NOT_FOUND: Could not find any versions of model x"),
+            (dict(version=7), "NOT_FOUND: Could not find version 7 of model m"),
+        ):
             with pytest.raises(Failure) as raised:
                 status(**which)
             assert raised.value.to_text() == text
         with pytest.raises(Failure, match="^Missing ModelSpec$"):
             response(manager, get_model_status_pb2.GetModelStatusRequest())
     assert states(manager) == {2: "END", 1: "END"}
-    assert manager.status("m", 2)[0].to_dict() == {"version": 2, "state": "END", "error_code": "INVALID_ARGUMENT",
-                                                   "error_message": "version 2 is bad"}
+    assert manager.status("m", 2)[0].to_dict() == {
+        "version": 2,
+        "state": "END",
+        "error_code": "INVALID_ARGUMENT",
+        "error_message": "version 2 is bad",
+    }
 
 
 # Swaps
@@ -140,7 +157,10 @@ def test_a_handle_outlives_the_unload(shelf):
             shelf.put(2)
             eventually(lambda: states(manager) == {1: "UNLOADING", 2: "AVAILABLE"})
             assert answering(manager) == 2
-            with pytest.raises(Failure, match=r"^Servable not found for request: Specific\(m, 1\)$"), manager.handle(spec(version=1)):
+            with (
+                pytest.raises(Failure, match=r"^Servable not found for request: Specific\(m, 1\)$"),
+                manager.handle(spec(version=1)),
+            ):
                 pass
             # Without threads for unloads the manager waits for that request with everything else.
             shelf.put(3)
@@ -190,7 +210,10 @@ def test_a_base_path_that_is_away_unloads_nothing_and_stops_discovery_for_every_
         first.path.rename(tmp_path / "away")
         second.put(2)
         manager.poll()
-        assert f"Could not find base path {first.path} for servable first with error NOT_FOUND: {first.path} not found" in caplog.text
+        assert (
+            f"Could not find base path {first.path} for servable first with error NOT_FOUND: {first.path} not found"
+            in caplog.text
+        )
         (tmp_path / "away").rename(first.path)
         assert available(manager, "first") == [1] and states(manager, "second") == {1: "AVAILABLE"}
         manager.poll()
@@ -219,7 +242,9 @@ def test_what_comes_and_goes_during_a_load_is_not_seen(shelf):
 def test_a_queued_load_that_is_no_longer_wanted_is_not_tried(shelf):
     shelf.put(1)
     loader = Loader()
-    with serving(shelf.model(), loader=loader, file_system_poll_wait_seconds=0, num_load_threads=1, num_unload_threads=1) as manager:
+    with serving(
+        shelf.model(), loader=loader, file_system_poll_wait_seconds=0, num_load_threads=1, num_unload_threads=1
+    ) as manager:
         loader.gates[2] = threading.Event()
         shelf.put(2)
         manager.poll()
@@ -322,8 +347,10 @@ def test_start_fails_with_the_real_servers_words(tmp_path):
     bad.put(1, "bad")
     with serving(start=False) as manager, pytest.raises(Failure) as raised:
         manager.start(config(good.model("good"), bad.model("bad")))
-    assert raised.value.to_text() == ("UNKNOWN: 1 servable(s) did not become available: "
-                                      "{{{name: bad version: 1} due to error: INVALID_ARGUMENT: version 1 is bad}, }")
+    assert raised.value.to_text() == (
+        "UNKNOWN: 1 servable(s) did not become available: "
+        "{{{name: bad version: 1} due to error: INVALID_ARGUMENT: version 1 is bad}, }"
+    )
     with serving(start=False) as manager:
         thread, raised = background(manager.start, config(good.model("good"), empty.model("empty")))
         eventually(lambda: manager.loader.models)

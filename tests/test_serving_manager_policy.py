@@ -18,21 +18,51 @@ POLICIES = [{"latest": {}}, {"latest": {"num_versions": 2}}, {"all": {}}, {"spec
 
 
 def policy(fields):
-    return Policy.of(file_system_storage_path_source_pb2.FileSystemStoragePathSourceConfig.ServableVersionPolicy(**fields))
+    return Policy.of(
+        file_system_storage_path_source_pb2.FileSystemStoragePathSourceConfig.ServableVersionPolicy(**fields)
+    )
 
 
-@pytest.mark.parametrize(("fields", "wanted"), [
-    ({}, [9]), ({"latest": {}}, [9]), ({"latest": {"num_versions": 2}}, [3, 9]), ({"latest": {"num_versions": 50}}, [1, 3, 9]),
-    ({"all": {}}, [1, 3, 9]), ({"specific": {"versions": [3, 4]}}, [3]), ({"specific": {"versions": [4]}}, []), ({"specific": {}}, [])])
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({}, [9]),
+        ({"latest": {}}, [9]),
+        ({"latest": {"num_versions": 2}}, [3, 9]),
+        ({"latest": {"num_versions": 50}}, [1, 3, 9]),
+        ({"all": {}}, [1, 3, 9]),
+        ({"specific": {"versions": [3, 4]}}, [3]),
+        ({"specific": {"versions": [4]}}, []),
+        ({"specific": {}}, []),
+    ],
+)
 def test_wanted_versions(fields, wanted, caplog):
     assert sorted(policy(fields).choose("m", ["1", "9", "3", "latest", ".stage-4", "assets.extra", "1.5"])) == wanted
     assert ("version 4 of m, a specific version of its policy, is not in the file system" in caplog.text) == (
-        4 in fields.get("specific", {}).get("versions", []))
+        4 in fields.get("specific", {}).get("versions", [])
+    )
 
 
-@pytest.mark.parametrize(("name", "number"), [
-    ("1", 1), ("007", 7), ("0", 0), ("-3", -3), (" 5 ", 5), ("1700000000", 1_700_000_000), ("9223372036854775807", 2 ** 63 - 1),
-    ("9223372036854775808", None), ("+1", None), ("1_0", None), ("1a", None), ("", None), ("- 1", None), ("\u0661", None), ("1.0", None)])
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("1", 1),
+        ("007", 7),
+        ("0", 0),
+        ("-3", -3),
+        (" 5 ", 5),
+        ("1700000000", 1_700_000_000),
+        ("9223372036854775807", 2**63 - 1),
+        ("9223372036854775808", None),
+        ("+1", None),
+        ("1_0", None),
+        ("1a", None),
+        ("", None),
+        ("- 1", None),
+        ("\u0661", None),
+        ("1.0", None),
+    ],
+)
 def test_which_names_are_versions(name, number):
     assert version_directories.parse(name) == number
 
@@ -46,15 +76,29 @@ def test_two_spellings_of_one_version(caplog):
 R, N, L, E = Phase.READY, Phase.NEW, Phase.LOADING, Phase.ENDED
 
 
-@pytest.mark.parametrize(("versions", "action"), [
-    ([], None), ([(1, R, True)], None), ([(1, N, True), (3, N, True), (2, N, True)], ("load", 3)),
-    ([(1, R, False), (2, N, True)], ("load", 2)), ([(1, R, False), (2, L, True)], None), ([(1, R, False), (2, R, True)], ("unload", 1)),
-    ([(1, R, False), (2, E, True)], None), ([(1, R, False)], ("unload", 1)), ([(2, R, False), (1, R, False)], ("unload", 1)),
-    ([(1, R, False), (2, R, False), (3, N, True)], ("unload", 1)), ([(5, R, False), (3, N, True)], ("load", 3)),
-    ([(1, R, True), (2, R, False), (3, N, True)], ("unload", 2)), ([(1, N, False)], None)])
+@pytest.mark.parametrize(
+    ("versions", "action"),
+    [
+        ([], None),
+        ([(1, R, True)], None),
+        ([(1, N, True), (3, N, True), (2, N, True)], ("load", 3)),
+        ([(1, R, False), (2, N, True)], ("load", 2)),
+        ([(1, R, False), (2, L, True)], None),
+        ([(1, R, False), (2, R, True)], ("unload", 1)),
+        ([(1, R, False), (2, E, True)], None),
+        ([(1, R, False)], ("unload", 1)),
+        ([(2, R, False), (1, R, False)], ("unload", 1)),
+        ([(1, R, False), (2, R, False), (3, N, True)], ("unload", 1)),
+        ([(5, R, False), (3, N, True)], ("load", 3)),
+        ([(1, R, True), (2, R, False), (3, N, True)], ("unload", 2)),
+        ([(1, N, False)], None),
+    ],
+)
 def test_next_action(versions, action):
     """versions: (number, phase, wanted)."""
-    found = next_action([types.SimpleNamespace(number=number, phase=phase, wanted=wanted) for number, phase, wanted in versions])
+    found = next_action(
+        [types.SimpleNamespace(number=number, phase=phase, wanted=wanted) for number, phase, wanted in versions]
+    )
     assert (found and (found[0], found[1].number)) == action
 
 
@@ -91,8 +135,11 @@ class Closing(Model):
 
 
 @settings(max_examples=200, deadline=None)
-@given(fields=st.sampled_from(POLICIES), threads=st.sampled_from([0, 2]),
-       steps=st.lists(st.tuples(st.sets(st.integers(1, 4), min_size=1), st.booleans()), min_size=1, max_size=6))
+@given(
+    fields=st.sampled_from(POLICIES),
+    threads=st.sampled_from([0, 2]),
+    steps=st.lists(st.tuples(st.sets(st.integers(1, 4), min_size=1), st.booleans()), min_size=1, max_size=6),
+)
 def test_a_version_is_available_at_every_moment_and_the_policys_choice_in_the_end(fields, threads, steps):
     """Steps: directory states one after another, and whether the manager may come to rest before the next."""
     steps = [(wanted, rest) for wanted, rest in steps if policy(fields).choose("m", map(str, wanted))] or [({2}, True)]
@@ -113,8 +160,13 @@ def test_a_version_is_available_at_every_moment_and_the_policys_choice_in_the_en
                 loader.look("meanwhile")
 
         become(steps[0][0])
-        with serving(shelf.model(model_version_policy=fields), loader=loader, file_system_poll_wait_seconds=0, num_load_threads=threads,
-                     num_unload_threads=threads) as manager:
+        with serving(
+            shelf.model(model_version_policy=fields),
+            loader=loader,
+            file_system_poll_wait_seconds=0,
+            num_load_threads=threads,
+            num_unload_threads=threads,
+        ) as manager:
             loader.manager = manager
             asker = threading.Thread(target=ask)
             asker.start()

@@ -29,8 +29,10 @@ def failing(function, *args):
 
 def test_only_a_list_of_models_is_taken():
     request = model_management_pb2.ReloadConfigRequest()
-    text = ("INVALID_ARGUMENT: ServerModelConfig type not supported by HandleReloadConfigRequest. "
-            "Only ModelConfigList is currently supported")
+    text = (
+        "INVALID_ARGUMENT: ServerModelConfig type not supported by HandleReloadConfigRequest. "
+        "Only ModelConfigList is currently supported"
+    )
     assert failing(config_checks.check, request) == text
     request.config.custom_model_config.SetInParent()
     assert failing(config_checks.check, request) == text
@@ -39,19 +41,35 @@ def test_only_a_list_of_models_is_taken():
 
 
 REFUSED = [
-    ([dict(name="m", base_path="/m"), dict(name="m", base_path="/n")], "INVALID_ARGUMENT: Illegal to list model m multiple times in config list"),
-    ([dict(name="m", base_path="models/m")],
-     "INVALID_ARGUMENT: Expected model m to have an absolute path or URI; got base_path()=models/m"),
+    (
+        [dict(name="m", base_path="/m"), dict(name="m", base_path="/n")],
+        "INVALID_ARGUMENT: Illegal to list model m multiple times in config list",
+    ),
+    (
+        [dict(name="m", base_path="models/m")],
+        "INVALID_ARGUMENT: Expected model m to have an absolute path or URI; got base_path()=models/m",
+    ),
     ([dict(name="m")], "INVALID_ARGUMENT: Expected model m to have an absolute path or URI; got base_path()="),
-    ([dict(name="x", base_path="/x", model_platform="pytorch")], "INVALID_ARGUMENT: Model x requests unsupported platform pytorch"),
-    ([dict(name="m", base_path="/m", model_platform="pytorch")],
-     "INVALID_ARGUMENT: Illegal to change a model's platform. For model m platform was tensorflow and new platform requested is pytorch"),
-    ([dict(name="x", base_path="/x", model_platform="")],
-     "INVALID_ARGUMENT: Illegal setting neither ModelServerConfig::model_type (deprecated) nor ModelServerConfig::model_platform."),
-    ([dict(name="x", base_path="/x", model_type=1)],
-     "INVALID_ARGUMENT: Illegal setting both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform."),
-    ([dict(name="x", base_path="/x", model_type=2, model_platform="")],
-     "INVALID_ARGUMENT: ModelServerConfig::model_type choice 2 not supported."),
+    (
+        [dict(name="x", base_path="/x", model_platform="pytorch")],
+        "INVALID_ARGUMENT: Model x requests unsupported platform pytorch",
+    ),
+    (
+        [dict(name="m", base_path="/m", model_platform="pytorch")],
+        "INVALID_ARGUMENT: Illegal to change a model's platform. For model m platform was tensorflow and new platform requested is pytorch",
+    ),
+    (
+        [dict(name="x", base_path="/x", model_platform="")],
+        "INVALID_ARGUMENT: Illegal setting neither ModelServerConfig::model_type (deprecated) nor ModelServerConfig::model_platform.",
+    ),
+    (
+        [dict(name="x", base_path="/x", model_type=1)],
+        "INVALID_ARGUMENT: Illegal setting both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform.",
+    ),
+    (
+        [dict(name="x", base_path="/x", model_type=2, model_platform="")],
+        "INVALID_ARGUMENT: ModelServerConfig::model_type choice 2 not supported.",
+    ),
     ([dict(name="m", base_path="/m", version_labels={"next": 3})], UNAVAILABLE.format(3)),
 ]
 
@@ -82,17 +100,22 @@ def test_a_configuration_that_failed_is_the_one_to_compare_with(shelf):
         failing(manager.reload, config(shelf.model(), dict(name="x", base_path="/x", model_platform="pytorch")))
         assert failing(manager.reload, config(shelf.model(), dict(name="x", base_path="/x"))) == (
             "INVALID_ARGUMENT: Illegal to change a model's platform. "
-            "For model x platform was pytorch and new platform requested is tensorflow")
+            "For model x platform was pytorch and new platform requested is tensorflow"
+        )
         manager.reload(config(shelf.model()))
 
 
 def test_transitions_between_kinds_of_configuration(shelf):
     custom = model_server_config_pb2.ModelServerConfig()
     custom.custom_model_config.SetInParent()
-    refused = ("FAILED_PRECONDITION: Cannot transition to requested config. "
-               "It is only legal to transition from one ModelConfigList to another.")
+    refused = (
+        "FAILED_PRECONDITION: Cannot transition to requested config. "
+        "It is only legal to transition from one ModelConfigList to another."
+    )
     with serving(start=False) as manager:
-        assert failing(manager.start, custom) == "INVALID_ARGUMENT: ModelServer does not yet support custom model config."
+        assert (
+            failing(manager.start, custom) == "INVALID_ARGUMENT: ModelServer does not yet support custom model config."
+        )
         assert failing(manager.reload, config(shelf.model())) == refused
     with serving(start=False) as manager:
         manager.start(model_server_config_pb2.ModelServerConfig())
@@ -126,8 +149,10 @@ def test_reload_of_a_model_that_cannot_load(shelf, tmp_path):
     bad.put(4, "bad")
     with serving(shelf.model()) as manager:
         new = config(shelf.model(), bad.model("x"))
-        assert failing(manager.reload, new) == ("UNKNOWN: 1 model(s) did not become available: "
-                                                "{{{name: x version: 4} due to error: INVALID_ARGUMENT: version 4 is bad}, }")
+        assert failing(manager.reload, new) == (
+            "UNKNOWN: 1 model(s) did not become available: "
+            "{{{name: x version: 4} due to error: INVALID_ARGUMENT: version 4 is bad}, }"
+        )
         assert answering(manager) == 2
         manager.reload(new)  # the name is no longer new
 
@@ -136,7 +161,9 @@ def test_stop_ends_a_reload_that_waits(shelf, tmp_path):
     empty = Shelf(tmp_path / "empty")
     with serving(shelf.model()) as manager:
         raised = []
-        thread = threading.Thread(target=lambda: raised.append(failing(manager.reload, config(empty.model("empty")))), daemon=True)
+        thread = threading.Thread(
+            target=lambda: raised.append(failing(manager.reload, config(empty.model("empty")))), daemon=True
+        )
         thread.start()
         eventually(lambda: states(manager) == {2: "END"})
         manager.stop()
@@ -180,7 +207,9 @@ def test_labels_of_versions_that_are_not_loaded(shelf, allow):
         else:
             assert failing(manager.reload, new) == UNAVAILABLE.format(2)
         # Moving one needs a loaded version either way, and what is refused leaves all labels as they were.
-        assert failing(manager.reload, config(shelf.model(**labelled, version_labels={"stable": 2}))) == UNAVAILABLE.format(2)
+        assert failing(
+            manager.reload, config(shelf.model(**labelled, version_labels={"stable": 2}))
+        ) == UNAVAILABLE.format(2)
         assert answering(manager, label="stable") == 1
 
 
@@ -189,7 +218,8 @@ def test_labels_are_checked_before_base_paths_are_touched(shelf, tmp_path):
     other.put(9)
     with serving(shelf.model()) as manager:
         assert failing(manager.reload, config(other.model("other", version_labels={"stable": 9}))) == (
-            "FAILED_PRECONDITION: Request to assign label to version 9 of model other, which is not currently available for inference")
+            "FAILED_PRECONDITION: Request to assign label to version 9 of model other, which is not currently available for inference"
+        )
         manager.poll()
         assert answering(manager) == 2 and not any(name == "other" for name, _ in manager.loader.loads)
 
@@ -198,7 +228,9 @@ def test_with_one_look_only_new_names_are_never_found(shelf, tmp_path, caplog):
     other = Shelf(tmp_path / "other")
     other.put(9)
     with serving(shelf.model(), file_system_poll_wait_seconds=0) as manager:
-        thread = threading.Thread(target=manager.reload, args=(config(shelf.model(), other.model("other")),), daemon=True)
+        thread = threading.Thread(
+            target=manager.reload, args=(config(shelf.model(), other.model("other")),), daemon=True
+        )
         thread.start()
         eventually(lambda: "the base paths of other are not looked at" in caplog.text)
         assert thread.is_alive()

@@ -17,7 +17,9 @@ def perf_analyzer():
         pytest.skip(f"perf_analyzer cannot be fetched: {error}")
 
 
-@pytest.mark.parametrize(("batching", "flags"), [(False, ["--shape", "image:1,8,8,1"]), (True, ["--shape", "image:3,8,8,1"])])
+@pytest.mark.parametrize(
+    ("batching", "flags"), [(False, ["--shape", "image:1,8,8,1"]), (True, ["--shape", "image:3,8,8,1"])]
+)
 def test_perf_analyzer_drives_the_server_without_a_failed_request(batching, flags, perf_analyzer, zoo_model, tmp_path):
     base = tmp_path / "digits"
     base.mkdir()
@@ -25,6 +27,8 @@ def test_perf_analyzer_drives_the_server_without_a_failed_request(batching, flag
     serving = ["--model_name=digits", f"--model_base_path={base}", f"--enable_batching={str(batching).lower()}"]
     with LocalServer(serving, tmp_path / "log.txt") as server:
         # Three windows in a row with answers, of any spread.
-        rows = perf_analyzer.run(server.grpc_address, "digits", *flags, "--concurrency-range=2:4:2", "-p", "500", "-r", "20", "-s", "999")
+        rows = perf_analyzer.run(
+            server.grpc_address, "digits", *flags, "--concurrency-range=2:4:2", "-p", "500", "-r", "20", "-s", "999"
+        )
     assert sorted(row["Concurrency"] for row in rows) == ["2", "4"]  # perf_analyzer sorts them by latency
     assert all(float(row["Inferences/Second"]) > 0 and float(row["p99 latency"]) > 0 for row in rows), rows

@@ -45,10 +45,14 @@ def test_a_wrong_rank_is_an_invalid_argument(process, signature):
     for _ in range(2):
         for shape in ((), (3,), (8, 3), (8, 8, 3), (2, 8, 8, 8, 3)):
             inputs = {"x": address.tensor(np.ones(shape, np.float32))}
-            code, text = address.refusal(server.prediction.Predict, address.predict_request("convolution", inputs, signature=signature), WAIT)
+            code, text = address.refusal(
+                server.prediction.Predict, address.predict_request("convolution", inputs, signature=signature), WAIT
+            )
             assert code == "INVALID_ARGUMENT"
             assert text.startswith(f"convolution input must be 4-dimensional: [{','.join(map(str, shape))}]\n\t [[{{{{")
-        good = server.predict("convolution", {"x": address.tensor(np.ones((1, 3, 3, 3), np.float32))}, WAIT, signature=signature)
+        good = server.predict(
+            "convolution", {"x": address.tensor(np.ones((1, 3, 3, 3), np.float32))}, WAIT, signature=signature
+        )
         assert good.outputs["y"].float_val[4 * 8] == 27
     assert process.process.poll() is None
     server.close()

@@ -38,13 +38,19 @@ def servable(model, tmp_path):
 def predict(servable, request):
     """A Predict without its checks: the real one is another module's."""
     signature = servable.signatures[request.model_spec.signature_name]
-    feeds = {signature.inputs[alias].name: [example(1, 2).SerializeToString()] * len(tensor.string_val)
-             for alias, tensor in request.inputs.items()}
-    return servable.run({name: np.array(value, object) for name, value in feeds.items()},
-                        [info.name for info in signature.outputs.values()])
+    feeds = {
+        signature.inputs[alias].name: [example(1, 2).SerializeToString()] * len(tensor.string_val)
+        for alias, tensor in request.inputs.items()
+    }
+    return servable.run(
+        {name: np.array(value, object) for name, value in feeds.items()},
+        [info.name for info in signature.outputs.values()],
+    )
 
 
-SERVICES = warmup_replay.Services(predict, classify_api.classify, regress_api.regress, multi_inference_api.multi_inference)
+SERVICES = warmup_replay.Services(
+    predict, classify_api.classify, regress_api.regress, multi_inference_api.multi_inference
+)
 
 
 def prediction():
@@ -81,17 +87,25 @@ def stored(folder, records):
 
 
 class TestReplay:
-
     def test_each_kind_of_request_is_run_once_in_order(self, servable, tmp_path, caplog):
         rows = [(1, 2)] * 3
-        path = stored(tmp_path, logs(predict=prediction(), classify=classification((1, 2), model="another"), regress=regression(*rows),
-                                     multi_inference=tasks(("regress", regress_api.METHOD), rows=[(1, 2)] * 4)))
+        path = stored(
+            tmp_path,
+            logs(
+                predict=prediction(),
+                classify=classification((1, 2), model="another"),
+                regress=regression(*rows),
+                multi_inference=tasks(("regress", regress_api.METHOD), rows=[(1, 2)] * 4),
+            ),
+        )
         with caplog.at_level(logging.INFO, "tftrt.serving"):
             found = warmup_replay.replay(servable, SERVICES)
         assert [list(feeds.values())[0][0] for feeds, _, _ in servable.runs] == [2, 1, 3, 4]
         assert found.records == 4 and found.to_dict() == {"records": 4, "microseconds": found.microseconds}
-        assert caplog.messages[-1] == (f"Finished reading warmup data for model at {path}. Number of warmup records read: 4. "
-                                       f"Elapsed time (microseconds): {found.microseconds}.")
+        assert caplog.messages[-1] == (
+            f"Finished reading warmup data for model at {path}. Number of warmup records read: 4. "
+            f"Elapsed time (microseconds): {found.microseconds}."
+        )
 
     @pytest.mark.parametrize("iterations, runs", [(0, 1), (1, 1), (3, 3)])
     def test_iterations_repeat_each_request_and_count_it_once(self, servable, tmp_path, iterations, runs):
@@ -115,7 +129,9 @@ class TestReplay:
     def test_requests_go_through_batching_where_it_is_on(self, servable, tmp_path):
         stored(tmp_path, logs(regress=regression((1, 2))))
         scheduler = batch_scheduler.Scheduler(1)
-        batched = batching_servable.BatchingServable(servable, BatchingParameters(max_batch_size=4, allowed_batch_sizes=(4,)), scheduler)
+        batched = batching_servable.BatchingServable(
+            servable, BatchingParameters(max_batch_size=4, allowed_batch_sizes=(4,)), scheduler
+        )
         assert warmup_replay.replay(batched, SERVICES).records == 1
         assert servable.runs[0][0] == {"examples:0": (4,)}
         scheduler.stop()
@@ -128,33 +144,46 @@ class TestReplay:
 
 
 class TestFaults:
-
     def test_record_1001_is_run_and_then_too_many(self, tmp_path):
         path = stored(tmp_path, logs(regress=regression((1, 2))) * 1002)
         seen = []
-        nothing = warmup_replay.Services(**dict.fromkeys(("predict", "classify", "multi_inference")), regress=lambda *request: seen.append(request))
+        nothing = warmup_replay.Services(
+            **dict.fromkeys(("predict", "classify", "multi_inference")), regress=lambda *request: seen.append(request)
+        )
         message = refused(warmup_replay.replay, types.SimpleNamespace(path=str(tmp_path)), nothing)
         assert message == f"Number of warmup records exceeds the maximum (1000) at {path}"
         assert len(seen) == 1001
 
     def test_a_thousand_records_are_fine(self, tmp_path):
         stored(tmp_path, logs(regress=regression((1, 2))) * 1000)
-        nothing = warmup_replay.Services(**dict.fromkeys(("predict", "classify", "multi_inference")), regress=lambda *request: None)
+        nothing = warmup_replay.Services(
+            **dict.fromkeys(("predict", "classify", "multi_inference")), regress=lambda *request: None
+        )
         assert warmup_replay.replay(types.SimpleNamespace(path=str(tmp_path)), nothing).records == 1000
 
     def test_file_that_is_no_tfrecord(self, servable, tmp_path):
         path = stored(tmp_path, [])
         path.write_bytes(b"this is text, and a long one at that")
         seen = []
-        message = refused(warmup_replay.replay, servable, SERVICES, code=CODE.DATA_LOSS, record_latency=lambda *values: seen.append(values))
-        assert message == ("corrupted record at 0 (Is this even a TFRecord file?). Please verify your warmup data is in TFRecord format.")
+        message = refused(
+            warmup_replay.replay,
+            servable,
+            SERVICES,
+            code=CODE.DATA_LOSS,
+            record_latency=lambda *values: seen.append(values),
+        )
+        assert message == (
+            "corrupted record at 0 (Is this even a TFRecord file?). Please verify your warmup data is in TFRecord format."
+        )
         assert seen[0][1] == "DATA_LOSS: corrupted record at 0 (Is this even a TFRecord file?)"
 
     def test_truncated_file_fails_after_the_records_before(self, servable, tmp_path):
         path = stored(tmp_path, logs(regress=regression((1, 2))) * 2)
         path.write_bytes(path.read_bytes()[:-3])
         message = refused(warmup_replay.replay, servable, SERVICES, code=CODE.DATA_LOSS)
-        assert message.startswith("truncated record at ") and message.endswith(". Please verify your warmup data is in TFRecord format.")
+        assert message.startswith("truncated record at ") and message.endswith(
+            ". Please verify your warmup data is in TFRecord format."
+        )
         assert len(servable.runs) == 1
 
     def test_folder_in_place_of_the_file(self, servable, tmp_path):
@@ -164,7 +193,11 @@ class TestFaults:
     def test_record_that_is_no_prediction_log(self, servable, tmp_path):
         path = stored(tmp_path, [b"\xff" * 10_000])
         message = refused(warmup_replay.replay, servable, SERVICES)
-        assert message.startswith("Failed to parse warmup record: ") and message.endswith(f" from {path}") and len(message) < 1024
+        assert (
+            message.startswith("Failed to parse warmup record: ")
+            and message.endswith(f" from {path}")
+            and len(message) < 1024
+        )
 
     @pytest.mark.parametrize("kind, number", [("session_run", 5), ("predict_streamed", 7)])
     def test_logs_that_are_no_warmup(self, servable, tmp_path, kind, number):

@@ -69,8 +69,15 @@ def raw(port, data):
         return connection.recv(1 << 20)
 
 
-@pytest.mark.parametrize("path", [PREDICT, f"/V1/Models/{rest_model.NAME}/VERSIONS/7:predict", "/v1/models/demo/labels/stable:predict",
-                                  "/v1/models/%64emo/versions/0000000000000000000000007:predict"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        PREDICT,
+        f"/V1/Models/{rest_model.NAME}/VERSIONS/7:predict",
+        "/v1/models/demo/labels/stable:predict",
+        "/v1/models/%64emo/versions/0000000000000000000000007:predict",
+    ],
+)
 def test_predict_answers_in_row_form(port, path):
     status, text, headers = call(port, "POST", path, {"instances": [1.0, 2.0, 5.0]})
     assert (status, text) == (200, '{\n    "predictions": [2.5, 3.0, 4.5\n    ]\n}')
@@ -81,7 +88,9 @@ def test_predict_answers_in_column_form_and_by_the_named_signature(port):
     assert json.loads(call(port, "POST", PREDICT, {"inputs": [[1], [3]]})[1]) == {"outputs": [[2.5], [3.5]]}
     found = call(port, "POST", PREDICT, {"signature_name": "pair", "inputs": {"a": [2], "b": [3]}})[1]
     assert json.loads(found) == {"outputs": {"product": [6.0], "sum": [5.0]}}
-    found = call(port, "POST", PREDICT, {"signature_name": "pair", "instances": [{"a": 2, "b": 3}, {"a": 1, "b": 1}]})[1]
+    found = call(port, "POST", PREDICT, {"signature_name": "pair", "instances": [{"a": 2, "b": 3}, {"a": 1, "b": 1}]})[
+        1
+    ]
     assert json.loads(found) == {"predictions": [{"product": 6.0, "sum": 5.0}, {"product": 1.0, "sum": 2.0}]}
 
 
@@ -97,22 +106,75 @@ def test_strings_go_both_ways(port):
 
 ERRORS = [
     ("POST", "/v1/models/none:predict", '{"instances": [1]}', 404, "Servable not found for request: Latest(none)"),
-    ("POST", "/v1/models/demo/versions/9:predict", '{"instances": [1]}', 404, "Servable not found for request: Specific(demo, 9)"),
+    (
+        "POST",
+        "/v1/models/demo/versions/9:predict",
+        '{"instances": [1]}',
+        404,
+        "Servable not found for request: Specific(demo, 9)",
+    ),
     ("POST", "/v1/models/none/labels/x:predict", '{"instances": [1]}', 400, "Unrecognized servable version label: x"),
     ("POST", "/v1/models/none:predict", "", 400, "JSON Parse error: The document is empty"),
     ("POST", PREDICT, "{", 400, "JSON Parse error: Missing a name for object member. at offset: 1"),
     ("POST", PREDICT, "{}", 400, "Missing 'inputs' or 'instances' key"),
-    ("POST", PREDICT, '{"signature_name": "none", "instances": [1]}', 400, 'Serving signature name: "none" not found in signature def'),
-    ("POST", PREDICT, '{"signature_name": "empty", "instances": [1]}', 400, "Failed to get input map for signature: empty"),
+    (
+        "POST",
+        PREDICT,
+        '{"signature_name": "none", "instances": [1]}',
+        400,
+        'Serving signature name: "none" not found in signature def',
+    ),
+    (
+        "POST",
+        PREDICT,
+        '{"signature_name": "empty", "instances": [1]}',
+        400,
+        "Failed to get input map for signature: empty",
+    ),
     ("POST", PREDICT, '{"signature_name": "half", "inputs": [1]}', 501, "Conversion of JSON Value: 1 to type: half"),
-    ("POST", PREDICT, '{"signature_name": "default", "inputs": {"x": [1]}}', 400, "Missing named input: k in 'inputs' object."),
-    ("POST", PREDICT, '{"signature_name": "default", "instances": [{"x": 1}]}', 400,
-     "Failed to process element: 0 of 'instances' list. JSON object: {\n    \"x\": 1\n} keys must be equal to: k,x"),
-    ("POST", PREDICT, '{"signature_name": "uneven", "instances": [1, 2]}', 400, "Tensor name: q has inconsistent batch size: 1 expecting: 2"),
-    ("POST", PREDICT, '{"signature_name": "total", "instances": [1, 2]}', 400, "Tensor name: y has no shape information "),
-    ("POST", PREDICT, '{"signature_name": "to_half", "inputs": [1]}', 400, "Failed to write JSON value for tensor type: half"),
+    (
+        "POST",
+        PREDICT,
+        '{"signature_name": "default", "inputs": {"x": [1]}}',
+        400,
+        "Missing named input: k in 'inputs' object.",
+    ),
+    (
+        "POST",
+        PREDICT,
+        '{"signature_name": "default", "instances": [{"x": 1}]}',
+        400,
+        "Failed to process element: 0 of 'instances' list. JSON object: {\n    \"x\": 1\n} keys must be equal to: k,x",
+    ),
+    (
+        "POST",
+        PREDICT,
+        '{"signature_name": "uneven", "instances": [1, 2]}',
+        400,
+        "Tensor name: q has inconsistent batch size: 1 expecting: 2",
+    ),
+    (
+        "POST",
+        PREDICT,
+        '{"signature_name": "total", "instances": [1, 2]}',
+        400,
+        "Tensor name: y has no shape information ",
+    ),
+    (
+        "POST",
+        PREDICT,
+        '{"signature_name": "to_half", "inputs": [1]}',
+        400,
+        "Failed to write JSON value for tensor type: half",
+    ),
     ("POST", "/v1/models/demo:PREDICT", '{"instances": [1]}', 400, "Malformed request: POST /v1/models/demo:PREDICT"),
-    ("POST", "/v1/models/demo:predict?x=1", '{"instances": [1]}', 400, "Malformed request: POST /v1/models/demo:predict?x=1"),
+    (
+        "POST",
+        "/v1/models/demo:predict?x=1",
+        '{"instances": [1]}',
+        400,
+        "Malformed request: POST /v1/models/demo:predict?x=1",
+    ),
     ("GET", PREDICT, None, 400, f"Malformed request: GET {PREDICT}"),
     ("PUT", "/v1/models/demo", "", 400, "Malformed request: PUT /v1/models/demo"),
     ("GET", "/v1/", None, 400, "Malformed request: GET /v1/"),
@@ -135,7 +197,9 @@ def test_errors_are_laid_out_as_rapidjson_does(port):
     assert call(port, "GET", "/v1/models")[1] == '{\n    "error": "Missing model name in request."\n}'
 
 
-@pytest.mark.parametrize("path", ["/v1/models/demo/versions/9223372036854775808", "/v1/models/demo/versions/" + "9" * 5000])
+@pytest.mark.parametrize(
+    "path", ["/v1/models/demo/versions/9223372036854775808", "/v1/models/demo/versions/" + "9" * 5000]
+)
 def test_a_version_beyond_64_bits_is_refused_without_a_word(port, path):
     assert call(port, "GET", path)[:2] == (400, "")
     assert call(port, "POST", path + ":predict", "{}")[:2] == (400, "")
@@ -143,8 +207,16 @@ def test_a_version_beyond_64_bits_is_refused_without_a_word(port, path):
         routes.find("GET", path)
 
 
-@pytest.mark.parametrize("verb, path, status", [("GET", "/", 404), ("GET", "/v2/models/demo", 404), ("GET", "/v1", 404),
-                                                ("GET", "/v1/models/a[b", 400), ("TRACE", "/v1/models/demo", 501)])
+@pytest.mark.parametrize(
+    "verb, path, status",
+    [
+        ("GET", "/", 404),
+        ("GET", "/v2/models/demo", 404),
+        ("GET", "/v1", 404),
+        ("GET", "/v1/models/a[b", 400),
+        ("TRACE", "/v1/models/demo", 501),
+    ],
+)
 def test_what_is_not_of_the_api_gets_a_page(port, verb, path, status):
     found, text, headers = call(port, verb, path)
     assert found == status and headers["Content-Type"] == "text/html" and headers["Connection"] == "close"
@@ -158,18 +230,34 @@ def test_a_request_line_may_name_the_host_and_head_has_no_body(port):
 
 
 def test_status_is_printed_as_protobuf_prints_it(port):
-    expected = ('{\n "model_version_status": [\n  {\n   "version": "7",\n   "state": "AVAILABLE",\n   "status": {\n    "error_code": "OK",\n'
-                '    "error_message": ""\n   }\n  }\n ]\n}\n')
-    for path in ("/v1/models/demo", "/v1/models/demo/versions/7", "/V1/MODELS/demo/labels/any", "/v1/models/demo/METADATA"):
+    expected = (
+        '{\n "model_version_status": [\n  {\n   "version": "7",\n   "state": "AVAILABLE",\n   "status": {\n    "error_code": "OK",\n'
+        '    "error_message": ""\n   }\n  }\n ]\n}\n'
+    )
+    for path in (
+        "/v1/models/demo",
+        "/v1/models/demo/versions/7",
+        "/V1/MODELS/demo/labels/any",
+        "/v1/models/demo/METADATA",
+    ):
         assert call(port, "GET", path)[:2] == (200, expected)
 
 
 def test_metadata_is_printed_as_protobuf_prints_it(port):
-    tensor = ('{\n     "dtype": "DT_FLOAT",\n     "tensor_shape": {\n      "dim": [\n       {\n        "size": "-1",\n        "name": ""\n'
-              '       }\n      ],\n      "unknown_rank": false\n     },\n     "name": "%s:0"\n    }')
-    expected = ('{\n"model_spec":{\n "name": "demo",\n "signature_name": "",\n "version": "7"\n}\n,\n"metadata": {"signature_def": {\n'
-                ' "signature_def": {\n  "serving_default": {\n   "inputs": {\n    "x": ' + tensor % "x" + '\n   },\n   "outputs": {\n'
-                '    "y": ' + tensor % "y" + '\n   },\n   "method_name": "tensorflow/serving/predict",\n   "defaults": {}\n  }\n }\n}\n}\n}\n')
+    tensor = (
+        '{\n     "dtype": "DT_FLOAT",\n     "tensor_shape": {\n      "dim": [\n       {\n        "size": "-1",\n        "name": ""\n'
+        '       }\n      ],\n      "unknown_rank": false\n     },\n     "name": "%s:0"\n    }'
+    )
+    expected = (
+        '{\n"model_spec":{\n "name": "demo",\n "signature_name": "",\n "version": "7"\n}\n,\n"metadata": {"signature_def": {\n'
+        ' "signature_def": {\n  "serving_default": {\n   "inputs": {\n    "x": '
+        + tensor
+        % "x"
+        + '\n   },\n   "outputs": {\n'
+        '    "y": '
+        + tensor % "y"
+        + '\n   },\n   "method_name": "tensorflow/serving/predict",\n   "defaults": {}\n  }\n }\n}\n}\n}\n'
+    )
     assert call(port, "GET", "/v1/models/demo/metadata")[:2] == (200, expected)
     assert json.loads(expected)["metadata"]["signature_def"]["signature_def"]["serving_default"]["method_name"]
 
@@ -177,26 +265,32 @@ def test_metadata_is_printed_as_protobuf_prints_it(port):
 def test_classify_and_regress(port):
     body = {"examples": [{"x": 0.25}, {"x": [0.5], "tag": ["a", {"b64": "/w=="}], "n": [1, True], "none": []}]}
     status, text, _ = call(port, "POST", "/v1/models/demo:classify", body)
-    assert (status, text) == (200, '{\n    "results": [[["low", 0.75], ["high", 0.25]], [["low", 0.5], ["high", 0.5]]\n    ]\n}')
+    assert (status, text) == (
+        200,
+        '{\n    "results": [[["low", 0.75], ["high", 0.25]], [["low", 0.5], ["high", 0.5]]\n    ]\n}',
+    )
     assert call(port, "POST", "/v1/models/demo:regress", body)[:2] == (200, '{\n    "results": [0.5, 1.0]\n}')
     body = {"context": {"x": 1.5}, "examples": [{}, {"x": 2.5}]}
     assert call(port, "POST", "/v1/models/demo:regress", body)[:2] == (200, '{\n    "results": [3.0, 5.0]\n}')
 
 
-@pytest.mark.parametrize("body, message", [
-    ("{}", "JSON Value: {} When method is classify, key 'examples' is expected and was not found"),
-    ('{"examples": 1}', 'JSON Value: {\n    "examples": 1\n} Expecting \'examples\' value to be an list/array'),
-    ('{"examples": []}', 'JSON Value: {\n    "examples": []\n} \'examples\' value is an empty array'),
-    ('{"examples": [1]}', "Example must be JSON object but got JSON Number"),
-    ('{"context": [], "examples": [{}]}', "Example must be JSON object but got JSON Array"),
-    ('{"examples": [{"x": null}]}', "Feature: x has element with unexpected JSON type: Null"),
-    ('{"examples": [{"x": [[1]]}]}', "Feature: x has element with unexpected JSON type: Array"),
-    ('{"examples": [{"x": {"a": 1}}]}', "Feature: x has element with unexpected JSON type: Object"),
-    ('{"examples": [{"x": [1, 2.5]}]}', "Unexpected element type in feature: x expecting type: int64"),
-    ('{"examples": [{"x": ["a", 1]}]}', "Unexpected element type in feature: x expecting type: bytes"),
-    ('{"examples": [{"x": 9223372036854775808}]}', "Feature: x has uint64_t element. Only int64_t is supported."),
-    ('{"examples": [{}]}', "Feature: x (data type: float) is required but could not be found."),
-])
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ("{}", "JSON Value: {} When method is classify, key 'examples' is expected and was not found"),
+        ('{"examples": 1}', "JSON Value: {\n    \"examples\": 1\n} Expecting 'examples' value to be an list/array"),
+        ('{"examples": []}', "JSON Value: {\n    \"examples\": []\n} 'examples' value is an empty array"),
+        ('{"examples": [1]}', "Example must be JSON object but got JSON Number"),
+        ('{"context": [], "examples": [{}]}', "Example must be JSON object but got JSON Array"),
+        ('{"examples": [{"x": null}]}', "Feature: x has element with unexpected JSON type: Null"),
+        ('{"examples": [{"x": [[1]]}]}', "Feature: x has element with unexpected JSON type: Array"),
+        ('{"examples": [{"x": {"a": 1}}]}', "Feature: x has element with unexpected JSON type: Object"),
+        ('{"examples": [{"x": [1, 2.5]}]}', "Unexpected element type in feature: x expecting type: int64"),
+        ('{"examples": [{"x": ["a", 1]}]}', "Unexpected element type in feature: x expecting type: bytes"),
+        ('{"examples": [{"x": 9223372036854775808}]}', "Feature: x has uint64_t element. Only int64_t is supported."),
+        ('{"examples": [{}]}', "Feature: x (data type: float) is required but could not be found."),
+    ],
+)
 def test_examples_that_do_not_fit_are_refused_in_the_servers_words(port, body, message):
     for method in ("classify", "regress"):
         assert error(port, "POST", f"/v1/models/demo:{method}", body) == (400, message)
@@ -216,10 +310,18 @@ def test_metrics_stand_under_their_own_path(port, backend):
 def test_gzip_bodies_are_decoded(port):
     body = gzip.compress(b'{"instances": [1.0]}')
     assert call(port, "POST", PREDICT, body, {"Content-Encoding": "gzip"})[0] == 200
-    assert error(port, "POST", PREDICT, body[:-12], {"Content-Encoding": "gzip"})[1] == "JSON Parse error: The document is empty"
-    assert error(port, "POST", PREDICT, b'{"instances": [1.0]}', {"Content-Encoding": "gzip"})[1] == "JSON Parse error: The document is empty"
+    assert (
+        error(port, "POST", PREDICT, body[:-12], {"Content-Encoding": "gzip"})[1]
+        == "JSON Parse error: The document is empty"
+    )
+    assert (
+        error(port, "POST", PREDICT, b'{"instances": [1.0]}', {"Content-Encoding": "gzip"})[1]
+        == "JSON Parse error: The document is empty"
+    )
     bomb = gzip.compress(bytes(101 << 20), 1)
-    assert error(port, "POST", PREDICT, bomb, {"Content-Encoding": "gzip"})[1] == "JSON Parse error: The document is empty"
+    assert (
+        error(port, "POST", PREDICT, bomb, {"Content-Encoding": "gzip"})[1] == "JSON Parse error: The document is empty"
+    )
 
 
 def test_a_run_past_the_timeout_is_a_gateway_timeout(backend):
@@ -251,7 +353,9 @@ def test_requests_run_side_by_side(backend):
     with serving(backend, threads=3) as port:
         answers = []
         body = {"signature_name": "meet", "instances": [1.0]}
-        threads = [threading.Thread(target=lambda: answers.append(call(port, "POST", PREDICT, body)[0])) for _ in range(3)]
+        threads = [
+            threading.Thread(target=lambda: answers.append(call(port, "POST", PREDICT, body)[0])) for _ in range(3)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -273,9 +377,19 @@ def test_a_large_body_passes_with_expect_continue(port):
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n") and answer.count(b"2.0") >= 40 * 224 * 224
 
 
-@pytest.mark.parametrize("data", [b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"GET /v1/models/demo HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-                                  b"GET /v1/models/demo HTTP/1.1\r\nbad header\r\n\r\n", b"\r\nnonsense\r\n\r\n", b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
-                                  f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".encode()])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01",
+        b"GET\r\n\r\n",
+        b"GET /v1/models/demo HTTP/9.9\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"GET /v1/models/demo HTTP/1.1\r\nbad header\r\n\r\n",
+        b"\r\nnonsense\r\n\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
+        f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".encode(),
+    ],
+)
 def test_malformed_http_is_refused_and_harms_nobody(port, data):
     answer = raw(port, data)
     assert re.match(rb"HTTP/1\.[01] 400 ", answer) and b"Traceback" not in answer
@@ -285,13 +399,19 @@ def test_malformed_http_is_refused_and_harms_nobody(port, data):
 def test_clients_that_vanish_or_dawdle_hold_up_nobody(backend):
     with serving(backend, threads=1) as port:
         idle = []
-        for sent in (b"", b"POST ", f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode()) * 4:
+        for sent in (
+            b"",
+            b"POST ",
+            f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode(),
+        ) * 4:
             idle.append(socket.create_connection(("127.0.0.1", port), timeout=5))
             idle[-1].sendall(sent)
         for _ in range(4):
             with socket.create_connection(("127.0.0.1", port), timeout=5) as gone:
                 body = b'{"signature_name": "slow", "instances": [0.1]}'
-                gone.sendall(f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+                gone.sendall(
+                    f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+                )
         assert call(port, "POST", PREDICT, {"instances": [1]})[0] == 200
         for connection in idle:
             connection.close()
@@ -314,13 +434,50 @@ def test_a_stopped_server_no_longer_listens():
         call(port, "GET", "/v1/models/demo")
 
 
-BODIES = [b'{"instances": [1.0, 2.5, -3e7]}', b'{"inputs": [[1, 2], [3, 4]]}', b'{"signature_name": "pair", "instances": [{"a": 1, "b": [2]}]}',
-          b'{"signature_name": "text", "instances": ["\xc3\xa9\\u00e9", {"b64": "aGk="}]}', b'{"signature_name": "int64", "inputs": {"x": [9007199254740993]}}',
-          b'{"signature_name": "bool", "instances": [true, [false]]}', b'{"context": {"x": 0.5}, "examples": [{"x": [0.25], "t": {"b64": "/w=="}}]}']
-LINES = [b"POST /v1/models/demo:predict HTTP/1.1", b"POST /v1/models/demo/versions/7:predict HTTP/1.1", b"POST /v1/models/demo:classify HTTP/1.1",
-         b"POST /v1/models/demo/labels/stable:regress HTTP/1.1", b"GET /v1/models/demo/metadata HTTP/1.1", b"GET /v1/models/demo HTTP/1.1"]
-PIECES = [b"[", b"]", b"{", b"}", b'"', b",", b":", b"NaN", b"null", b"1e400", b"-", b"\\u", b"\\ud800", b"\x00", b"\xff", b"[[[[[[[[", b'{"b64":"', b"%", b"/", b" ",
-          b"\r\n", b"18446744073709551616", b"\t", b":predict", b"0" * 40]
+BODIES = [
+    b'{"instances": [1.0, 2.5, -3e7]}',
+    b'{"inputs": [[1, 2], [3, 4]]}',
+    b'{"signature_name": "pair", "instances": [{"a": 1, "b": [2]}]}',
+    b'{"signature_name": "text", "instances": ["\xc3\xa9\\u00e9", {"b64": "aGk="}]}',
+    b'{"signature_name": "int64", "inputs": {"x": [9007199254740993]}}',
+    b'{"signature_name": "bool", "instances": [true, [false]]}',
+    b'{"context": {"x": 0.5}, "examples": [{"x": [0.25], "t": {"b64": "/w=="}}]}',
+]
+LINES = [
+    b"POST /v1/models/demo:predict HTTP/1.1",
+    b"POST /v1/models/demo/versions/7:predict HTTP/1.1",
+    b"POST /v1/models/demo:classify HTTP/1.1",
+    b"POST /v1/models/demo/labels/stable:regress HTTP/1.1",
+    b"GET /v1/models/demo/metadata HTTP/1.1",
+    b"GET /v1/models/demo HTTP/1.1",
+]
+PIECES = [
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b'"',
+    b",",
+    b":",
+    b"NaN",
+    b"null",
+    b"1e400",
+    b"-",
+    b"\\u",
+    b"\\ud800",
+    b"\x00",
+    b"\xff",
+    b"[[[[[[[[",
+    b'{"b64":"',
+    b"%",
+    b"/",
+    b" ",
+    b"\r\n",
+    b"18446744073709551616",
+    b"\t",
+    b":predict",
+    b"0" * 40,
+]
 
 
 def mutated(data, rng):
@@ -337,7 +494,7 @@ def mutated(data, rng):
         elif choice == 3:
             data[at:at] = data[at:end] * rng.randrange(1, 4)
         else:
-            data[at:at + 3] = rng.choice(PIECES)
+            data[at : at + 3] = rng.choice(PIECES)
     return bytes(data)
 
 
@@ -396,7 +553,13 @@ def test_connections_bodies_and_patience_have_bounds(monkeypatch):
 
 def test_nothing_is_logged_where_no_descriptor_is_left(caplog):
     loop = asyncio.new_event_loop()
-    rest_server._without_descriptor(loop, {"message": "socket.accept() out of system resource", "exception": OSError(errno.EMFILE, "Too many open files")})
+    rest_server._without_descriptor(
+        loop,
+        {
+            "message": "socket.accept() out of system resource",
+            "exception": OSError(errno.EMFILE, "Too many open files"),
+        },
+    )
     assert not caplog.records
     rest_server._without_descriptor(loop, {"message": "something else", "exception": ValueError("x")})
     assert caplog.records

@@ -12,17 +12,27 @@ def spec(name, *shape):
     return InputSpec(name, "float32", None if shape == ("?",) else tuple(shape))
 
 
-@pytest.mark.parametrize("inputs, outputs, said", [
-    ([spec("x", None, 4)], [spec("y", None, 3)], []),
-    ([spec("x", None, 4), spec("keep")], [spec("y", None, 3)], ["input 'keep' is float32[], a scalar"]),
-    ([spec("x", None, 4)], [spec("y")], ["output 'y' is float32[], a scalar"]),
-    ([spec("x", None, 4)], [spec("names", 3), spec("y", None)], ["output 'names' is float32[3], whatever the batch"]),
-    ([spec("x", 8, 4)], [spec("y", 8)], []),
-    ([spec("x", "?")], [spec("y", "?")], []),
-    ([], [spec("y")], ["output 'y'"])])
+@pytest.mark.parametrize(
+    "inputs, outputs, said",
+    [
+        ([spec("x", None, 4)], [spec("y", None, 3)], []),
+        ([spec("x", None, 4), spec("keep")], [spec("y", None, 3)], ["input 'keep' is float32[], a scalar"]),
+        ([spec("x", None, 4)], [spec("y")], ["output 'y' is float32[], a scalar"]),
+        (
+            [spec("x", None, 4)],
+            [spec("names", 3), spec("y", None)],
+            ["output 'names' is float32[3], whatever the batch"],
+        ),
+        ([spec("x", 8, 4)], [spec("y", 8)], []),
+        ([spec("x", "?")], [spec("y", "?")], []),
+        ([], [spec("y")], ["output 'y'"]),
+    ],
+)
 def test_tensors_without_a_batch_are_named(inputs, outputs, said):
     found = list(unbatched.of_signature("serving_default", inputs, outputs))
-    assert len(found) == len(said) and all(f"serving_default: {one}" in line for one, line in zip(said, found, strict=True))
+    assert len(found) == len(said) and all(
+        f"serving_default: {one}" in line for one, line in zip(said, found, strict=True)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +42,10 @@ def scalar(tmp_path_factory):
 
     base = tmp_path_factory.mktemp("scalar") / "m"
     module = tf.Module()
-    module.f = tf.function(lambda x, keep: {"y": x * keep},
-                           input_signature=[tf.TensorSpec((None, 4), name="x"), tf.TensorSpec((), name="keep")])
+    module.f = tf.function(
+        lambda x, keep: {"y": x * keep},
+        input_signature=[tf.TensorSpec((None, 4), name="x"), tf.TensorSpec((), name="keep")],
+    )
     tf.saved_model.save(module, str(base / "1"), signatures=module.f)
     return base
 
@@ -43,7 +55,9 @@ def options(base, **more):
 
 
 def test_configure_refuses_such_a_model_and_check_finds_it(scalar, tmp_path):
-    with pytest.raises(errors.UsageError, match=r"m/1: serving_default: input 'keep' is float32\[\], a scalar") as refused:
+    with pytest.raises(
+        errors.UsageError, match=r"m/1: serving_default: input 'keep' is float32\[\], a scalar"
+    ) as refused:
         generation.configure(tmp_path, options(scalar))
     assert "without --enable_batching" in refused.value.mend and not list(tmp_path.iterdir())
     done = generation.configure(tmp_path, options(scalar, allow_uncovered=True))

@@ -72,7 +72,9 @@ def test_the_check_agrees_with_a_session(tmp_path):
 def test_publish_and_inspect_name_the_variable(tmp_path, tftrt):
     bad = saved(tmp_path / "bad", Variable)
     done = tftrt("publish", bad, "--model_name=m", f"--base_path={tmp_path / 'models'}")
-    assert done.returncode == 3 and "kernel: TensorFlow Serving does not find the value of this variable" in done.stderr, done.stderr
+    assert (
+        done.returncode == 3 and "kernel: TensorFlow Serving does not find the value of this variable" in done.stderr
+    ), done.stderr
     assert "one.value for one in model.variables" in done.stderr and not (tmp_path / "models/m").exists()
     assert planner.plan(str(bad), Settings()).signatures[0].findings[0].about == "kernel"
 
@@ -83,6 +85,8 @@ def test_tf1_and_models_without_variables_are_found(tmp_path):
         y = x @ v1.get_variable("w", (4, 3)) + v1.Variable(1.0, use_resource=False)
         session.run(v1.global_variables_initializer())
         v1.saved_model.simple_save(session, str(tmp_path / "tf1"), {"x": x}, {"y": y})
-    plain = save(tf.function(lambda x: {"y": x + 1}, input_signature=[tf.TensorSpec((None, 4), name="x")]), tmp_path / "plain")
+    plain = save(
+        tf.function(lambda x: {"y": x + 1}, input_signature=[tf.TensorSpec((None, 4), name="x")]), tmp_path / "plain"
+    )
     for path in (tmp_path / "tf1", plain):
         assert session_load.lost(protos.meta_graph(protos.read(path))) == ()

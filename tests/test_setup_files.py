@@ -17,7 +17,9 @@ BASE_PYTHON = getattr(sys, "_base_executable", sys.executable)
 WORKS = f'exec "{BASE_PYTHON}" "$@"'
 BROKEN_SHIM = 'echo "pyenv: python3.10: command not found" >&2; exit 127'
 # Runs the code it is given, as a Python whose name says 3.10 and whose version does not.
-REALLY_311 = f'''exec "{BASE_PYTHON}" -c "import sys; sys.version_info = (3, 11, 7, 'final', 0); exec(sys.argv[1])" "$2"'''
+REALLY_311 = (
+    f'''exec "{BASE_PYTHON}" -c "import sys; sys.version_info = (3, 11, 7, 'final', 0); exec(sys.argv[1])" "$2"'''
+)
 WITHOUT_SSL = f'''exec "{BASE_PYTHON}" -c "import sys; sys.modules['ssl'] = None; exec(sys.argv[1])" "$2"'''
 WITHOUT_ENSUREPIP = f'''exec "{BASE_PYTHON}" -c "import sys; sys.modules['ensurepip'] = None; exec(sys.argv[1])" "$2"'''
 
@@ -40,7 +42,9 @@ class Machine:
         return path
 
     def find_python(self, **env):
-        return subprocess.run(["/bin/sh", FIND_PYTHON], env={**self.env, **env}, capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            ["/bin/sh", FIND_PYTHON], env={**self.env, **env}, capture_output=True, text=True, timeout=60
+        )
 
 
 @pytest.fixture
@@ -58,7 +62,13 @@ def test_an_empty_machine_gets_one_message_that_says_how_to_get_a_python(machine
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr.count("find_python:") == 1
-    for way in ("no working Python 3.10", "uv python install 3.10", "pyenv install 3.10", "conda create", "PYTHON=/path"):
+    for way in (
+        "no working Python 3.10",
+        "uv python install 3.10",
+        "pyenv install 3.10",
+        "conda create",
+        "PYTHON=/path",
+    ):
         assert way in result.stderr
 
 
@@ -76,8 +86,11 @@ def test_a_variable_that_names_no_python_310_is_said_and_passed_over(machine):
     assert f"PYTHON={wrong} is no working Python 3.10" in result.stderr
 
 
-@pytest.mark.parametrize("body", [BROKEN_SHIM, REALLY_311, WITHOUT_SSL, WITHOUT_ENSUREPIP],
-                         ids=["shim that fails", "really 3.11", "no ssl", "no ensurepip"])
+@pytest.mark.parametrize(
+    "body",
+    [BROKEN_SHIM, REALLY_311, WITHOUT_SSL, WITHOUT_ENSUREPIP],
+    ids=["shim that fails", "really 3.11", "no ssl", "no ensurepip"],
+)
 def test_a_python310_on_path_that_cannot_do_the_work_is_refused(machine, body):
     machine.executable(machine.bin / "python3.10", body)
     result = machine.find_python()
@@ -114,10 +127,13 @@ def test_uv_is_asked_for_a_python_it_has(machine):
 def test_uv_installs_a_python_it_has_not(machine):
     python = machine.home / "uv/python3.10"
     ready = machine.executable(machine.home / "ready", WORKS)
-    machine.executable(machine.bin / "uv", f"""case "$*" in
+    machine.executable(
+        machine.bin / "uv",
+        f"""case "$*" in
         "python find 3.10") [ -e "{python}" ] && echo "{python}" ;;
         "python install 3.10") mkdir "{python.parent}"; cp "{ready}" "{python}"; echo "installed it" ;;
-        *) exit 2 ;; esac""")
+        *) exit 2 ;; esac""",
+    )
     result = machine.find_python()
     assert found(result)
     assert "installed it" in result.stderr, "what uv prints must not mix with the path on stdout"
@@ -132,9 +148,12 @@ def test_an_environment_that_conda_has_is_used(machine):
 
 def test_conda_creates_an_environment_in_the_users_cache(machine):
     ready = machine.executable(machine.home / "ready", WORKS)
-    machine.executable(machine.bin / "conda", f"""
+    machine.executable(
+        machine.bin / "conda",
+        f"""
         [ "$1" = info ] && echo "{machine.home}/conda" && exit
-        [ "$1" = create ] && mkdir -p "$5/bin" && cp "{ready}" "$5/bin/python3.10" && echo "created $5" """)
+        [ "$1" = create ] && mkdir -p "$5/bin" && cp "{ready}" "$5/bin/python3.10" && echo "created $5" """,
+    )
     result = machine.find_python()
     assert found(result)
     assert f"created {machine.home}/.cache/tftrt-tools/python3.10" in result.stderr
@@ -176,7 +195,9 @@ def checkout(tmp_path):
     def run(*arguments):
         calls.write_text("")
         env = {**os.environ, "MAKEFLAGS": "", "MAKELEVEL": "0", "PYTEST_FLAGS": ""}
-        subprocess.run(["make", *arguments], cwd=folder, env=env, check=True, capture_output=True, text=True, timeout=60)
+        subprocess.run(
+            ["make", *arguments], cwd=folder, env=env, check=True, capture_output=True, text=True, timeout=60
+        )
         return calls.read_text().splitlines()
 
     return folder, run
@@ -215,12 +236,20 @@ def test_a_venv_whose_python_no_longer_runs_is_made_again(checkout, target):
     calls = run(target)
     assert calls[0] == "-m venv .venv"
     assert "pip install" in calls[1]
-    assert {"test": "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new", "demo": "-m saved_models.demo"}[target] in calls[-1]
+    assert {
+        "test": "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new",
+        "demo": "-m saved_models.demo",
+    }[target] in calls[-1]
 
 
 def test_make_test_runs_the_linter_and_then_everything_that_needs_no_gpu(checkout):
     _, run = checkout
-    assert [call.rstrip() for call in run("test")[-4:]] == ["-m ruff check .", "-m mypy", "lint-imports", "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new"]
+    assert [call.rstrip() for call in run("test")[-4:]] == [
+        "-m ruff check .",
+        "-m mypy",
+        "lint-imports",
+        "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new",
+    ]
 
 
 def test_gpu_tests_run_with_a_python_that_the_machine_brings(checkout, tmp_path):
@@ -253,7 +282,12 @@ def test_every_requirement_of_the_package_and_its_extras_is_pinned():
     config.read(ROOT / "setup.cfg")
     # These are for other Pythons, with the newest of everything.
     unpinned = {"export-tensorflow", "export-torch", "test-new"}
-    wanted = [config["options"]["install_requires"], *(text for name, text in config["options.extras_require"].items() if name not in unpinned)]
+    wanted = [
+        config["options"]["install_requires"],
+        *(text for name, text in config["options.extras_require"].items() if name not in unpinned),
+    ]
     names = {_normal(re.match(r"[\w.-]+", line)[0]) for text in wanted for line in text.split("\n") if line}
-    pinned = {_normal(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    pinned = {
+        _normal(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
+    }
     assert names - pinned == set()

@@ -17,7 +17,9 @@ def calls(flag, signatures):
 
 
 def test_two_shapes_of_one_input_are_two_calls():
-    assert calls("x:1x224x224x3,8x224x224x3", {"s": [IMAGE]}) == {"s": [{"x": (1, 224, 224, 3)}, {"x": (8, 224, 224, 3)}]}
+    assert calls("x:1x224x224x3,8x224x224x3", {"s": [IMAGE]}) == {
+        "s": [{"x": (1, 224, 224, 3)}, {"x": (8, 224, 224, 3)}]
+    }
 
 
 def test_shapes_of_several_inputs_go_together_in_order():
@@ -47,30 +49,36 @@ def test_scalar():
     assert calls("n:scalar", {"s": [InputSpec("n", "int32", ())]}) == {"s": [{"n": ()}]}
 
 
-@pytest.mark.parametrize(("flag", "says"), [
-    ("", "empty"),
-    ("1x2x3", "names no input"),
-    (":1x2", "names no input"),
-    ("x:1x2;x:3x4", "twice"),
-    ("x:", "no shape"),
-    ("x:1xtwo", "no shape"),
-    ("x:1x-2", "no shape"),
-    ("x:0x224x224x3", "dimension of 0"),
-    ("x:1x00x224x3", "dimension of 0"),
-    ("x:1x2,,3x4", "no shape"),
-])
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("", "empty"),
+        ("1x2x3", "names no input"),
+        (":1x2", "names no input"),
+        ("x:1x2;x:3x4", "twice"),
+        ("x:", "no shape"),
+        ("x:1xtwo", "no shape"),
+        ("x:1x-2", "no shape"),
+        ("x:0x224x224x3", "dimension of 0"),
+        ("x:1x00x224x3", "dimension of 0"),
+        ("x:1x2,,3x4", "no shape"),
+    ],
+)
 def test_what_is_no_shape_is_refused_with_an_example(flag, says):
     with pytest.raises(errors.UsageError, match=says) as caught:
         shapes.parse(flag)
     assert "INPUT:1x224x224x3" in caught.value.mend
 
 
-@pytest.mark.parametrize(("flag", "says"), [
-    ("q:1x2", "no input 'q'"),
-    ("t/x:1x224x224x3", "no signature 't'"),
-    ("x:1x224x224", "refuses x:1x224x224"),
-    ("x:1x224x224x4", "refuses"),
-])
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("q:1x2", "no input 'q'"),
+        ("t/x:1x224x224x3", "no signature 't'"),
+        ("x:1x224x224", "refuses x:1x224x224"),
+        ("x:1x224x224x4", "refuses"),
+    ],
+)
 def test_what_the_signature_refuses_names_what_it_takes(flag, says):
     with pytest.raises(errors.UsageError, match=says):
         calls(flag, {"s": [IMAGE]})
@@ -92,7 +100,11 @@ def test_what_is_written_is_read_back(given_shapes):
     assert shapes.parse(flag) == {("", "in_put"): [tuple(shape) for shape in given_shapes]}
 
 
-@given(st.lists(st.lists(st.lists(st.integers(1, 99), max_size=4).map(tuple), min_size=3, max_size=3), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.lists(st.lists(st.integers(1, 99), max_size=4).map(tuple), min_size=3, max_size=3), min_size=1, max_size=4
+    )
+)
 def test_calls_written_as_the_flag_are_those_calls(listed):
     made = [dict(zip(("a", "b", "c"), one, strict=True)) for one in listed]
     specs = [InputSpec(name, "float32", None) for name in made[0]]
@@ -110,12 +122,14 @@ def test_any_text_is_parsed_or_refused_with_a_usage_error(flag):
 
 def test_a_range_is_its_corners_in_order():
     assert calls("x:max=32x224x224x3,min=1x224x224x3,opt=8x224x224x3", {"s": [IMAGE]}) == {
-        "s": [{"x": (1, 224, 224, 3)}, {"x": (8, 224, 224, 3)}, {"x": (32, 224, 224, 3)}]}
+        "s": [{"x": (1, 224, 224, 3)}, {"x": (8, 224, 224, 3)}, {"x": (32, 224, 224, 3)}]
+    }
 
 
 def test_an_opt_that_is_the_max_needs_no_call_of_its_own():
     assert calls("ids:min=1x16,max=8x32;mask:min=1x16,opt=8x32,max=8x32", {"s": [IDS, MASK]}) == {
-        "s": [{"ids": (1, 16), "mask": (1, 16)}, {"ids": (8, 32), "mask": (8, 32)}]}
+        "s": [{"ids": (1, 16), "mask": (1, 16)}, {"ids": (8, 32), "mask": (8, 32)}]
+    }
 
 
 def test_an_input_with_one_shape_may_stand_beside_a_range():
@@ -123,11 +137,20 @@ def test_an_input_with_one_shape_may_stand_beside_a_range():
     assert [call["w"] for call in got["s"]] == [(3,), (3,)]
 
 
-@pytest.mark.parametrize(("flag", "says"), [
-    ("x:min=1x2", "no max"), ("x:max=1x2", "no min"), ("x:min=4x2,max=1x2", "larger"), ("x:min=1x2,opt=9x2,max=8x2", "larger"),
-    ("x:min=1x2,max=1x2x3", "another rank"), ("x:min=1x2,max=8x2,4x2", "range"), ("x:min=1x2,min=1x2,max=8x2", "range"),
-    ("x:min=1x2,max=8x2;y:1x2,2x2", "a list of shapes"), ("x:min=,max=8x2", "no shape"),
-])
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("x:min=1x2", "no max"),
+        ("x:max=1x2", "no min"),
+        ("x:min=4x2,max=1x2", "larger"),
+        ("x:min=1x2,opt=9x2,max=8x2", "larger"),
+        ("x:min=1x2,max=1x2x3", "another rank"),
+        ("x:min=1x2,max=8x2,4x2", "range"),
+        ("x:min=1x2,min=1x2,max=8x2", "range"),
+        ("x:min=1x2,max=8x2;y:1x2,2x2", "a list of shapes"),
+        ("x:min=,max=8x2", "no shape"),
+    ],
+)
 def test_a_range_that_is_none_is_refused(flag, says):
     with pytest.raises(errors.UsageError, match=says):
         shapes.parse(flag)
@@ -139,12 +162,24 @@ def test_a_name_with_a_slash_or_a_colon_is_an_input():
     assert calls("input/1:4x2;x:0:4x2", signatures) == calls("s/input/1:4x2;s/x:0:4x2", signatures) == expected
 
 
-@pytest.mark.parametrize(("flag", "cause", "mend"), [
-    ("image:1,8,8,1;meta:1,4", "image:1,8,8,1 is a list of shapes with one dimension each", "dimensions are joined by x, as in image:1x8x8x1"),
-    ("image=1x8x8x1", "'image=1x8x8x1' has = behind the input's name", "write : for =, as in image:1x8x8x1"),
-    ("image=min=1x8x8x1,max=2x8x8x1", "has = behind the input's name", "write : for =, as in image:min=1x8x8x1,max=2x8x8x1"),
-    ("image:[1,8,8,1]", "'[1,8,8,1]' of input 'image' is no shape", "dimensions are joined by x, as in 1x8x8x1"),
-    ("image:1*8*8*1", "'1*8*8*1' of input 'image' is no shape", "dimensions are joined by x, as in 1x8x8x1")])
+@pytest.mark.parametrize(
+    ("flag", "cause", "mend"),
+    [
+        (
+            "image:1,8,8,1;meta:1,4",
+            "image:1,8,8,1 is a list of shapes with one dimension each",
+            "dimensions are joined by x, as in image:1x8x8x1",
+        ),
+        ("image=1x8x8x1", "'image=1x8x8x1' has = behind the input's name", "write : for =, as in image:1x8x8x1"),
+        (
+            "image=min=1x8x8x1,max=2x8x8x1",
+            "has = behind the input's name",
+            "write : for =, as in image:min=1x8x8x1,max=2x8x8x1",
+        ),
+        ("image:[1,8,8,1]", "'[1,8,8,1]' of input 'image' is no shape", "dimensions are joined by x, as in 1x8x8x1"),
+        ("image:1*8*8*1", "'1*8*8*1' of input 'image' is no shape", "dimensions are joined by x, as in 1x8x8x1"),
+    ],
+)
 def test_a_shape_in_another_form_is_shown_in_the_right_one(flag, cause, mend):
     known = {"s": [InputSpec("image", "float32", (None, 8, 8, 1)), InputSpec("meta", "float32", (None, 4))]}
     with pytest.raises(errors.UsageError) as caught:

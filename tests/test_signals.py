@@ -52,7 +52,9 @@ def test_but_not_for_ever(tmp_path, name, told):
 
 
 def test_an_ignored_sigint_stays_ignored(tmp_path):
-    before = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import time; time.sleep = lambda seconds: None"
+    before = (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import time; time.sleep = lambda seconds: None"
+    )
     assert run(tmp_path, "SIGINT", before) == ["imported"]
 
 

@@ -18,10 +18,21 @@ def test_a_twin_with_slashes_is_called_by_its_leader():
 
 def test_verify_takes_thresholds_kinds_and_labels_of_it(tmp_path, tftrt):
     module = tf.Module()
-    module.f = tf.function(lambda x: {"o/p": tf.nn.softmax(tf.nn.relu(x * 2.0) + 1.0)}, input_signature=[tf.TensorSpec((None, 8), name="x")])
+    module.f = tf.function(
+        lambda x: {"o/p": tf.nn.softmax(tf.nn.relu(x * 2.0) + 1.0)},
+        input_signature=[tf.TensorSpec((None, 8), name="x")],
+    )
     tf.saved_model.save(module, str(tmp_path / "m"), signatures={"a/b": module.f})
     np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).normal(size=(8, 8)).astype("f4"))
     np.save(tmp_path / "labels.npy", np.arange(8))
-    done = tftrt("verify", tmp_path / "m", tmp_path / "m", "--thresholds=a/b/o/p:max_abs<=1", "--output_kind=a/b/o/p:probabilities",
-                 f"--data={tmp_path / 'rows.npz'}", f"--labels={tmp_path / 'labels.npy'}", "--label_output=a/b/o/p")
+    done = tftrt(
+        "verify",
+        tmp_path / "m",
+        tmp_path / "m",
+        "--thresholds=a/b/o/p:max_abs<=1",
+        "--output_kind=a/b/o/p:probabilities",
+        f"--data={tmp_path / 'rows.npz'}",
+        f"--labels={tmp_path / 'labels.npy'}",
+        "--label_output=a/b/o/p",
+    )
     assert done.returncode == 0, done.stdout + done.stderr

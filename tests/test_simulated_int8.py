@@ -22,7 +22,13 @@ GRAPH, INT8, FP16 = (f"PASSED ({what}; no engine ran)" for what in ("the graph",
 
 
 def converted(model, target, *flags, precision="INT8"):
-    done = run_tftrt("convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={target}", f"--precision_mode={precision}", *flags)
+    done = run_tftrt(
+        "convert",
+        f"--input_saved_model_dir={model}",
+        f"--output_saved_model_dir={target}",
+        f"--precision_mode={precision}",
+        *flags,
+    )
     assert done.returncode == 0, done.stderr
     return target, done.stdout
 
@@ -56,11 +62,19 @@ def data(images):
 def test_ranges_of_rows_that_were_not_scaled_fail_without_a_gpu(made, zoo_model, images, tmp_path):
     said = (made / "said.txt").read_text()
     assert "integers (uint8) from 0 to 255 fill input image, which takes float32" in said
-    assert "probabilities shows nothing: it is saturated: 0 or 1 in all 128 rows" in said and "exact" not in said and "harms" not in said
+    assert (
+        "probabilities shows nothing: it is saturated: 0 or 1 in all 128 rows" in said
+        and "exact" not in said
+        and "harms" not in said
+    )
     printed, found = verified(zoo_model("digits_cnn"), made / "bad", *data(images), code=errors.EXIT_CHECK)
-    one, = found["comparisons"]
+    (one,) = found["comparisons"]
     assert one["snr_db"] < 3 and found["accuracy"]["converted"] < 0.2 < 0.9 < found["accuracy"]["original"]
-    assert (found["mode"], found["arithmetic"], found["evidence"]) == ("native segments", "INT8", "INT8 simulated, no engine ran")
+    assert (found["mode"], found["arithmetic"], found["evidence"]) == (
+        "native segments",
+        "INT8",
+        "INT8 simulated, no engine ran",
+    )
     assert found["bounds"]["serving_default/probabilities"]["snr_db"] == 15.0 and found["graph"][0]["snr_db"] > 100
     assert any("calibration's values go from 0 to 255" in line and "from 0 to 1" in line for line in found["warnings"])
     assert found["simulation"]["simulated"] == {"serving_default": "INT8"} and found["simulation"]["rows"] == 400
@@ -71,17 +85,33 @@ def test_ranges_of_rows_that_were_not_scaled_fail_without_a_gpu(made, zoo_model,
 def test_good_ranges_pass_with_a_word_that_says_what_ran(made, zoo_model, images, tmp_path):
     page = f"--html={tmp_path}/page.html"
     printed, found = verified(zoo_model("digits_cnn"), made / "good", *data(images), page)
-    assert found["verdict"] == INT8 and found["warnings"] == [] and "INT8 simulated on 400 rows: 4 nodes rounded in TensorFlow" in printed
-    line, = re.findall(r"^next, on a machine with a GPU: (.*)$", printed, re.MULTILINE)
-    assert "\nnext: " not in printed and shlex.split(line)[1:] == ["verify", str(zoo_model("digits_cnn")), str(made / "good"), *data(images),
-                                                                  "--allow_builds"]
+    assert (
+        found["verdict"] == INT8
+        and found["warnings"] == []
+        and "INT8 simulated on 400 rows: 4 nodes rounded in TensorFlow" in printed
+    )
+    (line,) = re.findall(r"^next, on a machine with a GPU: (.*)$", printed, re.MULTILINE)
+    assert "\nnext: " not in printed and shlex.split(line)[1:] == [
+        "verify",
+        str(zoo_model("digits_cnn")),
+        str(made / "good"),
+        *data(images),
+        "--allow_builds",
+    ]
     check_flags(shlex.split(line))
     page = (tmp_path / "page.html").read_text()
-    assert f"<title>tftrt verify: {INT8.replace('PASSED', 'passed')}</title>" in page and "Evidence: INT8 simulated, no engine ran" in page
+    assert (
+        f"<title>tftrt verify: {INT8.replace('PASSED', 'passed')}</title>" in page
+        and "Evidence: INT8 simulated, no engine ran" in page
+    )
     seen = run_tftrt("inspect", made / "good").stdout
     assert INT8 in seen and "next, on a machine with a GPU: tftrt verify" in seen and "publish" not in seen
     done = run_tftrt("publish", made / "good", "--model_name=m", f"--base_path={tmp_path}", "--nowarmup")
-    assert done.returncode == 0 and "nothing is known of the engines themselves" in done.stdout and "INT8 ranges" not in done.stdout
+    assert (
+        done.returncode == 0
+        and "nothing is known of the engines themselves" in done.stdout
+        and "INT8 ranges" not in done.stdout
+    )
     kept = passport.read(tmp_path / "m/1", passport.PUBLISH)
     assert kept["verified"] and kept["evidence"]["said"]["verdict"] == INT8
 
@@ -90,9 +120,17 @@ def test_the_simulation_is_that_of_sensitivity_with_the_models_own_table(made, z
     level = passport.read(made / "good", passport.VERIFY)
     if level is None:
         _, level = verified(zoo_model("digits_cnn"), made / "good", *data(images))
-    done = run_tftrt("sensitivity", zoo_model("digits_cnn"), f"--data={images}/held_back.npz", f"--calibration_table={made}/good", "--json=-",
-                     "--measure=simulate")
-    assert json.loads(done.stdout)["signatures"][0]["snr_db"] == pytest.approx(level["comparisons"][0]["snr_db"], abs=0.05)
+    done = run_tftrt(
+        "sensitivity",
+        zoo_model("digits_cnn"),
+        f"--data={images}/held_back.npz",
+        f"--calibration_table={made}/good",
+        "--json=-",
+        "--measure=simulate",
+    )
+    assert json.loads(done.stdout)["signatures"][0]["snr_db"] == pytest.approx(
+        level["comparisons"][0]["snr_db"], abs=0.05
+    )
 
 
 def test_the_table_on_the_engine_ops_decides(made, zoo_model, images, tmp_path):
@@ -102,15 +140,28 @@ def test_the_table_on_the_engine_ops_decides(made, zoo_model, images, tmp_path):
     ruined, _ = converted(zoo_model("digits_cnn"), tmp_path / "ruined", f"--calibration_table={tmp_path}/ruined.json")
     _, found = verified(zoo_model("digits_cnn"), ruined, *data(images), code=errors.EXIT_CHECK)
     assert found["comparisons"][0]["snr_db"] < 5
-    kept, _ = converted(zoo_model("digits_cnn"), tmp_path / "kept", f"--calibration_table={tmp_path}/ruined.json",
-                        "--high_precision_nodes=.*(Conv2D|hidden/MatMul)")
+    kept, _ = converted(
+        zoo_model("digits_cnn"),
+        tmp_path / "kept",
+        f"--calibration_table={tmp_path}/ruined.json",
+        "--high_precision_nodes=.*(Conv2D|hidden/MatMul)",
+    )
     _, found = verified(zoo_model("digits_cnn"), kept, "--thresholds=snr_db>=0,cosine>=0,top1>=0", *data(images))
     assert found["simulation"]["nodes"] == {"serving_default": 1}
 
 
-@pytest.mark.parametrize("flags", [("--use_dynamic_shape",), ("--use_dynamic_shape", "--dynamic_shape_profile_strategy=Range"), ("--fp32_nodes=.*conv1.*",)])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--use_dynamic_shape",),
+        ("--use_dynamic_shape", "--dynamic_shape_profile_strategy=Range"),
+        ("--fp32_nodes=.*conv1.*",),
+    ],
+)
 def test_every_way_to_batch_and_engines_of_several_precisions(flags, made, zoo_model, images, tmp_path):
-    model, _ = converted(zoo_model("digits_cnn"), tmp_path / "m", f"--calibration_data={images}/calibration.npz", *flags)
+    model, _ = converted(
+        zoo_model("digits_cnn"), tmp_path / "m", f"--calibration_data={images}/calibration.npz", *flags
+    )
     _, found = verified(zoo_model("digits_cnn"), model, *data(images))
     assert found["verdict"] == INT8 and 30 < found["comparisons"][0]["snr_db"] < 80
 
@@ -118,8 +169,13 @@ def test_every_way_to_batch_and_engines_of_several_precisions(flags, made, zoo_m
 def test_loops_are_simulated(zoo_model, tmp_path):
     for name, seed in (("calibration", 1), ("scored", 2)):
         np.savez(tmp_path / f"{name}.npz", **zoo_inputs("lstm_tagger", batch=16, seed=seed)["serving_default"])
-    model, _ = converted(zoo_model("lstm_tagger"), tmp_path / "m", "--use_dynamic_shape", "--calibration_batch_size=8",
-                         f"--calibration_data={tmp_path}/calibration.npz")
+    model, _ = converted(
+        zoo_model("lstm_tagger"),
+        tmp_path / "m",
+        "--use_dynamic_shape",
+        "--calibration_batch_size=8",
+        f"--calibration_data={tmp_path}/calibration.npz",
+    )
     _, found = verified(zoo_model("lstm_tagger"), model, f"--data={tmp_path}/scored.npz")
     assert found["verdict"] == INT8 and 10 < found["comparisons"][0]["snr_db"] < 80
 
@@ -165,8 +221,10 @@ def test_classes_alone_have_no_levels(tmp_path):
 
 
 def test_data_for_one_signature_leaves_the_others_open(zoo_model, tmp_path):
-    inputs = {name: {key: value.astype("S") if value.dtype == object else value for key, value in one.items()}
-              for name, one in zoo_inputs("ranker", batch=16).items()}
+    inputs = {
+        name: {key: value.astype("S") if value.dtype == object else value for key, value in one.items()}
+        for name, one in zoo_inputs("ranker", batch=16).items()
+    }
     model, _ = converted(zoo_model("ranker"), tmp_path / "m", precision="FP16")
     np.savez(tmp_path / "x.npz", **{f"user_embedding/{key}": value for key, value in inputs["user_embedding"].items()})
     _, found = verified(zoo_model("ranker"), model, f"--data={tmp_path}/x.npz")
@@ -198,7 +256,10 @@ def test_fp16_is_simulated_too(zoo_model, images, tmp_path):
 def test_a_graph_that_answers_otherwise_fails_whatever_the_simulation_allows(tmp_path):
     """20 dB are enough for INT8, and not for a rewrite in float32."""
     x = rows(tmp_path / "x.npz")
-    first, second = (saved_chain(tmp_path / name, [scale * one for one in kernels()]) for name, scale in (("model", 1.0), ("other", 1.01)))
+    first, second = (
+        saved_chain(tmp_path / name, [scale * one for one in kernels()])
+        for name, scale in (("model", 1.0), ("other", 1.01))
+    )
     model, _ = converted(second, tmp_path / "m", f"--calibration_data={rows(tmp_path / 'c.npz', seed=5, count=512)}")
     _, found = verified(first, model, f"--data={x}", code=errors.EXIT_CHECK)
     assert found["comparisons"][0]["snr_db"] > 15 and found["misses"] == []
@@ -225,7 +286,10 @@ def test_calibration_on_one_row_again_and_again_compares_nothing(tmp_path):
     with np.load(x) as known:
         np.savez(tmp_path / "one.npz", **{name: np.repeat(array[:1], 64, 0) for name, array in known.items()})
     done = run_tftrt("calibrate", original, f"--calibration_data={tmp_path}/one.npz", "--compare")
-    assert done.returncode == 0 and "y shows nothing: it is the answer to one row, which the data has 64 times" in done.stdout, done.stderr
+    assert (
+        done.returncode == 0
+        and "y shows nothing: it is the answer to one row, which the data has 64 times" in done.stdout
+    ), done.stderr
     assert "nothing tells the methods apart" in done.stdout and "harms" not in done.stdout
 
 
@@ -233,4 +297,6 @@ def test_calibration_on_rows_for_which_the_answer_is_always_the_same_says_so(tmp
     original = saved_function(tmp_path / "model", lambda x: {"y": tf.nn.relu(two_layers(x) - 1e6)})
     done = run_tftrt("calibrate", original, f"--calibration_data={rows(tmp_path / 'x.npz')}", "--compare")
     assert done.returncode == 0 and "y shows nothing: it is 0 everywhere" in done.stdout, done.stderr
-    assert "nothing tells the methods apart" in done.stdout and "exact" not in done.stdout and "harms" not in done.stdout
+    assert (
+        "nothing tells the methods apart" in done.stdout and "exact" not in done.stdout and "harms" not in done.stdout
+    )

@@ -11,8 +11,14 @@ from tests.pages import DEVELOPERS, PAGES
 
 
 def test_the_site_is_built_with_no_link_that_leads_nowhere(tmp_path):
-    done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path], cwd=ROOT, capture_output=True, text=True,
-                          env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     pages = [site.OUTSIDE.get(page, page.removeprefix("docs/")) for page in (*PAGES, *DEVELOPERS)]
     assert [page for page in pages if not (tmp_path / page).with_suffix(".html").is_file()] == []
@@ -27,9 +33,14 @@ def test_links_are_turned_to_where_a_page_is_in_the_site():
 
     assert turned("[a](docs/models.md#sample-models)", "README.md", "index.md") == "[a](models.md#sample-models)"
     assert turned("[a](../README.md)", "docs/convert.md", "convert.md") == "[a](index.md)"
-    assert turned("[a](../../../BUILD_NOTES.md)", "docs/dev/measured/int8.md", "dev/measured/int8.md") == "[a](../index.md)"
+    assert (
+        turned("[a](../../../BUILD_NOTES.md)", "docs/dev/measured/int8.md", "dev/measured/int8.md")
+        == "[a](../index.md)"
+    )
     assert turned("see [the file](../serving/Dockerfile).", "docs/serving.md", "serving.md") == "see the file."
-    assert turned("[a](docs/gone.md)", "README.md", "index.md") == "[a](docs/gone.md)", "mkdocs has to see it, to name it"
+    assert turned("[a](docs/gone.md)", "README.md", "index.md") == "[a](docs/gone.md)", (
+        "mkdocs has to see it, to name it"
+    )
     assert turned("[a](https://x.org/y) [b](#c)", "README.md", "index.md") == "[a](https://x.org/y) [b](#c)"
 
 

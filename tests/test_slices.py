@@ -13,9 +13,15 @@ from tftrt_tools.tftrt.conversion.settings import Settings
 
 # {what: a slice of a tensor of 2 x 7 x 5 elements, whose last two sizes TensorFlow knows and the engine does not}.
 SLICES = {
-    "end": lambda x: x[:, :-3], "begin": lambda x: x[:, -3:], "both": lambda x: x[:, -6:-2], "last": lambda x: x[:, -1][:, None],
-    "steps": lambda x: x[:, -6:-1:2], "ellipsis": lambda x: x[..., :-2], "new axis": lambda x: x[:, None, :-3][:, 0],
-    "beyond": lambda x: x[:, -100:-1], "two axes": lambda x: x[:, :-3, -2:],
+    "end": lambda x: x[:, :-3],
+    "begin": lambda x: x[:, -3:],
+    "both": lambda x: x[:, -6:-2],
+    "last": lambda x: x[:, -1][:, None],
+    "steps": lambda x: x[:, -6:-1:2],
+    "ellipsis": lambda x: x[..., :-2],
+    "new axis": lambda x: x[:, None, :-3][:, 0],
+    "beyond": lambda x: x[:, -100:-1],
+    "two axes": lambda x: x[:, :-3, -2:],
 }
 
 
@@ -31,15 +37,29 @@ def test_a_slice_counts_from_the_beginning_where_the_graph_tells_the_size_and_an
     assert changed and set(changed) <= names
     assert np.array_equal(answers(before, x)[0], answers(after, x)[0])
     known = inferred.shapes(after.graph_def)
-    assert not any(bound is not None and bound < 0 for one in changed for axis in slices._axes(known.get_operation_by_name(one))
-                   if axis.size is not None for bound in (axis.begin, axis.end))
+    assert not any(
+        bound is not None and bound < 0
+        for one in changed
+        for axis in slices._axes(known.get_operation_by_name(one))
+        if axis.size is not None
+        for bound in (axis.begin, axis.end)
+    )
 
 
 def test_convert_rewrites_what_an_engine_would_take_wrongly_and_says_so(tftrt, tmp_path):
     path = open_sizes(lambda x: x[:, :-3] * x[:, 3:], tmp_path / "model")
     assert len(prepared(path, use_dynamic_shape=True).preparation.slices) == 1
-    done = tftrt("convert", f"--input_saved_model_dir={path}", f"--output_saved_model_dir={tmp_path / 'out'}", "--use_dynamic_shape")
-    assert done.returncode == 0 and "1 slice counted from the beginning" in done.stdout and "would be wrong" not in done.stdout, done.stdout + done.stderr
+    done = tftrt(
+        "convert",
+        f"--input_saved_model_dir={path}",
+        f"--output_saved_model_dir={tmp_path / 'out'}",
+        "--use_dynamic_shape",
+    )
+    assert (
+        done.returncode == 0
+        and "1 slice counted from the beginning" in done.stdout
+        and "would be wrong" not in done.stdout
+    ), done.stdout + done.stderr
     done = tftrt("verify", path, tmp_path / "out", "--shapes=x:4x35")
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -62,8 +82,13 @@ def test_bounds_that_are_computed_are_left_as_they_are(tmp_path):
 
 
 # Slices that TF-TRT's segmenter takes, whatever the size: those that begin from the end it leaves out.
-TAKEN = {"end": SLICES["end"], "ellipsis": SLICES["ellipsis"], "crop": lambda x: x[:, 2:-2], "steps": lambda x: x[:, 1:-1:2],
-         "plane": lambda x: x[:, 1:-2, 1:-1]}
+TAKEN = {
+    "end": SLICES["end"],
+    "ellipsis": SLICES["ellipsis"],
+    "crop": lambda x: x[:, 2:-2],
+    "steps": lambda x: x[:, 1:-1:2],
+    "plane": lambda x: x[:, 1:-2, 1:-1],
+}
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -77,7 +102,9 @@ def test_an_engine_whose_calls_have_one_size_counts_from_the_beginning(name, tmp
     (engine,) = passed.engines
 
     def function():
-        return graph.native_segments(graph_pb2.GraphDef.FromString(passed.graph_def.SerializeToString()))[engine.name].function
+        return graph.native_segments(graph_pb2.GraphDef.FromString(passed.graph_def.SerializeToString()))[
+            engine.name
+        ].function
 
     fixed = function()
     declared = [one.shape for one in engine.inputs]
@@ -87,7 +114,9 @@ def test_an_engine_whose_calls_have_one_size_counts_from_the_beginning(name, tmp
     assert np.array_equal(plain, counted)
     # Of another size the engine is not asked; here it shows that something was fixed.
     other = tf.constant(np.random.default_rng(0).normal(size=(2, 12, 8)).astype("f4"))
-    assert running(function())(other).shape != running(fixed)(other).shape or not np.array_equal(running(function())(other), running(fixed)(other))
+    assert running(function())(other).shape != running(fixed)(other).shape or not np.array_equal(
+        running(function())(other), running(fixed)(other)
+    )
     assert slices.fix(function(), declared, [[(1, 9, 5)], [(4, 12, 8)]]) == ()
 
 
@@ -97,6 +126,8 @@ def running(function):
     graph_def = segment.importable(body, [None])
 
     def run(x):
-        return tf.import_graph_def(graph_def, input_map={f"{engine_op.INPUT}0:0": x}, return_elements=[f"{engine_op.OUTPUT}0:0"])[0]
+        return tf.import_graph_def(
+            graph_def, input_map={f"{engine_op.INPUT}0:0": x}, return_elements=[f"{engine_op.OUTPUT}0:0"]
+        )[0]
 
     return lambda x: tf.compat.v1.wrap_function(run, [tf.TensorSpec(x.shape, x.dtype)])(x).numpy()

@@ -25,7 +25,17 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.savedmodel import describe_job, passport
 from tftrt_tools.servers.serving.publishing import publish
-from tftrt_tools.servers.serving.smoke import answer_check, gate, gpu_use, latency, measurement, served_model, server_process, smoke, steps
+from tftrt_tools.servers.serving.smoke import (
+    answer_check,
+    gate,
+    gpu_use,
+    latency,
+    measurement,
+    served_model,
+    server_process,
+    smoke,
+    steps,
+)
 from tftrt_tools.servers.serving.smoke.engine_evidence import CERTAIN, CONTRADICTION, LIKELY, NO, NOTHING, YES
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
@@ -46,8 +56,12 @@ def house(zoo_model, converted, tmp_path_factory):
     made = converted("digits_cnn", "--precision_mode=FP16")
     from tftrt_tools.servers.serving.warmup import warmup_requests
 
-    publish.publish(made, "digits", str(folder / "models"),
-                    publish.Options(unverified=True, requests=warmup_requests.Options(shapes="image:1x8x8x1,4x8x8x1")))
+    publish.publish(
+        made,
+        "digits",
+        str(folder / "models"),
+        publish.Options(unverified=True, requests=warmup_requests.Options(shapes="image:1x8x8x1,4x8x8x1")),
+    )
     shutil.copytree(zoo_model("digits_cnn"), folder / "models" / "digits_native" / "1")
     names = ("digits", "digits_native", "half_plus_two", "dtypes", "texts", "fragile", "slow", "versions")
     for name in names[2:]:
@@ -56,9 +70,17 @@ def house(zoo_model, converted, tmp_path_factory):
             path.parent.mkdir(exist_ok=True)
             getattr(conformance, name)(path)
     reciprocal(folder / "models" / "reciprocal" / "1")
-    listed = "\n".join(f'config {{ name: "{name}" base_path: "{folder / "models" / name}" model_platform: "tensorflow" }}' for name in (*names, "reciprocal"))
+    listed = "\n".join(
+        f'config {{ name: "{name}" base_path: "{folder / "models" / name}" model_platform: "tensorflow" }}'
+        for name in (*names, "reciprocal")
+    )
     (folder / "models.config").write_text(f"model_config_list {{ {listed} }}")
-    with LocalServer([f"--model_config_file={folder / 'models.config'}"], folder / "log", env={gate.VARIABLE: "False", **NO_GPU}, looked_at=True) as server:
+    with LocalServer(
+        [f"--model_config_file={folder / 'models.config'}"],
+        folder / "log",
+        env={gate.VARIABLE: "False", **NO_GPU},
+        looked_at=True,
+    ) as server:
         server.models, server.original = folder / "models", zoo_model("digits_cnn")
         yield server
         server.stop()
@@ -85,8 +107,15 @@ def of_source(done, source):
 
 
 def test_native_segments_on_a_cpu_are_a_certain_no_although_the_gate_is_closed(house, tftrt, tmp_path):
-    ran = tftrt("smoke", house.grpc_address, "--model_name=digits", f"--original={house.original}", "--native_model_name=digits_native",
-                "--repeats=3", f"--json={tmp_path / 'out.json'}")
+    ran = tftrt(
+        "smoke",
+        house.grpc_address,
+        "--model_name=digits",
+        f"--original={house.original}",
+        "--native_model_name=digits_native",
+        "--repeats=3",
+        f"--json={tmp_path / 'out.json'}",
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     said = json.loads((tmp_path / "out.json").read_text())
     engines = said["engines"]
@@ -94,11 +123,21 @@ def test_native_segments_on_a_cpu_are_a_certain_no_although_the_gate_is_closed(h
     assert "did they run? no (certain)" in ran.stdout and "PASSED" in ran.stdout
     assert {one["weight"] for one in engines["evidence"] if one["speaks"] == NO and one["source"] == "GPU"} == {CERTAIN}
     assert {one["speaks"] for one in engines["evidence"] if one["source"] == "gate"} == {NOTHING}
-    assert [list(one["shapes"].values()) for one in said["calls"]] == [[[4, 8, 8, 1]], [[1, 8, 8, 1]]]  # as it was warmed up
-    assert all(one["requests"] == 4 and one["native"]["blocks"] == 3 and one["first_seconds"] > 0 for one in said["calls"])
+    assert [list(one["shapes"].values()) for one in said["calls"]] == [
+        [[4, 8, 8, 1]],
+        [[1, 8, 8, 1]],
+    ]  # as it was warmed up
+    assert all(
+        one["requests"] == 4 and one["native"]["blocks"] == 3 and one["first_seconds"] > 0 for one in said["calls"]
+    )
     assert said["rightness_judged"] and said["arithmetic"] == "rewrite" and said["comparisons"][0]["snr_db"] > 80
-    assert said["model"]["files"] == {"path": str(house.models / "digits" / "1"), "named_by_server": True, "engine_ops": 1,
-                                      "precisions": ["FP16"], "warmup_records": 2}
+    assert said["model"]["files"] == {
+        "path": str(house.models / "digits" / "1"),
+        "named_by_server": True,
+        "engine_ops": 1,
+        "precisions": ["FP16"],
+        "warmup_records": 2,
+    }
     assert said["server"]["process"]["pid"] == house.process.pid and "2.14.1" in said["server"]["version"]
 
 
@@ -130,13 +169,19 @@ def test_a_line_of_the_log_counts_for_the_shape_during_which_it_came(house, tmp_
     def meanwhile(text, done=None, total=None):
         if text.startswith("asking serving_default(image 4x8x8x1)"):
             with log.open("a") as file:
-                file.write(HEAD.format("W") + "TF-TRT Warning: Engine retrieval for input shapes: [[4,8,8,1]] failed. Running native segment "
-                           f"for {name}\n")
+                file.write(
+                    HEAD.format("W")
+                    + "TF-TRT Warning: Engine retrieval for input shapes: [[4,8,8,1]] failed. Running native segment "
+                    f"for {name}\n"
+                )
 
     with progress.listening(meanwhile):
         done = asked(house, "digits", log_file=str(log))
     found = {one.call: (one.speaks, one.weight) for one in of_source(done, "log")}
-    assert found == {"serving_default(image 4x8x8x1)": (NO, CERTAIN), "serving_default(image 1x8x8x1)": (NOTHING, "weak")}
+    assert found == {
+        "serving_default(image 4x8x8x1)": (NO, CERTAIN),
+        "serving_default(image 1x8x8x1)": (NOTHING, "weak"),
+    }
     assert f"{name} ran natively" in next(one.seen for one in of_source(done, "log") if one.speaks == NO)
 
 
@@ -190,7 +235,9 @@ def test_names_of_an_onnx_file_are_matched_and_its_wrong_answers_found(house, ex
     model.graph.input[0].name = "image:0"
     onnx.save(model, tmp_path / "renamed.onnx")
     assert asked(house, "digits", original=str(tmp_path / "renamed.onnx")).passed
-    weights = next(one for one in model.graph.initializer if one.data_type == onnx.TensorProto.FLOAT and len(one.dims) > 1)
+    weights = next(
+        one for one in model.graph.initializer if one.data_type == onnx.TensorProto.FLOAT and len(one.dims) > 1
+    )
     weights.CopyFrom(onnx.numpy_helper.from_array(-onnx.numpy_helper.to_array(weights), weights.name))
     onnx.save(model, tmp_path / "other.onnx")
     done = asked(house, "digits", original=str(tmp_path / "other.onnx"))
@@ -201,13 +248,21 @@ def test_an_onnx_file_that_cannot_be_the_original_is_refused_in_a_line(house, ex
     address, other = house.grpc_address, onnx_files.product(tmp_path / "product.onnx")
     (tmp_path / "damaged.onnx").write_bytes(b"\x08 damaged")
     for name, original, code, says in (
-            ("digits", other, 2, "product.onnx takes float32[?,4] where signature 'serving_default' of digits takes float32[?,8,8,1] as 'image'"),
-            ("digits", tmp_path / "none.onnx", 2, "no such file: "),
-            ("digits", tmp_path / "damaged.onnx", 1, "damaged.onnx")):
+        (
+            "digits",
+            other,
+            2,
+            "product.onnx takes float32[?,4] where signature 'serving_default' of digits takes float32[?,8,8,1] as 'image'",
+        ),
+        ("digits", tmp_path / "none.onnx", 2, "no such file: "),
+        ("digits", tmp_path / "damaged.onnx", 1, "damaged.onnx"),
+    ):
         assert_clear(tftrt("smoke", address, f"--model_name={name}", f"--original={original}"), code, says)
     served = served_model.Served("two", 1, {})
-    with pytest.raises(errors.UsageError, match="digits.onnx has one signature, and 2 are asked: a, b"), \
-            answer_check.opened(exported, served, ("a", "b"), None):
+    with (
+        pytest.raises(errors.UsageError, match="digits.onnx has one signature, and 2 are asked: a, b"),
+        answer_check.opened(exported, served, ("a", "b"), None),
+    ):
         pass
 
 
@@ -215,8 +270,13 @@ def test_data_is_cut_to_the_shapes_of_the_passport(house, tmp_path):
     images = np.random.default_rng(0).random((6, 8, 8, 1), np.float32)
     np.savez(tmp_path / "images.npz", image=images)
     done = asked(house, "digits", data=str(tmp_path / "images.npz"), original=str(house.original))
-    assert [(list(one.shapes.values()), one.requests) for one in done.calls] == [([(4, 8, 8, 1)], 3), ([(1, 8, 8, 1)], 3)]
-    assert done.shapes_from == {"serving_default": "--data"} and done.passed and done.judged.comparisons[0].elements == 60
+    assert [(list(one.shapes.values()), one.requests) for one in done.calls] == [
+        ([(4, 8, 8, 1)], 3),
+        ([(1, 8, 8, 1)], 3),
+    ]
+    assert (
+        done.shapes_from == {"serving_default": "--data"} and done.passed and done.judged.comparisons[0].elements == 60
+    )
     np.savez(tmp_path / "images.npz", imag=images)
     with pytest.raises(errors.UsageError, match="'imag'"):
         asked(house, "digits", data=str(tmp_path / "images.npz"))
@@ -253,33 +313,45 @@ def test_infinite_answers_are_found_without_an_original(house, tmp_path):
 def test_faults_are_one_line(house, tftrt, tmp_path):
     address = house.grpc_address
     for arguments, code, says in (
-            ([address], 2, "--model_name is missing"),
-            ([address, "--model_name=nothing"], 2, "serves no model 'nothing'"),
-            ([f"127.0.0.1:{house.rest_port}", "--model_name=digits"], 1, "127.0.0.1"),
-            ([address, "--model_name=slow", "--ranges=steps:1000000000:1000000001", "--timeout=0.3"], 1, "within 0.3 s")):
+        ([address], 2, "--model_name is missing"),
+        ([address, "--model_name=nothing"], 2, "serves no model 'nothing'"),
+        ([f"127.0.0.1:{house.rest_port}", "--model_name=digits"], 1, "127.0.0.1"),
+        ([address, "--model_name=slow", "--ranges=steps:1000000000:1000000001", "--timeout=0.3"], 1, "within 0.3 s"),
+    ):
         assert_clear(tftrt("smoke", *arguments), code, says)
 
 
 def test_refusals_name_what_is_known(house, zoo_model, tmp_path):
     for name, options, cause, mend in (
-            ("digitz", {}, "serves no model 'digitz'", "digits_native"),
-            ("versions", {"model_version": 9}, "version 9", "2 AVAILABLE"),
-            ("versions", {"version_label": "canary"}, "label 'canary'", "2 AVAILABLE"),
-            ("digits", {"signature_keys": ("score",)}, "no signature 'score'", "serving_default"),
-            ("digits", {"shapes": "image:1x9x8x1"}, "refuses image:1x9x8x1", "float32"),
-            ("digits", {"shapes": "imag:1"}, "no input 'imag'", "image"),
-            ("digits", {"ranges": "imag:0:1"}, "no input 'imag'", "image"),
-            ("digits", {"thresholds": "snr>=3"}, "no bound", "snr_db"),
-            ("digits", {"original": str(tmp_path)}, "not a SavedModel", ""),
-            ("digits", {"original": str(house.models / "digits" / "1")}, "is a converted model itself", ""),
-            ("digits", {"original": str(house.models / "texts" / "1")}, "has no signature 'serving_default' with the inputs image", ""),
-            ("digits", {"native_model_name": "texts"}, "no signature 'serving_default' with the same inputs", ""),
-            ("digits", {"native_model_name": "nothing"}, "'nothing'", "--native_model_name"),
-            ("digits", {"log_file": str(tmp_path / "none")}, "No such file", ""),
-            ("digits", {"model_dir": str(house.models / "digits_native")}, "the server serves", "published from")):
+        ("digitz", {}, "serves no model 'digitz'", "digits_native"),
+        ("versions", {"model_version": 9}, "version 9", "2 AVAILABLE"),
+        ("versions", {"version_label": "canary"}, "label 'canary'", "2 AVAILABLE"),
+        ("digits", {"signature_keys": ("score",)}, "no signature 'score'", "serving_default"),
+        ("digits", {"shapes": "image:1x9x8x1"}, "refuses image:1x9x8x1", "float32"),
+        ("digits", {"shapes": "imag:1"}, "no input 'imag'", "image"),
+        ("digits", {"ranges": "imag:0:1"}, "no input 'imag'", "image"),
+        ("digits", {"thresholds": "snr>=3"}, "no bound", "snr_db"),
+        ("digits", {"original": str(tmp_path)}, "not a SavedModel", ""),
+        ("digits", {"original": str(house.models / "digits" / "1")}, "is a converted model itself", ""),
+        (
+            "digits",
+            {"original": str(house.models / "texts" / "1")},
+            "has no signature 'serving_default' with the inputs image",
+            "",
+        ),
+        ("digits", {"native_model_name": "texts"}, "no signature 'serving_default' with the same inputs", ""),
+        ("digits", {"native_model_name": "nothing"}, "'nothing'", "--native_model_name"),
+        ("digits", {"log_file": str(tmp_path / "none")}, "No such file", ""),
+        ("digits", {"model_dir": str(house.models / "digits_native")}, "the server serves", "published from"),
+    ):
         with pytest.raises(errors.UsageError) as raised:
             asked(house, name, **options)
-        assert cause in raised.value.cause and mend in raised.value.mend, (name, options, raised.value.cause, raised.value.mend)
+        assert cause in raised.value.cause and mend in raised.value.mend, (
+            name,
+            options,
+            raised.value.cause,
+            raised.value.mend,
+        )
 
 
 def test_without_its_process_nothing_is_certain_and_what_would_settle_it_is_listed(house, monkeypatch):
@@ -287,10 +359,15 @@ def test_without_its_process_nothing_is_certain_and_what_would_settle_it_is_list
     monkeypatch.setattr(server_process, "find", lambda target: (None, "it is another machine"))
     done = asked(house, "digits", model_dir=str(house.models / "digits"))
     assert (done.engines.answer, done.engines.certainty) == ("cannot tell", "") and done.passed
-    assert [one for one in done.engines.settle if gate.VARIABLE in one] and [one for one in done.engines.settle if "--log_file" in one]
+    assert [one for one in done.engines.settle if gate.VARIABLE in one] and [
+        one for one in done.engines.settle if "--log_file" in one
+    ]
     assert done.model.to_dict()["named_by_server"] is False
     native = asked(house, "digits_native", model_dir=str(house.models / "digits_native"))
-    assert (native.engines.answer, native.engines.certainty) == (NO, LIKELY)  # nobody but --model_dir says that these are the files
+    assert (native.engines.answer, native.engines.certainty) == (
+        NO,
+        LIKELY,
+    )  # nobody but --model_dir says that these are the files
     unknown = asked(house, "digits", shapes="image:2x8x8x1")
     assert unknown.model is None and [one for one in unknown.engines.settle if "--model_dir" in one]
 
@@ -305,7 +382,9 @@ def test_the_shapes_that_engines_were_built_for_come_before_those_of_the_warm_up
         done = asked(house, "digits")
     finally:
         passport.write(path, passport.MANIFEST, kept)
-    assert [one.shapes for one in done.calls] == [{"image": (3, 8, 8, 1)}] and "manifest.json" in done.shapes_from["serving_default"]
+    assert [one.shapes for one in done.calls] == [{"image": (3, 8, 8, 1)}] and "manifest.json" in done.shapes_from[
+        "serving_default"
+    ]
 
 
 def test_tensorflow_stays_out_of_this_process(house):
@@ -316,14 +395,26 @@ def test_tensorflow_stays_out_of_this_process(house):
         assert done.passed and done.model and done.engines.answer == "no"
         assert "tensorflow" not in sys.modules
     """)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False, timeout=120,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 def test_a_server_that_ends_is_said_with_the_end_of_its_log(house, tmp_path):
-    with LocalServer(["--model_name=slow", f"--model_base_path={house.models / 'slow'}"], tmp_path / "log", env=NO_GPU, looked_at=True) as server:
+    with LocalServer(
+        ["--model_name=slow", f"--model_base_path={house.models / 'slow'}"],
+        tmp_path / "log",
+        env=NO_GPU,
+        looked_at=True,
+    ) as server:
 
         def meanwhile(text, done=None, total=None):
             if text.startswith("asking serving_default"):
@@ -338,6 +429,10 @@ def test_a_server_that_ends_is_said_with_the_end_of_its_log(house, tmp_path):
 def test_likely_is_never_more_than_likely(house, monkeypatch):
     """A converted model that is much faster than the native one beside it, from afar."""
     monkeypatch.setattr(server_process, "find", lambda target: (None, "it is another machine"))
-    monkeypatch.setattr(measurement, "against_native", lambda *_: latency.Ratio(value=4.0, low=3.8, high=4.1, first=0.02, second=0.005, blocks=20))
+    monkeypatch.setattr(
+        measurement,
+        "against_native",
+        lambda *_: latency.Ratio(value=4.0, low=3.8, high=4.1, first=0.02, second=0.005, blocks=20),
+    )
     done = asked(house, "digits", native_model_name="digits_native", require_engines=True)
     assert (done.engines.answer, done.engines.certainty) == (YES, LIKELY) and done.passed and done.engines.settle

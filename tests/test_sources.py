@@ -66,7 +66,7 @@ def test_a_saved_model_is_itself_and_stands_for_its_file(converted):
 
 
 def test_the_verification_with_the_file_is_one_that_publish_accepts(keras, converted, tmp_path):
-    found, = describe.describe(converted)
+    (found,) = describe.describe(converted)
     assert {spec.name for spec in found.inputs["serving_default"]} == {"pixels"}
     assert {spec.name for spec in found.outputs["serving_default"]} == {"scores"}
     done = verify.verify(keras, converted, verify.Options())
@@ -80,7 +80,7 @@ def test_the_verification_with_the_file_is_one_that_publish_accepts(keras, conve
 def test_a_keras_file_is_published_as_the_savedmodel_that_it_becomes(tftrt, keras, tmp_path):
     done = tftrt("publish", str(keras), "--model_name=m", f"--base_path={tmp_path}", "--warmup_shapes=pixels:1x8x8x3")
     assert done.returncode == 0, done.stderr
-    found, = describe.describe(tmp_path / "m/1")
+    (found,) = describe.describe(tmp_path / "m/1")
     assert {spec.name for spec in found.inputs["serving_default"]} == {"pixels"}
     record = passport.read(tmp_path / "m/1", passport.PUBLISH)
     assert record["model"] == str(keras) and record["warmup"]["count"] == 1 and f"publish {keras} " in record["command"]
@@ -88,18 +88,45 @@ def test_a_keras_file_is_published_as_the_savedmodel_that_it_becomes(tftrt, kera
     assert_clear(missing, 2, "other.h5")
     lambdas = keras.with_name("lambda.keras")
     tf.keras.Sequential([tf.keras.layers.Lambda(lambda x: x * 2, input_shape=(2,))]).save(lambdas)
-    assert_clear(tftrt("publish", str(lambdas), "--model_name=m", f"--base_path={tmp_path}"), 2, "--allow_unsafe_deserialization")
+    assert_clear(
+        tftrt("publish", str(lambdas), "--model_name=m", f"--base_path={tmp_path}"), 2, "--allow_unsafe_deserialization"
+    )
     assert sorted(path.name for path in (tmp_path / "m").iterdir() if path.is_dir()) == ["1"]
 
 
-@pytest.mark.parametrize("argv", [
-    ["inspect", "MODEL"], ["sensitivity", "MODEL", "--data=ROWS", "--precision_mode=FP16"],
-    ["data", "MODEL", "ROWS", "--output=OUT.npz"], ["calibrate", "MODEL", "--calibration_data=ROWS", "--output_table=OUT.json"],
-    ["bench", "--in_process=MODEL", "--original=MODEL", "--duration_seconds=1", "--warmup_seconds=0.5"],
-    ["regress", "--in_process", "--native=MODEL", "--candidate=MODEL", "--rounds=20", "--max_rounds=20", "--requests=4", "--metrics=p50"],
-    pytest.param(["regress", "--native=MODEL", "--candidate=MODEL", "--rounds=20", "--max_rounds=20", "--requests=4", "--metrics=p50"],
-                 marks=pytest.mark.slow)],
-    ids=lambda argv: argv[0] + ("_in_process" if "--in_process" in argv else ""))
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["inspect", "MODEL"],
+        ["sensitivity", "MODEL", "--data=ROWS", "--precision_mode=FP16"],
+        ["data", "MODEL", "ROWS", "--output=OUT.npz"],
+        ["calibrate", "MODEL", "--calibration_data=ROWS", "--output_table=OUT.json"],
+        ["bench", "--in_process=MODEL", "--original=MODEL", "--duration_seconds=1", "--warmup_seconds=0.5"],
+        [
+            "regress",
+            "--in_process",
+            "--native=MODEL",
+            "--candidate=MODEL",
+            "--rounds=20",
+            "--max_rounds=20",
+            "--requests=4",
+            "--metrics=p50",
+        ],
+        pytest.param(
+            [
+                "regress",
+                "--native=MODEL",
+                "--candidate=MODEL",
+                "--rounds=20",
+                "--max_rounds=20",
+                "--requests=4",
+                "--metrics=p50",
+            ],
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=lambda argv: argv[0] + ("_in_process" if "--in_process" in argv else ""),
+)
 def test_every_command_takes_it_and_names_it(argv, keras, rows, tmp_path, capsys):
     names = {"MODEL": keras, "ROWS": rows, "OUT": tmp_path / "out"}
     for name, path in names.items():
@@ -132,14 +159,34 @@ def archive(path, version, config="{}"):
 
 
 BROKEN = {
-    "keras_3.keras": (lambda path: archive(path, "3.3.3"), "was written by Keras 3.3.3; this Keras is 2.14", "model.export('DIR')"),
-    "keras_3.h5": (lambda path: hdf5(path, model_config="{}", keras_version="3.0.5"), "was written by Keras 3.0.5", "model.export('DIR')"),
-    "weights.h5": (lambda path: small_model().save_weights(path), "holds weights only, no architecture", "load_weights"),
+    "keras_3.keras": (
+        lambda path: archive(path, "3.3.3"),
+        "was written by Keras 3.3.3; this Keras is 2.14",
+        "model.export('DIR')",
+    ),
+    "keras_3.h5": (
+        lambda path: hdf5(path, model_config="{}", keras_version="3.0.5"),
+        "was written by Keras 3.0.5",
+        "model.export('DIR')",
+    ),
+    "weights.h5": (
+        lambda path: small_model().save_weights(path),
+        "holds weights only, no architecture",
+        "load_weights",
+    ),
     "other.hdf5": (hdf5, "is an HDF5 file, and no Keras model: it holds weights", "model.save('name.keras')"),
-    "cut.h5": (lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100)), "is damaged or of another program", "copy it again"),
+    "cut.h5": (
+        lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100)),
+        "is damaged or of another program",
+        "copy it again",
+    ),
     "cut.keras": (lambda path: path.write_bytes(b"PK\x03\x04"), "is damaged or of another program", "copy it again"),
     "empty.keras": (pathlib.Path.touch, "is damaged or of another program", "copy it again"),
-    "no_config.keras": (lambda path: archive(path, "2.14.0", "no JSON"), "is damaged or of another program", "copy it again"),
+    "no_config.keras": (
+        lambda path: archive(path, "2.14.0", "no JSON"),
+        "is damaged or of another program",
+        "copy it again",
+    ),
 }
 
 
@@ -152,11 +199,21 @@ def test_keras_files_that_cannot_be_loaded_say_what_they_are(name, tmp_path, cap
     assert cause in first and str(tmp_path / name) in first and mend in second
 
 
-@pytest.mark.parametrize(("name", "what", "way"), [
-    ("a.onnx", "an ONNX model", "--backend=tensorrt"), ("a.tflite", "a TensorFlow Lite model", "it was made from"),
-    ("a.pt2", "a PyTorch program", "`tftrt export`"), ("a.pt", "a PyTorch file", "torch.export.save"), ("a.pth", "a PyTorch file", "torch.export.save"),
-    ("a.engine", "a TensorRT engine", "it was built from"), ("a.PLAN", "a TensorRT engine", "it was built from"),
-    ("a.tar.gz", "an archive", "unpack it"), ("a.txt", "is a file", "SavedModel directory"), ("readme", "is a file", "SavedModel directory")])
+@pytest.mark.parametrize(
+    ("name", "what", "way"),
+    [
+        ("a.onnx", "an ONNX model", "--backend=tensorrt"),
+        ("a.tflite", "a TensorFlow Lite model", "it was made from"),
+        ("a.pt2", "a PyTorch program", "`tftrt export`"),
+        ("a.pt", "a PyTorch file", "torch.export.save"),
+        ("a.pth", "a PyTorch file", "torch.export.save"),
+        ("a.engine", "a TensorRT engine", "it was built from"),
+        ("a.PLAN", "a TensorRT engine", "it was built from"),
+        ("a.tar.gz", "an archive", "unpack it"),
+        ("a.txt", "is a file", "SavedModel directory"),
+        ("readme", "is a file", "SavedModel directory"),
+    ],
+)
 def test_files_of_others_are_told_with_the_way_from_there(name, what, way, tmp_path):
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(errors.UsageError, match=what) as refused:
@@ -166,8 +223,14 @@ def test_files_of_others_are_told_with_the_way_from_there(name, what, way, tmp_p
 
 def test_a_file_that_needs_consent_is_refused_by_all_and_taken_with_it(tftrt, tmp_path, rows):
     layers = tf.keras.layers
-    model = tf.keras.Sequential([layers.Input((8,), name="x"), layers.Dense(16, activation="relu"), layers.Lambda(lambda x: x * 2, name="twice"),
-                                 layers.Dense(4)])
+    model = tf.keras.Sequential(
+        [
+            layers.Input((8,), name="x"),
+            layers.Dense(16, activation="relu"),
+            layers.Lambda(lambda x: x * 2, name="twice"),
+            layers.Dense(4),
+        ]
+    )
     model.save(tmp_path / "model.keras")
     refused = tftrt("inspect", tmp_path / "model.keras")
     assert_clear(refused, errors.EXIT_USAGE, "--allow_unsafe_deserialization")

@@ -99,8 +99,10 @@ def test_an_old_target_is_replaced_whole(tmp_path, monkeypatch, exchange):
     assert names(tmp_path) == ["out"] and names(tmp_path / "out") == ["saved_model.pb"]
 
 
-_LEAVES_A_STAGE = ("import os, sys\nfrom tftrt_tools.models.savedmodel import staging\n"
-                   "with staging.staged(sys.argv[1], True) as stage:\n  (stage / 'saved_model.pb').write_text('new')\n  os._exit(9)\n")
+_LEAVES_A_STAGE = (
+    "import os, sys\nfrom tftrt_tools.models.savedmodel import staging\n"
+    "with staging.staged(sys.argv[1], True) as stage:\n  (stage / 'saved_model.pb').write_text('new')\n  os._exit(9)\n"
+)
 
 
 def test_what_a_killed_run_left_is_swept_and_a_running_one_is_not(tmp_path):
@@ -109,7 +111,10 @@ def test_what_a_killed_run_left_is_swept_and_a_running_one_is_not(tmp_path):
     # A process in another container has a number that says nothing here; so two may have the same.
     with staging.staged(tmp_path / "out", False) as stage, staging.staged(tmp_path / "other", False):
         (stage / "file").write_text("x")
-        with pytest.raises(errors.UsageError, match="appeared there meanwhile"), staging.staged(tmp_path / "out", False):
+        with (
+            pytest.raises(errors.UsageError, match="appeared there meanwhile"),
+            staging.staged(tmp_path / "out", False),
+        ):
             assert stage.is_dir()
             (tmp_path / "out").mkdir()
         (tmp_path / "out").rmdir()
@@ -119,7 +124,12 @@ def test_what_a_killed_run_left_is_swept_and_a_running_one_is_not(tmp_path):
 def test_what_a_version_before_left_is_swept_a_day_later(tmp_path):
     gone = subprocess.Popen(["true"])
     gone.wait()
-    for name in (f".out.tftrt-{gone.pid}", f".out.tftrt-{gone.pid + 1}-old", f".out.tftrt-{os.getppid()}", ".out.tftrt-s0123abcd"):
+    for name in (
+        f".out.tftrt-{gone.pid}",
+        f".out.tftrt-{gone.pid + 1}-old",
+        f".out.tftrt-{os.getppid()}",
+        ".out.tftrt-s0123abcd",
+    ):
         (tmp_path / name).mkdir()
     with staging.staged(tmp_path / "out", True):
         pass
@@ -155,15 +165,22 @@ def test_a_stage_that_another_writer_sweeps_before_it_is_locked_is_made_again(tm
     assert taken and names(tmp_path) == ["out"] and names(tmp_path / "out") == ["file"]
 
 
-_APPEARS = {"a folder": lambda path: model(path.with_name("elsewhere")).rename(path).joinpath("saved_model.pb").rename(path / "notes"),
-            "an empty folder": lambda path: path.mkdir(), "a file": lambda path: path.write_text("old"),
-            "a link": lambda path: path.symlink_to("nowhere"), "a link to a model": lambda path: path.symlink_to(model(path.with_name("v3")))}
+_APPEARS = {
+    "a folder": lambda path: (
+        model(path.with_name("elsewhere")).rename(path).joinpath("saved_model.pb").rename(path / "notes")
+    ),
+    "an empty folder": lambda path: path.mkdir(),
+    "a file": lambda path: path.write_text("old"),
+    "a link": lambda path: path.symlink_to("nowhere"),
+    "a link to a model": lambda path: path.symlink_to(model(path.with_name("v3"))),
+}
 
 
 def seen(path):
     """What is at a path, to compare."""
-    return path.lstat().st_ino, os.readlink(path) if path.is_symlink() else path.read_text() if path.is_file() else \
-        {one.name: one.read_text() for one in path.iterdir()}
+    return path.lstat().st_ino, os.readlink(path) if path.is_symlink() else path.read_text() if path.is_file() else {
+        one.name: one.read_text() for one in path.iterdir()
+    }
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -202,14 +219,20 @@ def test_each_result_that_cannot_have_its_place_is_kept(tmp_path):
 
 def test_an_empty_folder_that_was_filled_meanwhile_stays(tmp_path):
     (tmp_path / "out").mkdir()
-    with pytest.raises(errors.UsageError, match="appeared there meanwhile"), staging.staged(tmp_path / "out", False) as stage:
+    with (
+        pytest.raises(errors.UsageError, match="appeared there meanwhile"),
+        staging.staged(tmp_path / "out", False) as stage,
+    ):
         (stage / "saved_model.pb").write_text("new")
         (tmp_path / "out" / "notes").write_text("x")
     assert names(tmp_path) == ["out", "out.finished"] and names(tmp_path / "out") == ["notes"]
 
 
 def test_of_two_writers_one_wins_and_the_other_says_so(tmp_path):
-    with pytest.raises(errors.UsageError, match="appeared there meanwhile"), staging.staged(tmp_path / "out", False) as late:
+    with (
+        pytest.raises(errors.UsageError, match="appeared there meanwhile"),
+        staging.staged(tmp_path / "out", False) as late,
+    ):
         (late / "saved_model.pb").write_text("late")
         with staging.staged(tmp_path / "out", False) as first:
             (first / "saved_model.pb").write_text("first")
@@ -254,13 +277,19 @@ def test_errors_name_the_target_and_not_its_stage(tmp_path):
     with pytest.raises(FileNotFoundError) as missing, staging.staged(tmp_path / "out", False) as stage:
         (stage / "deep" / "file").write_text("x")
     assert missing.value.filename == str(tmp_path / "out" / "deep" / "file")
-    with pytest.raises(errors.TftrtError, match="/out/file: No space") as told, staging.staged(tmp_path / "out", False) as stage, \
-            open(stage / "file", "w") as file:
+    with (
+        pytest.raises(errors.TftrtError, match="/out/file: No space") as told,
+        staging.staged(tmp_path / "out", False) as stage,
+        open(stage / "file", "w") as file,
+    ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert ".tftrt-" not in str(told.value) and file
     with pytest.raises(errors.UsageError) as told, staging.staged(tmp_path / "out", False) as stage:
         raise errors.UsageError(f"{stage}/x is damaged", f"remove {stage}")
-    assert (told.value.cause, told.value.mend) == (f"{tmp_path}/out/x is damaged", f"remove {tmp_path}/out") and not names(tmp_path)
+    assert (told.value.cause, told.value.mend) == (
+        f"{tmp_path}/out/x is damaged",
+        f"remove {tmp_path}/out",
+    ) and not names(tmp_path)
 
 
 def test_a_target_may_have_the_longest_name(tmp_path):
@@ -303,8 +332,10 @@ def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path):
 def test_sigkill_at_any_moment_leaves_the_old_or_the_new(tmp_path, delay_ms):
     for part in ("a", "b", "c"):
         (model(tmp_path / "out") if part == "a" else tmp_path / "out").joinpath(part).write_text("old")
-    code = ("import sys\nfrom tftrt_tools.models.savedmodel import staging\nprint('go', flush=True)\nwith staging.staged(sys.argv[1], True) as stage:\n"
-            "  for part in ('a', 'b', 'c', 'saved_model.pb'): (stage / part).write_text('new')\n")
+    code = (
+        "import sys\nfrom tftrt_tools.models.savedmodel import staging\nprint('go', flush=True)\nwith staging.staged(sys.argv[1], True) as stage:\n"
+        "  for part in ('a', 'b', 'c', 'saved_model.pb'): (stage / part).write_text('new')\n"
+    )
     writer = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "out")], stdout=subprocess.PIPE)
     writer.stdout.readline()
     time.sleep(delay_ms / 1000)
@@ -319,9 +350,14 @@ def test_targets_that_must_not_be_written(tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "file").write_text("x")
     (tmp_path / "file").write_text("x")
-    for target, overwrite, says in ((source, True, "inside one another"), (source / "out", True, "inside one another"),
-                                    (tmp_path, True, "inside one another"), (tmp_path / "notes", False, "exists"),
-                                    (tmp_path / "notes", True, "SavedModels and plan directories only"), (tmp_path / "file", True, "no directory")):
+    for target, overwrite, says in (
+        (source, True, "inside one another"),
+        (source / "out", True, "inside one another"),
+        (tmp_path, True, "inside one another"),
+        (tmp_path / "notes", False, "exists"),
+        (tmp_path / "notes", True, "SavedModels and plan directories only"),
+        (tmp_path / "file", True, "no directory"),
+    ):
         with pytest.raises(errors.UsageError, match=says):
             staging.check_target(target, overwrite, [source])
 
@@ -379,7 +415,11 @@ def test_missing_variables_are_found_without_tensorflow(tmp_path):
 
 def test_what_is_no_saved_model_says_so_and_guesses(tmp_path):
     model(tmp_path / "versions" / "1")
-    for path, says in ((tmp_path / "nothing", "no such file"), (pathlib.Path(__file__), "is a file"), (tmp_path, "holds no saved_model.pb")):
+    for path, says in (
+        (tmp_path / "nothing", "no such file"),
+        (pathlib.Path(__file__), "is a file"),
+        (tmp_path, "holds no saved_model.pb"),
+    ):
         with pytest.raises(errors.UsageError, match=says):
             files.check(path)
     with pytest.raises(errors.UsageError) as caught:
@@ -397,7 +437,11 @@ def test_a_file_is_replaced_whole_or_stays_as_it_was(tmp_path):
     with whole_file.replacing(place) as file:
         file.write(b"new")
         assert place.read_text() == "old"
-    assert names(tmp_path) == ["rows.npz"] and place.read_text() == "new" and place.stat().st_mode & 0o777 == 0o666 & ~umask()
+    assert (
+        names(tmp_path) == ["rows.npz"]
+        and place.read_text() == "new"
+        and place.stat().st_mode & 0o777 == 0o666 & ~umask()
+    )
 
 
 def test_an_error_names_the_place_that_was_asked_for(tmp_path):

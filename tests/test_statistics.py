@@ -26,8 +26,13 @@ def test_the_rank_test_of_few_is_that_of_all_ways_to_exchange_the_labels_inside_
 def test_the_rank_test_agrees_with_scipys_permutation_test():
     gaps = values(60, 0, 0.3)
     ranks = stats.rankdata(np.abs(gaps))
-    found = stats.permutation_test((np.sign(gaps),), lambda signs, axis: (signs * ranks).sum(axis), permutation_type="samples",
-                                   n_resamples=4000, random_state=0)
+    found = stats.permutation_test(
+        (np.sign(gaps),),
+        lambda signs, axis: (signs * ranks).sum(axis),
+        permutation_type="samples",
+        n_resamples=4000,
+        random_state=0,
+    )
     assert rank_test.signed_rank(gaps).p == pytest.approx(found.pvalue, abs=0.02)
 
 
@@ -79,7 +84,10 @@ def test_the_interval_of_few_is_wider_than_the_plain_percentiles():
     assert resampling.student(0.05, 100_000) == pytest.approx(stats.norm.isf(0.025), rel=1e-3)
 
 
-@pytest.mark.parametrize("alpha, units, longer", [(0.05, 30, 1.0), (0.0005, 30, 1.4), (0.0005, 30, 2.2), (0.0005, 12, 1.8), (0.0005, 30, 4.5)])
+@pytest.mark.parametrize(
+    "alpha, units, longer",
+    [(0.05, 30, 1.0), (0.0005, 30, 1.4), (0.0005, 30, 2.2), (0.0005, 12, 1.8), (0.0005, 30, 4.5)],
+)
 def test_the_arms_are_as_long_as_students_t_asks_for_also_beyond_the_resamples(alpha, units, longer):
     logs = np.random.default_rng(1).normal(0, 0.01, resampling.RESAMPLES)
     low, high = np.log(resampling.interval(np.exp(logs), 1.0, alpha, units, longer))
@@ -88,7 +96,12 @@ def test_the_arms_are_as_long_as_students_t_asks_for_also_beyond_the_resamples(a
 
 
 def test_a_skewed_bootstrap_gives_a_skewed_interval():
-    low, high = np.log(resampling.interval(np.exp(np.random.default_rng(0).exponential(0.01, 10_000)), np.exp(0.01), 0.0005, 30)) - 0.01
+    low, high = (
+        np.log(
+            resampling.interval(np.exp(np.random.default_rng(0).exponential(0.01, 10_000)), np.exp(0.01), 0.0005, 30)
+        )
+        - 0.01
+    )
     assert high > 3 * -low > 0
 
 
@@ -140,13 +153,20 @@ def test_few_rounds_that_drift_as_far_as_can_be_are_still_worth_something(series
 
 
 def test_series_without_any_spread_are_not_lengthened():
-    for series in (np.ones(30), np.log(2 * np.linspace(1, 2, 30) / np.linspace(1, 2, 30)), [1.0, 2.0], [0.0] * 11 + [1.0]):
+    for series in (
+        np.ones(30),
+        np.log(2 * np.linspace(1, 2, 30) / np.linspace(1, 2, 30)),
+        [1.0, 2.0],
+        [0.0] * 11 + [1.0],
+    ):
         assert dependence.lengthening(series, 0.01) == 1.0 and dependence.worth(series) == len(series)
 
 
 def test_the_scale_and_the_place_of_the_values_change_nothing():
     drawn = values(30)
-    assert dependence.lengthening(1e-3 * drawn + 7, 0.01) == pytest.approx(dependence.lengthening(drawn, 0.01), rel=1e-6)
+    assert dependence.lengthening(1e-3 * drawn + 7, 0.01) == pytest.approx(
+        dependence.lengthening(drawn, 0.01), rel=1e-6
+    )
 
 
 def test_outliers_do_not_pass_for_correlation_nor_hide_it():

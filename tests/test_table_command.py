@@ -18,9 +18,14 @@ CONV, RELU = "StatefulPartitionedCall/model/c1/Conv2D", "StatefulPartitionedCall
 def here(tmp_path, monkeypatch):
     """A folder with one.table (TensorRT's text), a.json and b.json (two engines each), where the commands run."""
     (tmp_path / "one.table").write_text(WRITTEN)
-    a = calibration(engine("sha256:s1", "E_0", (("m/const", "constant"),), **{"m/in": 0.5, "m/relu": 0.25}),
-                    engine("sha256:s2", "E_1", **{"n/in": 1.0}))
-    b = calibration(engine("sha256:s1", "F_0", **{"m/in": 0.5, "m/relu": 0.5, "m/new": 1.0}), engine("sha256:s2", "F_1", **{"n/in": 2.0}))
+    a = calibration(
+        engine("sha256:s1", "E_0", (("m/const", "constant"),), **{"m/in": 0.5, "m/relu": 0.25}),
+        engine("sha256:s2", "E_1", **{"n/in": 1.0}),
+    )
+    b = calibration(
+        engine("sha256:s1", "F_0", **{"m/in": 0.5, "m/relu": 0.5, "m/new": 1.0}),
+        engine("sha256:s2", "F_1", **{"n/in": 2.0}),
+    )
     a.write(tmp_path / "a.json")
     b.write(tmp_path / "b.json")
     monkeypatch.chdir(tmp_path)
@@ -48,7 +53,7 @@ def lines(text):
 def tensors(text):
     """The last column of the first table, in order."""
     rows = re.split(r"─{5,}", text)[1].splitlines()[1:]
-    return [re.split(r"\s{2,}", row.strip())[-1] for row in rows[:[*map(str.strip, rows), ""].index("")]]
+    return [re.split(r"\s{2,}", row.strip())[-1] for row in rows[: [*map(str.strip, rows), ""].index("")]]
 
 
 def test_show_lists_what_a_table_of_tensorrt_holds(run):
@@ -102,7 +107,9 @@ def test_diff_names_each_tensor_that_differs_and_sums_up(run):
     assert code == 0 and "A: a.json" in lines(out) and "B: b.json" in lines(out)
     assert {"E_0 0.25 0.5 2 m/relu", "E_1 1 2 2 n/in", "E_0 1 m/new (only in B)"} <= set(lines(out))
     assert "3 tensors in both, 1 of them equal; 0 only in A, 1 only in B" in lines(out)
-    assert "B / A: median 2, 5th to 95th percentile 1.07177 to 2, standard deviation 0.471405 octaves (log2)" in lines(out)
+    assert "B / A: median 2, 5th to 95th percentile 1.07177 to 2, standard deviation 0.471405 octaves (log2)" in lines(
+        out
+    )
     assert "worst: 2 at m/relu" in lines(out) and lines(out)[-1] == "DIFFERENT"
 
 
@@ -114,16 +121,24 @@ def test_diff_check_fails_where_they_differ_and_only_there(run):
 
 def test_merge_takes_the_larger_scales_and_keeps_the_story(run, here):
     code, out = run("merge", "a.json", "b.json", "--how=max", "--output=both.json")
-    assert code == 0 and "2 files merged by --how=max: 2 engines, 4 tensors, 1 left out" in out and f"written: {here / 'both.json'}" in out
+    assert (
+        code == 0
+        and "2 files merged by --how=max: 2 engines, 4 tensors, 1 left out" in out
+        and f"written: {here / 'both.json'}" in out
+    )
     assert "warning: the merged calibrations share data" in out
     merged = file.read("both.json")
     assert [one.table.scales for one in merged.engines] == [{"m/in": 0.5, "m/relu": 0.5, "m/new": 1.0}, {"n/in": 2.0}]
     shown = run("show", "both.json")[1]
-    assert re.search(r"merged by --how=max of a.json, b.json on 20\d\d-", shown) and "both.json: merged (toolkit)" in shown
+    assert (
+        re.search(r"merged by --how=max of a.json, b.json on 20\d\d-", shown) and "both.json: merged (toolkit)" in shown
+    )
 
 
 def test_edit_prints_what_changed(run, here):
-    code, out = run("edit", "one.table", "--output=new.json", "--remove=.*Conv2D.*", f"--set={RELU}=6", "--scale=TensorRT.*=2")
+    code, out = run(
+        "edit", "one.table", "--output=new.json", "--remove=.*Conv2D.*", f"--set={RELU}=6", "--scale=TensorRT.*=2"
+    )
     assert code == 0 and "5 tensors changed" in lines(out) and f"written: {here / 'new.json'}" in out
     assert {f"0.795559 removed {CONV}", f"0.82958 6 {RELU}", "0.211483 0.422965 TensorRTOutputPH_0"} <= set(lines(out))
     shown = lines(run("show", "new.json")[1])
@@ -133,21 +148,29 @@ def test_edit_prints_what_changed(run, here):
 
 def test_edit_can_repeat_its_flags_and_name_the_engine(run):
     code, out = run("edit", "a.json", "--output=a.json", "--engine=E_0", "--scale=m/in=2", "--scale=m/relu=4")
-    assert code == 0 and [one.table.scales for one in file.read("a.json").engines] == [{"m/in": 1.0, "m/relu": 1.0}, {"n/in": 1.0}]
+    assert code == 0 and [one.table.scales for one in file.read("a.json").engines] == [
+        {"m/in": 1.0, "m/relu": 1.0},
+        {"n/in": 1.0},
+    ]
     assert "engine" not in out
 
 
-@pytest.mark.parametrize(("arguments", "kind"), [
-    (("show", "a.json", "--filter=m/.*"), "calibration_listing"),
-    (("diff", "a.json", "b.json"), "calibration_difference"),
-    (("merge", "a.json", "b.json", "--how=mean", "--output=x.json"), "calibration"),
-    (("edit", "a.json", "--remove=m/in", "--output=x.json"), "calibration_edit"),
-    (("show", "one.table", "--format=tensorrt", "--output=x.table"), "calibration_listing"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        (("show", "a.json", "--filter=m/.*"), "calibration_listing"),
+        (("diff", "a.json", "b.json"), "calibration_difference"),
+        (("merge", "a.json", "b.json", "--how=mean", "--output=x.json"), "calibration"),
+        (("edit", "a.json", "--remove=m/in", "--output=x.json"), "calibration_edit"),
+        (("show", "one.table", "--format=tensorrt", "--output=x.table"), "calibration_listing"),
+    ],
+)
 def test_json_on_stdout_is_json_alone_and_in_a_file_the_same(run, here, arguments, kind):
     code, out = run(*arguments, "--json=-")
     assert code == 0 and json.loads(out)["kind"] == kind
-    assert run(*arguments, "--json=result.json")[0] == 0 and json.loads((here / "result.json").read_text())["kind"] == kind
+    assert (
+        run(*arguments, "--json=result.json")[0] == 0 and json.loads((here / "result.json").read_text())["kind"] == kind
+    )
 
 
 def test_json_of_show_has_ranges_and_keeps_the_order(run):
@@ -169,7 +192,10 @@ WRONG = {
     "a model without calibration": (("show", "."), "holds no assets.extra/tftrt/calibration.json"),
     "a mistyped flag": (("show", "a.json", "--fliter=x"), "filter"),
     "a flag of another subcommand": (("show", "a.json", "--how=max"), "`tftrt table merge` does"),
-    "a flag of two others": (("diff", "a.json", "b.json", "--engine=E_0"), "`tftrt table show` and `tftrt table edit` do"),
+    "a flag of two others": (
+        ("diff", "a.json", "b.json", "--engine=E_0"),
+        "`tftrt table show` and `tftrt table edit` do",
+    ),
     "an unknown order": (("show", "a.json", "--sort=size"), "graph|scale|name"),
     "an unknown way to merge": (("merge", "a.json", "b.json", "--how=most", "--output=x"), "max|min|mean|median|first"),
     "no way to merge": (("merge", "a.json", "b.json", "--output=x"), "--how=max, --how=min"),
@@ -184,7 +210,10 @@ WRONG = {
     "a range that is none": (("edit", "a.json", "--output=x", "--set=m/relu"), "NAME=RANGE"),
     "nothing to edit": (("edit", "a.json", "--output=x"), "nothing to change"),
     "one of several tables": (("show", "a.json", "--format=tensorrt"), "--engine=E_0 or --engine=E_1"),
-    "a part of a table for TensorRT": (("show", "one.table", "--format=tensorrt", "--filter=.*Relu"), "the whole table is written"),
+    "a part of a table for TensorRT": (
+        ("show", "one.table", "--format=tensorrt", "--filter=.*Relu"),
+        "the whole table is written",
+    ),
     "an output of show alone": (("show", "a.json", "--output=x"), "--output goes with --format=tensorrt"),
     "two texts on stdout": (("show", "one.table", "--format=tensorrt", "--json=-"), "name an --output=FILE"),
 }
@@ -213,4 +242,6 @@ def test_a_damaged_file_is_named_with_its_line(tftrt, here):
 
 def test_help_explains_the_subcommands(tftrt):
     said = tftrt("table", "show", "--help")
-    assert said.returncode == 0 and all(f"tftrt table {name} " in said.stdout for name in ("show", "diff", "merge", "edit"))
+    assert said.returncode == 0 and all(
+        f"tftrt table {name} " in said.stdout for name in ("show", "diff", "merge", "edit")
+    )

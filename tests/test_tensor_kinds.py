@@ -12,9 +12,17 @@ X = tf.TensorSpec((None, 4), name="x")
 KINDS = {
     "ragged": (lambda x: tf.RaggedTensor.from_tensor(x), "is a ragged tensor", ".to_tensor()"),
     "sparse": (lambda x: tf.sparse.from_dense(tf.nn.relu(x)), "is a sparse tensor", "tf.sparse.to_dense"),
-    "slices": (lambda x: tf.IndexedSlices(x * 2.0, tf.range(tf.shape(x)[0])), "is IndexedSlices", "tf.convert_to_tensor"),
+    "slices": (
+        lambda x: tf.IndexedSlices(x * 2.0, tf.range(tf.shape(x)[0])),
+        "is IndexedSlices",
+        "tf.convert_to_tensor",
+    ),
     "optional": (lambda x: tf.experimental.Optional.from_value(x), "is an optional", ".get_value()"),
-    "variant": (lambda x: tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=[4]), "is a variant", "the tensors that it holds"),
+    "variant": (
+        lambda x: tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=[4]),
+        "is a variant",
+        "the tensors that it holds",
+    ),
 }
 
 
@@ -24,10 +32,15 @@ def test_no_command_says_yes(kind, tmp_path, tftrt):
     path = save(tf.function(lambda x: {"odd": made(x), "y": x * 2.0}, input_signature=[X]), tmp_path / "m")
     (finding,) = planner.plan(str(path), Settings()).signatures[0].findings
     assert f"output 'odd' {said}" in finding.text and mend in finding.mend
-    for words in (("verify", path, path), ("export", path, f"--output={tmp_path / 'm.onnx'}"),
-                  ("publish", path, "--model_name=m", f"--base_path={tmp_path / 'models'}")):
+    for words in (
+        ("verify", path, path),
+        ("export", path, f"--output={tmp_path / 'm.onnx'}"),
+        ("publish", path, "--model_name=m", f"--base_path={tmp_path / 'models'}"),
+    ):
         done = tftrt(*words)
-        assert done.returncode in (1, 3) and f"output 'odd' {said}" in done.stderr and mend in done.stderr, done.stdout + done.stderr
+        assert done.returncode in (1, 3) and f"output 'odd' {said}" in done.stderr and mend in done.stderr, (
+            done.stdout + done.stderr
+        )
         assert "Traceback" not in done.stderr
     assert not (tmp_path / "m.onnx").exists() and not (tmp_path / "models/m").exists()
 
@@ -35,7 +48,14 @@ def test_no_command_says_yes(kind, tmp_path, tftrt):
 def test_a_sparse_input_is_named(tmp_path, tftrt):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         x = tf.compat.v1.sparse_placeholder(tf.float32, (None, 4), name="x")
-        tf.compat.v1.saved_model.simple_save(session, str(tmp_path / "m"), {"x": x}, {"y": tf.sparse.to_dense(x) * 2.0 + 1.0})
-    for words in (("verify", tmp_path / "m", tmp_path / "m"), ("publish", tmp_path / "m", "--model_name=m", f"--base_path={tmp_path / 'models'}")):
+        tf.compat.v1.saved_model.simple_save(
+            session, str(tmp_path / "m"), {"x": x}, {"y": tf.sparse.to_dense(x) * 2.0 + 1.0}
+        )
+    for words in (
+        ("verify", tmp_path / "m", tmp_path / "m"),
+        ("publish", tmp_path / "m", "--model_name=m", f"--base_path={tmp_path / 'models'}"),
+    ):
         done = tftrt(*words)
-        assert done.returncode in (1, 3) and "input 'x' is a sparse tensor: no request holds it" in done.stderr, done.stderr
+        assert done.returncode in (1, 3) and "input 'x' is a sparse tensor: no request holds it" in done.stderr, (
+            done.stderr
+        )

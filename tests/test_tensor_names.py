@@ -58,19 +58,24 @@ def test_a_convolution_gets_transpositions_that_hold_its_neighbours_values():
         NamedTensor("conv-0-TransposeNHWCToNCHW-LayoutOptimizer", "x:0", True),
         NamedTensor("conv", "conv:0", True),
         NamedTensor("relu", "relu:0", True),
-        NamedTensor("TensorRTOutputPH_0", "relu:0", True)]
+        NamedTensor("TensorRTOutputPH_0", "relu:0", True),
+    ]
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_a_matrix_product_with_a_constant_is_fully_connected_between_reshapes(dynamic):
-    found = predicted(lambda x: tf.raw_ops.Tanh(x=tf.raw_ops.MatMul(a=x, b=weights(8, 4), name="product"), name="tanh"),
-                      (4, 8), dynamic=dynamic)
+    found = predicted(
+        lambda x: tf.raw_ops.Tanh(x=tf.raw_ops.MatMul(a=x, b=weights(8, 4), name="product"), name="tanh"),
+        (4, 8),
+        dynamic=dynamic,
+    )
     assert found == [
         NamedTensor("TensorRTInputPH_0", "x:0", True),
         NamedTensor("(Unnamed Layer* 0) [Shuffle]_output", "x:0", True),
         NamedTensor("(Unnamed Layer* 1) [Fully Connected]_output", "product:0", True),
         NamedTensor("product", "product:0", True),
-        NamedTensor("TensorRTOutputPH_0", "tanh:0", True)]
+        NamedTensor("TensorRTOutputPH_0", "tanh:0", True),
+    ]
 
 
 def test_a_product_of_two_tensors_is_a_matrix_multiplication():
@@ -79,7 +84,9 @@ def test_a_product_of_two_tensors_is_a_matrix_multiplication():
 
 
 def test_a_bias_is_a_constant_layer_with_the_values_of_its_constant():
-    found = predicted(lambda x: tf.raw_ops.BiasAdd(value=x, bias=tf.constant([1., 2.], name="bias"), name="sum"), (None, 2))
+    found = predicted(
+        lambda x: tf.raw_ops.BiasAdd(value=x, bias=tf.constant([1.0, 2.0], name="bias"), name="sum"), (None, 2)
+    )
     assert found[1] == NamedTensor("(Unnamed Layer* 0) [Constant]_output", "bias:0", True)
 
 
@@ -94,8 +101,12 @@ def test_an_operand_of_lower_rank_is_reshaped_where_the_ranks_are_known_to_diffe
 
 
 def test_a_reshape_to_the_shape_that_is_there_makes_no_layer_and_renames_the_tensor():
-    found = predicted(lambda x: tf.raw_ops.Relu(features=tf.raw_ops.Reshape(tensor=tf.raw_ops.Tanh(x=x, name="tanh"), shape=[-1, 3],
-                                                                              name="same")), (None, 3))
+    found = predicted(
+        lambda x: tf.raw_ops.Relu(
+            features=tf.raw_ops.Reshape(tensor=tf.raw_ops.Tanh(x=x, name="tanh"), shape=[-1, 3], name="same")
+        ),
+        (None, 3),
+    )
     assert [tensor.name for tensor in found] == ["TensorRTInputPH_0", "same", "TensorRTOutputPH_0"]
     assert found[1].tensor == "tanh:0"
 
@@ -103,12 +114,17 @@ def test_a_reshape_to_the_shape_that_is_there_makes_no_layer_and_renames_the_ten
 def test_an_output_that_is_an_input_is_copied():
     found = predicted(lambda x: [tf.raw_ops.Tanh(x=x, name="tanh"), x], (None, 3))
     assert [(tensor.name, tensor.tensor) for tensor in found] == [
-        ("TensorRTInputPH_0", "x:0"), ("TensorRTOutputPH_0", "tanh:0"), ("TensorRTOutputPH_1", "x:0")]
+        ("TensorRTInputPH_0", "x:0"),
+        ("TensorRTOutputPH_0", "tanh:0"),
+        ("TensorRTOutputPH_1", "x:0"),
+    ]
 
 
 def test_a_slice_of_unknown_sizes_hides_layers_that_compute_shapes():
     def body(x):
-        cut = tf.raw_ops.StridedSlice(input=x, begin=[0, 0], end=[0, 2], strides=[1, 1], begin_mask=3, end_mask=1, name="cut")
+        cut = tf.raw_ops.StridedSlice(
+            input=x, begin=[0, 0], end=[0, 2], strides=[1, 1], begin_mask=3, end_mask=1, name="cut"
+        )
         return tf.raw_ops.Rsqrt(x=cut, name="root")
 
     # 24 layers of int32 between the slice, which is layer 0, and the square root.
@@ -118,8 +134,11 @@ def test_a_slice_of_unknown_sizes_hides_layers_that_compute_shapes():
 
 def test_sizes_taken_from_a_shape_need_a_slice_and_a_reshape_each():
     """As in the encoder: TensorRT knows how many sizes there are, also where it does not know the sizes."""
+
     def body(x):
-        batch = tf.raw_ops.StridedSlice(input=tf.raw_ops.Shape(input=x), begin=[0], end=[1], strides=[1], shrink_axis_mask=1, name="batch")
+        batch = tf.raw_ops.StridedSlice(
+            input=tf.raw_ops.Shape(input=x), begin=[0], end=[1], strides=[1], shrink_axis_mask=1, name="batch"
+        )
         split = tf.raw_ops.Reshape(tensor=x, shape=tf.raw_ops.Pack(values=[batch, 2, 2]), name="split")
         return tf.raw_ops.Rsqrt(x=split, name="root")
 
@@ -133,7 +152,10 @@ def test_sizes_taken_from_a_shape_need_a_slice_and_a_reshape_each():
 def dense_over_the_last_axis(x):
     """What Keras makes of a dense layer over the last of three axes, its sizes computed."""
     sizes = tf.raw_ops.Shape(input=x)
-    rows, columns = (tf.raw_ops.Prod(input=tf.raw_ops.GatherV2(params=sizes, indices=axes, axis=0), axis=[0]) for axes in ([0, 1], [2]))
+    rows, columns = (
+        tf.raw_ops.Prod(input=tf.raw_ops.GatherV2(params=sizes, indices=axes, axis=0), axis=[0])
+        for axes in ([0, 1], [2])
+    )
     flat = tf.raw_ops.Reshape(tensor=x, shape=tf.raw_ops.Pack(values=[rows, columns]), name="flat")
     return tf.raw_ops.Tanh(x=tf.raw_ops.MatMul(a=flat, b=weights(8, 4), name="product"), name="tanh")
 
@@ -142,7 +164,10 @@ def test_sizes_are_followed_through_their_arithmetic_as_far_as_they_are_known():
     """TensorFlow does not know the columns of what it reshapes here, and TensorRT does. Layers 0 to 10 compute sizes and reshape."""
     for shape in ((None, None, 8), (2, 3, 8)):
         found = predicted(dense_over_the_last_axis, (None, None, 8), built=[shape])
-        assert unnamed(found) == ["(Unnamed Layer* 11) [Shuffle]_output", "(Unnamed Layer* 12) [Fully Connected]_output"]
+        assert unnamed(found) == [
+            "(Unnamed Layer* 11) [Shuffle]_output",
+            "(Unnamed Layer* 12) [Fully Connected]_output",
+        ]
     assert unnamed(predicted(dense_over_the_last_axis, (None, None, None))) == ["(Unnamed Layer* 11) [Constant]_output"]
 
 
@@ -155,7 +180,10 @@ def test_sizes_keep_their_places_in_slices_and_between_others():
         flat = tf.raw_ops.Reshape(tensor=x, shape=tf.raw_ops.ConcatV2(values=[rows, tail], axis=0), name="flat")
         return tf.raw_ops.MatMul(a=flat, b=weights(8, 4), name="product")
 
-    assert [name.partition("[")[2] for name in unnamed(predicted(body, (None, None, 8)))] == ["Shuffle]_output", "Fully Connected]_output"]
+    assert [name.partition("[")[2] for name in unnamed(predicted(body, (None, None, 8)))] == [
+        "Shuffle]_output",
+        "Fully Connected]_output",
+    ]
 
 
 def test_the_taggers_first_engine_has_the_name_that_tensorrt_was_seen_to_write(zoo_model):
@@ -163,13 +191,17 @@ def test_the_taggers_first_engine_has_the_name_that_tensorrt_was_seen_to_write(z
     root = tf.saved_model.load(str(zoo_model("lstm_tagger")))
     frozen = graph_pass.freeze("serving_default", root.signatures["serving_default"])
     native = graph.native_segments(graph_pass.run(frozen, Settings(use_dynamic_shape=True)).graph_def).values()
-    first, = (one for one in native if any(node.op == "Fill" for node in one.function.node_def))
-    lines = ["TRT-8503-EntropyCalibration2", *(tensor.name for tensor in tensor_names.names(first.function, True, first.shapes))]
+    (first,) = (one for one in native if any(node.op == "Fill" for node in one.function.node_def))
+    lines = [
+        "TRT-8503-EntropyCalibration2",
+        *(tensor.name for tensor in tensor_names.names(first.function, True, first.shapes)),
+    ]
     assert lines[10 - 1] == "(Unnamed Layer* 31) [Constant]_output"
 
 
 def test_a_size_that_is_not_there_is_not_known():
     """TensorFlow would fail when it runs."""
+
     def body(x):
         sizes = tf.raw_ops.Shape(input=x)
         outside = tf.raw_ops.GatherV2(params=sizes, indices=[7], axis=0)
@@ -181,21 +213,29 @@ def test_a_size_that_is_not_there_is_not_known():
 
 def test_what_is_added_to_a_convolution_is_transposed_where_its_shape_is_known():
     """As in a decoder whose other operand comes from outside of the engine; seen on an H200."""
+
     def body(x, y):
         return tf.raw_ops.AddV2(x=conv(x, 3, 3, 3, 4), y=y, name="sum")
 
     found = predicted(body, (None, 8, 8, 3), (None, 8, 8, 4))
     assert NamedTensor("sum-1-TransposeNHWCToNCHW-LayoutOptimizer", "y:0", True) in found
-    assert "conv-0-0-TransposeNCHWToNHWC-LayoutOptimizer" in [tensor.name for tensor in predicted(body, (None, 8, 8, 3), None)]
+    assert "conv-0-0-TransposeNCHWToNHWC-LayoutOptimizer" in [
+        tensor.name for tensor in predicted(body, (None, 8, 8, 3), None)
+    ]
 
 
 def test_a_constant_that_changes_nothing_is_folded_where_the_shapes_are_known():
     def body(x):
-        return tf.raw_ops.Rsqrt(x=tf.raw_ops.AddV2(x=tf.raw_ops.Tanh(x=x, name="tanh"), y=tf.zeros([4]), name="sum"), name="root")
+        return tf.raw_ops.Rsqrt(
+            x=tf.raw_ops.AddV2(x=tf.raw_ops.Tanh(x=x, name="tanh"), y=tf.zeros([4]), name="sum"), name="root"
+        )
 
     assert unnamed(predicted(body, (None, 4))) == ["(Unnamed Layer* 1) [Unary]_output"]
     assert NamedTensor("sum", "tanh:0", True) in predicted(body, (None, 4))
-    assert unnamed(predicted(body, (None, None))) == ["(Unnamed Layer* 1) [Constant]_output", "(Unnamed Layer* 3) [Unary]_output"]
+    assert unnamed(predicted(body, (None, None))) == [
+        "(Unnamed Layer* 1) [Constant]_output",
+        "(Unnamed Layer* 3) [Unary]_output",
+    ]
 
 
 def same(x):
@@ -206,9 +246,12 @@ def no_more(x):
     return tf.raw_ops.AddV2(x=x, y=tf.zeros([4]), name="sum")
 
 
-@pytest.mark.parametrize(("pass_on", "name"), [(lambda x: x, "tanh"), (same, "same"), (no_more, "sum"), (lambda x: no_more(same(x)), "sum")])
+@pytest.mark.parametrize(
+    ("pass_on", "name"), [(lambda x: x, "tanh"), (same, "same"), (no_more, "sum"), (lambda x: no_more(same(x)), "sum")]
+)
 def test_what_feeds_a_node_is_found_in_the_table_also_behind_what_passes_it_on(pass_on, name):
     """TensorRT has one tensor for all of them, with the name of the last."""
+
     def body(x):
         fed = pass_on(tf.raw_ops.Tanh(x=x, name="tanh"))
         return tf.raw_ops.Relu(features=tf.raw_ops.MatMul(a=fed, b=weights(4, 4), name="product"))
@@ -221,13 +264,19 @@ def test_what_feeds_a_node_is_found_in_the_table_also_behind_what_passes_it_on(p
 
 def test_tensors_between_einsums_and_their_constants_have_no_range():
     """TensorRT merges them away: seen on an H200, with products next to each other, transposed or not, read twice."""
+
     def body(x):
         first = tf.raw_ops.Einsum(inputs=[x, weights(4, 4)], equation="abc,cd->abd", name="first")
         second = tf.raw_ops.Einsum(inputs=[first, weights(4, 4)], equation="abc,cd->abd", name="second")
         third = tf.raw_ops.Einsum(inputs=[second, weights(4, 4)], equation="abc,cd->abd", name="third")
         return third, tf.raw_ops.Tanh(x=second, name="tanh")
 
-    assert [tensor.name for tensor in predicted(body, (None, 3, 4))] == ["TensorRTInputPH_0", "second", "TensorRTOutputPH_0", "TensorRTOutputPH_1"]
+    assert [tensor.name for tensor in predicted(body, (None, 3, 4))] == [
+        "TensorRTInputPH_0",
+        "second",
+        "TensorRTOutputPH_0",
+        "TensorRTOutputPH_1",
+    ]
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
@@ -235,7 +284,9 @@ def test_tensors_between_einsums_and_their_constants_have_no_range():
 def test_the_tensors_of_keras_layers_have_names(name, dynamic, tmp_path_factory):
     """That these are TensorRT's own is a test that needs a GPU."""
     root = tf.saved_model.load(str(keras_layers.built_once(name, tmp_path_factory)))
-    _, passed = prepare.passed("serving_default", root.signatures["serving_default"], Settings(use_dynamic_shape=dynamic))
+    _, passed = prepare.passed(
+        "serving_default", root.signatures["serving_default"], Settings(use_dynamic_shape=dynamic)
+    )
     engines = graph.native_segments(passed.graph_def).values()
     assert engines or not dynamic
     for one in engines:
@@ -247,8 +298,16 @@ def test_the_tensors_of_keras_layers_have_names(name, dynamic, tmp_path_factory)
 
 def test_taking_one_row_of_an_axis_puts_the_other_sizes_together_where_they_are_unknown():
     def body(x):
-        first = tf.raw_ops.StridedSlice(input=x, begin=[0, 0], end=[0, 1], strides=[1, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2,
-                                        name="first")
+        first = tf.raw_ops.StridedSlice(
+            input=x,
+            begin=[0, 0],
+            end=[0, 1],
+            strides=[1, 1],
+            begin_mask=1,
+            end_mask=1,
+            shrink_axis_mask=2,
+            name="first",
+        )
         return tf.raw_ops.Rsqrt(x=first, name="root")
 
     # Beside the slice and its 24 layers: Shape, a Slice for each of two sizes, Concatenation, the reshape.
@@ -262,7 +321,10 @@ def test_a_table_that_rows_are_looked_up_in_gets_no_range():
         return tf.raw_ops.Rsqrt(x=rows, name="root")
 
     assert [tensor.name for tensor in predicted(body, (None, 3), dtype=tf.int32)] == [
-        "rows", "(Unnamed Layer* 2) [Unary]_output", "TensorRTOutputPH_0"]
+        "rows",
+        "(Unnamed Layer* 2) [Unary]_output",
+        "TensorRTOutputPH_0",
+    ]
 
 
 def test_integers_are_not_listed():
@@ -282,13 +344,17 @@ def test_an_op_of_unknown_layers_ends_the_numbered_names_and_no_others():
         NamedTensor("first", "first:0", True),
         NamedTensor("unknown", "unknown:0", False),
         NamedTensor("last", "last:0", True),
-        NamedTensor("TensorRTOutputPH_0", "tanh:0", True)]
+        NamedTensor("TensorRTOutputPH_0", "tanh:0", True),
+    ]
 
 
 def test_an_input_of_unknown_rank_leaves_the_nodes_names():
     found = predicted(lambda x: tf.raw_ops.Tanh(x=tf.raw_ops.Rsqrt(x=x, name="root"), name="tanh"), None)
     assert [(tensor.name, tensor.sure) for tensor in found] == [
-        ("TensorRTInputPH_0", True), ("root", False), ("TensorRTOutputPH_0", False)]
+        ("TensorRTInputPH_0", True),
+        ("root", False),
+        ("TensorRTOutputPH_0", False),
+    ]
 
 
 def test_engines_take_the_profiles_shapes_where_there_is_only_one_optimal_profile():
@@ -302,10 +368,16 @@ def test_engines_take_the_profiles_shapes_where_there_is_only_one_optimal_profil
 @pytest.mark.parametrize(("name", "mode"), [(name, mode) for name in RECORDED for mode in RECORDED[name]])
 def test_predicted_tables_are_those_recorded_on_a_gpu(zoo_model, tmp_path_factory, name, mode):
     recorded = RECORDED[name][mode]
-    path = keras_layers.built_once(name, tmp_path_factory) if name in keras_layers.BUILDERS else zoo_model(name, **_AS_RECORDED.get(name, {}))
+    path = (
+        keras_layers.built_once(name, tmp_path_factory)
+        if name in keras_layers.BUILDERS
+        else zoo_model(name, **_AS_RECORDED.get(name, {}))
+    )
     root = tf.saved_model.load(str(path))
     for signature, tables in recorded["names"].items():
-        settings = Settings(use_dynamic_shape=mode == "dynamic", keep_native_nodes=keras_layers.KEPT_NATIVE.get(name, ""))
+        settings = Settings(
+            use_dynamic_shape=mode == "dynamic", keep_native_nodes=keras_layers.KEPT_NATIVE.get(name, "")
+        )
         graph_def = prepare.passed(signature, root.signatures[signature], settings)[1].graph_def
         functions = {function.signature.name: function for function in graph_def.library.function}
         engines = list(graph.engine_nodes(graph_def))

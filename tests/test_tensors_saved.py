@@ -35,10 +35,16 @@ def chain(folder, second=1.0):
 
 def test_tensors_inside_engines_are_compared_without_a_gpu(zoo_model, converted, tmp_path, capsys):
     model = converted("digits_cnn", "--precision_mode=FP16")
-    assert cli.main(["verify", str(zoo_model("digits_cnn")), str(model), "--tensors=all", f"--json={tmp_path / 'j.json'}"]) == 0
+    assert (
+        cli.main(["verify", str(zoo_model("digits_cnn")), str(model), "--tensors=all", f"--json={tmp_path / 'j.json'}"])
+        == 0
+    )
     printed, found = capsys.readouterr().out, said(tmp_path / "j.json")
     inners = {one["tensor"].rpartition("/")[2]: one for one in found["inners"]}
-    assert list(inners)[:4] == ["Conv2D:0", "FusedBatchNormV3:0", "Relu:0", "BiasAdd:0"] and len(found["inners"]) == found["computed"] == 14
+    assert (
+        list(inners)[:4] == ["Conv2D:0", "FusedBatchNormV3:0", "Relu:0", "BiasAdd:0"]
+        and len(found["inners"]) == found["computed"] == 14
+    )
     assert all(one["node"].split(" in TRTEngineOp_")[0] == name[:-2] for name, one in inners.items())
     assert found["arithmetic"] == "rewrite" and found["passed"] and found["fallbacks"] == []
     assert "its engines' native segments" in printed and "14 of 14 tensors of floats" in printed
@@ -48,22 +54,34 @@ def test_the_first_tensor_that_departs_is_named(tmp_path, capsys):
     one, other = chain(tmp_path / "one"), chain(tmp_path / "other", second=1.5)
     assert cli.main(["verify", one, other, "--tensors=all", f"--json={tmp_path / 'j.json'}"]) == errors.EXIT_CHECK
     assert "first departs: PartitionedCall/second:0 (AddV2) with" in capsys.readouterr().out
-    assert [one["tensor"].split("/")[1] for one in said(tmp_path / "j.json")["inners"]] == ["first:0", "second:0", "third:0"]
-    assert cli.main(["verify", one, other, "--tensors=PartitionedCall/first"]) == errors.EXIT_DONE, "the name of a node will do"
+    assert [one["tensor"].split("/")[1] for one in said(tmp_path / "j.json")["inners"]] == [
+        "first:0",
+        "second:0",
+        "third:0",
+    ]
+    assert cli.main(["verify", one, other, "--tensors=PartitionedCall/first"]) == errors.EXIT_DONE, (
+        "the name of a node will do"
+    )
 
 
 def test_what_went_wrong_inside_an_engine_is_named(zoo_model, converted, tmp_path, capsys):
     model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "wrong")
     proto = protos.read(model)
-    segment, = (one for one in proto.meta_graphs[0].graph_def.library.function if "native_segment" in one.signature.name)
-    reader, = (node for node in segment.node_def if node.name.endswith("conv2/BiasAdd"))
-    bias, = (node for node in segment.node_def if node.name == reader.input[1].split(":")[0])
+    (segment,) = (
+        one for one in proto.meta_graphs[0].graph_def.library.function if "native_segment" in one.signature.name
+    )
+    (reader,) = (node for node in segment.node_def if node.name.endswith("conv2/BiasAdd"))
+    (bias,) = (node for node in segment.node_def if node.name == reader.input[1].split(":")[0])
     assert bias.op == "Const"
-    bias.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(tf.make_ndarray(bias.attr["value"].tensor) + np.float32(0.1)))
+    bias.attr["value"].tensor.CopyFrom(
+        tf.make_tensor_proto(tf.make_ndarray(bias.attr["value"].tensor) + np.float32(0.1))
+    )
     (model / protos.FILE).write_bytes(proto.SerializeToString())
     assert cli.main(["verify", str(zoo_model("digits_cnn")), str(model), "--tensors=all"]) == errors.EXIT_CHECK
-    assert re.search(r"first departs: \S+/conv2/BiasAdd:0 \(BiasAdd in TRTEngineOp_\w+\) with .* behind \S+/conv2/Conv2D:0 with inf dB",
-                     capsys.readouterr().out)
+    assert re.search(
+        r"first departs: \S+/conv2/BiasAdd:0 \(BiasAdd in TRTEngineOp_\w+\) with .* behind \S+/conv2/Conv2D:0 with inf dB",
+        capsys.readouterr().out,
+    )
 
 
 def frozen(model):
@@ -76,41 +94,67 @@ def test_a_tensor_inside_becomes_an_output_of_an_engine_that_is_built_anew(conve
     definition, tensors = frozen(converted("digits_cnn", "--precision_mode=FP16"))
     names = {name.rpartition("/")[2]: name for name in tensors}
     wanted = {names[one]: tensors[names[one]] for one in ("MaxPool:0", "Softmax:0")}
-    engine, = (node for node in definition.node if node.op == "TRTEngineOp")
-    before, readers = engine.name, [node.name for node in definition.node if any(graph.engine_name(engine.name) in one for one in node.input)]
-    assert marking.mark(definition, wanted) == {names["MaxPool:0"]: f"{before}_marked0:1", names["Softmax:0"]: f"{before}_marked0:0"}
-    assert engine.name == before + "_marked0" and list(engine.attr["OutT"].list.type) == [tf.float32.as_datatype_enum] * 2
+    (engine,) = (node for node in definition.node if node.op == "TRTEngineOp")
+    before, readers = (
+        engine.name,
+        [node.name for node in definition.node if any(graph.engine_name(engine.name) in one for one in node.input)],
+    )
+    assert marking.mark(definition, wanted) == {
+        names["MaxPool:0"]: f"{before}_marked0:1",
+        names["Softmax:0"]: f"{before}_marked0:0",
+    }
+    assert (
+        engine.name == before + "_marked0" and list(engine.attr["OutT"].list.type) == [tf.float32.as_datatype_enum] * 2
+    )
     assert len(engine.attr["output_shapes"].list.shape) in (0, 2) and engine.attr["_allow_build_at_runtime"].b
     segment = graph.library(definition)[engine.attr["segment_func"].func.name]
     assert segment.ret["tensorrtoutputph_1"].endswith("/MaxPool:output:0") and [
-        one.name for one in segment.signature.output_arg] == ["tensorrtoutputph_0", "tensorrtoutputph_1"]
+        one.name for one in segment.signature.output_arg
+    ] == ["tensorrtoutputph_0", "tensorrtoutputph_1"]
     nodes = {node.name: node for node in definition.node}
-    assert readers and all(any(source.startswith(before + "_marked") for source in nodes[name].input) for name in readers)
+    assert readers and all(
+        any(source.startswith(before + "_marked") for source in nodes[name].input) for name in readers
+    )
 
 
 def test_engine_ops_of_another_number_have_other_names(converted):
     definition, tensors = frozen(converted("digits_cnn", "--precision_mode=FP16"))
-    name, = (name for name in tensors if name.endswith("MaxPool:0"))
+    (name,) = (name for name in tensors if name.endswith("MaxPool:0"))
     fetched = marking.mark(definition, {name: tensors[name]}, 1)[name]
     engine, segment = fetched.rpartition(":")[0], fetched.rpartition("/")[2].rpartition(":")[0]
-    assert engine == tensors[name].engine + "_marked1" and engine_op.unmarked(segment) == graph.engine_name(tensors[name].engine)
+    assert engine == tensors[name].engine + "_marked1" and engine_op.unmarked(segment) == graph.engine_name(
+        tensors[name].engine
+    )
     assert [one for one in graph.library(definition) if one.endswith("_marked1")]
 
 
 def test_what_an_engine_gives_is_fetched_from_the_engine_that_is_there(converted):
     definition, tensors = frozen(converted("digits_cnn", "--precision_mode=FP16"))
-    name, = (name for name in tensors if name.endswith("Softmax:0"))
+    (name,) = (name for name in tensors if name.endswith("Softmax:0"))
     kept = definition.SerializeToString(deterministic=True)
     assert marking.mark(definition, {name: tensors[name]}) == {name: f"{tensors[name].engine}:0"}
     assert definition.SerializeToString(deterministic=True) == kept
 
 
-def test_a_node_that_keeps_its_name_and_computes_something_else_is_left_out(zoo_model, converted, tmp_path, capsys, monkeypatch):
+def test_a_node_that_keeps_its_name_and_computes_something_else_is_left_out(
+    zoo_model, converted, tmp_path, capsys, monkeypatch
+):
     """TF-TRT's optimizers write (x * y) * c as x * (y * c) in each layer normalization."""
     monkeypatch.setattr("tftrt_tools.tensorrt.plans.tensor_ways._WHOLE", 48)
     model = converted("bert_encoder", "--precision_mode=FP16")
-    assert cli.main(["verify", str(zoo_model("bert_encoder")), str(model), "--tensors=all", "--shapes=input_ids:2x16;input_mask:2x16",
-                     f"--json={tmp_path / 'j.json'}"]) == 0, capsys.readouterr().out
+    assert (
+        cli.main(
+            [
+                "verify",
+                str(zoo_model("bert_encoder")),
+                str(model),
+                "--tensors=all",
+                "--shapes=input_ids:2x16;input_mask:2x16",
+                f"--json={tmp_path / 'j.json'}",
+            ]
+        )
+        == 0
+    ), capsys.readouterr().out
     found = said(tmp_path / "j.json")
     assert 100 < len(found["inners"]) < found["computed"] and found["chunks"] > 1
     assert all(np.float64(one["snr_db"]) > 80 for one in found["inners"])
@@ -120,8 +164,19 @@ def test_a_node_that_keeps_its_name_and_computes_something_else_is_left_out(zoo_
 def test_a_converted_model_with_loops_is_compared_outside_of_them(zoo_model, converted, tmp_path):
     """Its graph stays a function when it is frozen, and so do segments that a loop may hold."""
     model = converted("lstm_tagger", "--precision_mode=FP16", "--use_dynamic_shape")
-    assert cli.main(["verify", str(zoo_model("lstm_tagger")), str(model), "--tensors=all", "--shapes=tokens:2x7",
-                     f"--json={tmp_path / 'j.json'}"]) == 0
+    assert (
+        cli.main(
+            [
+                "verify",
+                str(zoo_model("lstm_tagger")),
+                str(model),
+                "--tensors=all",
+                "--shapes=tokens:2x7",
+                f"--json={tmp_path / 'j.json'}",
+            ]
+        )
+        == 0
+    )
     found = said(tmp_path / "j.json")
     assert len(found["inners"]) > 5 and any("TRTEngineOp_" in one["node"] for one in found["inners"])
 
@@ -134,7 +189,17 @@ def test_what_a_rewrite_has_given_another_form_is_left_out(tmp_path):
         return {"y": tf.exp(tf.nn.relu(tf.nn.convolution(x, weights, padding="VALID", dilations=2)), name="last")}
 
     source, target = save(tmp_path / "saved", function, Spec((None, 16, 2), tf.float32, "x")), str(tmp_path / "fp16")
-    assert cli.main(["convert", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={target}", "--precision_mode=FP16"]) == 0
+    assert (
+        cli.main(
+            [
+                "convert",
+                f"--input_saved_model_dir={source}",
+                f"--output_saved_model_dir={target}",
+                "--precision_mode=FP16",
+            ]
+        )
+        == 0
+    )
     assert cli.main(["verify", source, target, "--tensors=all", f"--json={tmp_path / 'j.json'}"]) == 0
     assert any("last" in one["tensor"] for one in said(tmp_path / "j.json")["inners"])
 
@@ -145,8 +210,11 @@ def test_loops_and_branches_are_left_out(tmp_path):
     def function(x):
         total = tf.reduce_sum(x, name="total")
         taken = tf.cond(total > 1e9, lambda: tf.sin(x, name="taken"), lambda: tf.cos(x, name="other"))
-        ended = tf.while_loop(lambda number, value: number < 3, lambda number, value: (number + 1, tf.tanh(value, name="round")),
-                              (0, taken))[1]
+        ended = tf.while_loop(
+            lambda number, value: number < 3,
+            lambda number, value: (number + 1, tf.tanh(value, name="round")),
+            (0, taken),
+        )[1]
         return {"y": tf.multiply(ended, 2.0, name="last")}
 
     model = save(tmp_path / "saved", function, Spec((None, 4), tf.float32, "x"))
@@ -157,28 +225,50 @@ def test_loops_and_branches_are_left_out(tmp_path):
 
 
 def test_tensors_inside_an_int8_engine_are_refused_and_what_it_gives_is_compared(zoo_model, converted, tmp_path):
-    request = {"models": [str(zoo_model("digits_cnn")), str(converted("digits_cnn", "--precision_mode=FP16"))], "signature": "serving_default",
-               "names": [], "folder": str(tmp_path), "chunk": 48, "whole": 240, "inside": False}
-    made, = marked_job.chunks(request)["chunks"]
-    inner, = made["tensors"]
+    request = {
+        "models": [str(zoo_model("digits_cnn")), str(converted("digits_cnn", "--precision_mode=FP16"))],
+        "signature": "serving_default",
+        "names": [],
+        "folder": str(tmp_path),
+        "chunk": 48,
+        "whole": 240,
+        "inside": False,
+    }
+    (made,) = marked_job.chunks(request)["chunks"]
+    (inner,) = made["tensors"]
     assert inner["tensor"].endswith("probabilities/Softmax:0")
     with pytest.raises(errors.UsageError, match="is inside an INT8 engine"):
-        marked_job.chunks({**request, "folder": str(tmp_path / "again"), "names": [inner["tensor"].replace("Softmax", "MatMul")]})
+        marked_job.chunks(
+            {**request, "folder": str(tmp_path / "again"), "names": [inner["tensor"].replace("Softmax", "MatMul")]}
+        )
 
 
 def test_an_engine_that_fell_back_proves_nothing():
-    known = {"original": "a", "converted": "b", "runtimes": {}, "bound": 30.0, "arithmetic": "FP16", "computed": 1, "calls": 1, "chunks": 1}
+    known = {
+        "original": "a",
+        "converted": "b",
+        "runtimes": {},
+        "bound": 30.0,
+        "arithmetic": "FP16",
+        "computed": 1,
+        "calls": 1,
+        "chunks": 1,
+    }
     equal = (Inner("a:0", "Relu in TRTEngineOp_1", 60.0),)
     assert Tensors(**known, inners=equal).passed
     assert not Tensors(**known, inners=equal, fallbacks=("TRTEngineOp_1_marked",)).passed
 
 
-@pytest.mark.parametrize(("flags", "cause", "mend"), [
-    (("--tensors=gone",), "'gone' is no tensor of floats that both models compute", "there are: all, "),
-    (("--tensors=al",), "'al' is no tensor of floats that both models compute", "did you mean 'all'?"),
-    (("--tensors=all", "--signature_keys=other"), "no signature 'other' in common", "both have serving_default"),
-    (("--tensors=all", "--signature_keys=a,b"), "--tensors is about one signature", "such as --signature_keys=a"),
-    (("--tensors=all", "--rename=a=b"), "--rename has no effect with --tensors", "leave it out")])
+@pytest.mark.parametrize(
+    ("flags", "cause", "mend"),
+    [
+        (("--tensors=gone",), "'gone' is no tensor of floats that both models compute", "there are: all, "),
+        (("--tensors=al",), "'al' is no tensor of floats that both models compute", "did you mean 'all'?"),
+        (("--tensors=all", "--signature_keys=other"), "no signature 'other' in common", "both have serving_default"),
+        (("--tensors=all", "--signature_keys=a,b"), "--tensors is about one signature", "such as --signature_keys=a"),
+        (("--tensors=all", "--rename=a=b"), "--rename has no effect with --tensors", "leave it out"),
+    ],
+)
 def test_bad_flags(zoo_model, flags, cause, mend, capsys):
     model = str(zoo_model("digits_cnn"))
     assert cli.main(["verify", model, model, *flags]) == errors.EXIT_USAGE

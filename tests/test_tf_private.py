@@ -18,7 +18,9 @@ def test_this_tensorflow_was_checked():
 
 
 def test_no_other_file_imports_private_names():
-    found = {str(path.relative_to(ROOT)) for path in (ROOT / "tftrt_tools").rglob("*.py") if PRIVATE.search(path.read_text())}
+    found = {
+        str(path.relative_to(ROOT)) for path in (ROOT / "tftrt_tools").rglob("*.py") if PRIVATE.search(path.read_text())
+    }
     assert found == ALLOWED
 
 
@@ -27,6 +29,7 @@ def test_what_the_private_names_are_relied_on_for():
     assert linked == "8.4.3" and loaded == "8.5.3"
     assert {"Conv2D", "MatMul"} <= tf_private.registered_converters()
     rewriter = tf_private.trt_convert._get_tensorrt_rewriter_config(
-        tf_private.trt_convert.DEFAULT_TRT_CONVERSION_PARAMS, is_dynamic_op=True)
+        tf_private.trt_convert.DEFAULT_TRT_CONVERSION_PARAMS, is_dynamic_op=True
+    )
     # The pass leaves exactly this one out; were it renamed, conversions would depend on the machine again.
     assert "layout" in rewriter.optimizers

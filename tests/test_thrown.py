@@ -17,6 +17,7 @@ v1 = tf.compat.v1
 
 def selecting(path, selects=1):
     """Rows chosen by a condition of one value each, as TF1's dynamic_rnn does; TF-TRT's converter throws a C++ exception on it."""
+
     @tf.function(input_signature=[tf.TensorSpec((None, 8), name="x"), tf.TensorSpec((None,), tf.int32, name="n")])
     def serve(x, n):
         for number in range(selects):
@@ -31,7 +32,9 @@ def test_a_select_of_rows_stays_in_tensorflow_and_is_named(tmp_path, selects):
     frozen = prepared(selecting(tmp_path / "m", selects), use_dynamic_shape=True)
     passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
     found = [one for one in passed.left_out if one.op == "Select"]
-    assert len(found) == selects and all(one.reason.startswith(pass_log.FAILS) and "max_size()" in one.reason for one in found)
+    assert len(found) == selects and all(
+        one.reason.startswith(pass_log.FAILS) and "max_size()" in one.reason for one in found
+    )
     assert passed.engines and passed.coverage >= 0.5
     fed = {"x": np.ones((3, 8), "f4"), "n": np.array([0, 2, 9], "i4")}
     expected = frozen.original(**{name: tf.constant(value) for name, value in fed.items()})["y"].numpy()
@@ -67,17 +70,31 @@ def test_a_node_that_gives_a_type_without_engines_stays_in_tensorflow(tmp_path, 
     save(serve, tmp_path / "m")
     frozen = prepared(tmp_path / "m", use_dynamic_shape=True)
     passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
-    assert {one.op: one.reason for one in passed.left_out}["Shape"] == "TensorRT has no int64, which this node gives to TensorFlow"
+    assert {one.op: one.reason for one in passed.left_out}[
+        "Shape"
+    ] == "TensorRT has no int64, which this node gives to TensorFlow"
     assert passed.engines and all(one.dtype != "int64" for engine in passed.engines for one in engine.outputs)
-    done = tftrt("convert", f"--input_saved_model_dir={tmp_path / 'm'}", f"--output_saved_model_dir={tmp_path / 'out'}", "--use_dynamic_shape")
+    done = tftrt(
+        "convert",
+        f"--input_saved_model_dir={tmp_path / 'm'}",
+        f"--output_saved_model_dir={tmp_path / 'out'}",
+        "--use_dynamic_shape",
+    )
     assert done.returncode == 0, done.stderr
     assert tftrt("verify", tmp_path / "m", tmp_path / "out").returncode == 0
 
 
 def test_convert_names_it(tmp_path, tftrt):
-    done = tftrt("convert", f"--input_saved_model_dir={selecting(tmp_path / 'm')}", f"--output_saved_model_dir={tmp_path / 'out'}",
-                 "--use_dynamic_shape")
-    assert done.returncode == 0 and "PartitionedCall/choose (Select) stays in TensorFlow: TF-TRT's converter fails on this node" in done.stdout, done.stdout + done.stderr
+    done = tftrt(
+        "convert",
+        f"--input_saved_model_dir={selecting(tmp_path / 'm')}",
+        f"--output_saved_model_dir={tmp_path / 'out'}",
+        "--use_dynamic_shape",
+    )
+    assert (
+        done.returncode == 0
+        and "PartitionedCall/choose (Select) stays in TensorFlow: TF-TRT's converter fails on this node" in done.stdout
+    ), done.stdout + done.stderr
     assert tftrt("verify", tmp_path / "m", tmp_path / "out").returncode == 0
 
 
@@ -85,7 +102,9 @@ def one_pass(*names):
     graph_def = graph_pb2.GraphDef()
     for name in names:
         graph_def.node.add(name=name, op="Relu")
-    return thrown.Pass(graph_def=graph_def, preserved=(), parameters={"use_dynamic_shape": True}, variables={"nodes": ",".join(names)})
+    return thrown.Pass(
+        graph_def=graph_def, preserved=(), parameters={"use_dynamic_shape": True}, variables={"nodes": ",".join(names)}
+    )
 
 
 class Failing(thrown.Pass):

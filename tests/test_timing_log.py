@@ -16,7 +16,11 @@ from tftrt_tools.tftrt.conversion.job import build_progress, timing_log
 from tftrt_tools.tftrt.conversion.job.timing_log import TimingLog
 
 RECORDED = gzip.decompress((ROOT / "tests/data/engine_layers.log.gz").read_bytes()).decode()
-NAMES = [name for name in re.findall(r"^Layer\(\w+\): (.+?), Tactic", RECORDED, re.MULTILINE) if not name.startswith("Reformatting")]
+NAMES = [
+    name
+    for name in re.findall(r"^Layer\(\w+\): (.+?), Tactic", RECORDED, re.MULTILINE)
+    if not name.startswith("Reformatting")
+]
 START = datetime.datetime(2026, 11, 22, 11, 22, 17, 320251)
 
 
@@ -30,17 +34,28 @@ def build(profiles=1, layers=20, each=2.0, start=0.0):
     now = start
     lines = [line(now, "After Myelin optimization: 23 layers"), line(now, f"After concat removal: {layers} layers")]
     for profile in range(profiles):
-        lines += [line(now, f"Constructing optimization profile number {profile} [{profile + 1}/{profiles}]."),
-                  line(now, "=============== Computing reformatting costs: "),
-                  line(now, "--------------- Timing Runner: Optimizer Reformat(TensorRTInputPH_0 -> <out>) (Reformat)")]
+        lines += [
+            line(now, f"Constructing optimization profile number {profile} [{profile + 1}/{profiles}]."),
+            line(now, "=============== Computing reformatting costs: "),
+            line(now, "--------------- Timing Runner: Optimizer Reformat(TensorRTInputPH_0 -> <out>) (Reformat)"),
+        ]
         for number in range(layers):
-            lines += [line(now, "=============== Computing costs for "),
-                      line(now, "*************** Autotuning format combination: Float(64,1,8,8) -> Float(64,1,8,8) ***************"),
-                      line(now, f"--------------- Timing Runner: {NAMES[number % len(NAMES)]} (CaskConvolution)"),
-                      line(now, "Tactic: 0x00000000000003e8 Time: 0.00657"), line(now, ">>>>>>>>>>>>>>> Chose Runner Type: CaskConvolution Tactic: 0x0")]
+            lines += [
+                line(now, "=============== Computing costs for "),
+                line(
+                    now,
+                    "*************** Autotuning format combination: Float(64,1,8,8) -> Float(64,1,8,8) ***************",
+                ),
+                line(now, f"--------------- Timing Runner: {NAMES[number % len(NAMES)]} (CaskConvolution)"),
+                line(now, "Tactic: 0x00000000000003e8 Time: 0.00657"),
+                line(now, ">>>>>>>>>>>>>>> Chose Runner Type: CaskConvolution Tactic: 0x0"),
+            ]
             now += each
-        lines += [line(now, f"Formats and tactics selection completed in {each * layers} seconds."),
-                  line(now, f"After reformat layers: {layers + 4} layers"), line(now, "Engine Layer Information:")]
+        lines += [
+            line(now, f"Formats and tactics selection completed in {each * layers} seconds."),
+            line(now, f"After reformat layers: {layers + 4} layers"),
+            line(now, "Engine Layer Information:"),
+        ]
     return lines
 
 
@@ -53,19 +68,26 @@ def after(lines):
 def until(lines, number, of="Computing costs for"):
     """The lines up to the number-th with these words, and the two behind it."""
     places = [place for place, one in enumerate(lines) if of in one]
-    return lines[:places[number - 1] + 3]
+    return lines[: places[number - 1] + 3]
 
 
 def test_the_layer_is_told_with_its_name_and_what_is_left():
     log = after(until(build(), 11))
-    assert log.text() == f"times layer 11 of at most 20 ({NAMES[10][-60:]}, CaskConvolution); about 20 s left for this engine, if the other layers take as long"
+    assert (
+        log.text()
+        == f"times layer 11 of at most 20 ({NAMES[10][-60:]}, CaskConvolution); about 20 s left for this engine, if the other layers take as long"
+    )
     assert log.left == pytest.approx(20.0)
 
 
 def test_profiles_count_for_what_is_left():
     log = after(until(build(profiles=2), 25))
     assert log.text().startswith("profile 2 of 2, times layer 5 of at most 20 (") and log.left == pytest.approx(32.0)
-    assert after(until(build(profiles=3, layers=100, each=3.0), 51)).text().endswith("about 12 min left for this engine, if the other layers take as long")
+    assert (
+        after(until(build(profiles=3, layers=100, each=3.0), 51))
+        .text()
+        .endswith("about 12 min left for this engine, if the other layers take as long")
+    )
 
 
 def test_nothing_is_estimated_from_a_few_layers_or_in_no_time():
@@ -78,7 +100,11 @@ def test_nothing_is_estimated_from_a_few_layers_or_in_no_time():
 
 def test_formats_come_first_and_the_choice_last():
     lines = build()
-    assert after(until(lines, 1, "reformatting")[:-1]).text().startswith("times changes of format (Optimizer Reformat(TensorRTInputPH_0")
+    assert (
+        after(until(lines, 1, "reformatting")[:-1])
+        .text()
+        .startswith("times changes of format (Optimizer Reformat(TensorRTInputPH_0")
+    )
     assert after(lines).text() == "all layers timed"
     assert after(build(profiles=2)).text() == "profile 2 of 2, all layers timed"
 
@@ -91,7 +117,10 @@ def test_the_next_engine_begins_anew():
 def test_what_the_log_does_not_tell_is_not_told():
     assert TimingLog().text() == ""
     # Another TensorRT may name the runner alone, as 8.0 does.
-    assert after([line(0, "--------------- Timing Runner: conv1 (CaskConvolution)")]).text() == "times conv1, CaskConvolution"
+    assert (
+        after([line(0, "--------------- Timing Runner: conv1 (CaskConvolution)")]).text()
+        == "times conv1, CaskConvolution"
+    )
     unstamped = [one.partition("DefaultLogger ")[2] for one in until(build(), 15)]
     assert after(unstamped).left is None and "layer 15 of at most 20" in after(unstamped).text()
 
@@ -99,7 +128,7 @@ def test_what_the_log_does_not_tell_is_not_told():
 @given(st.lists(st.integers(0, 3000), max_size=30), st.integers(0, 59))
 @settings(max_examples=60, deadline=None)
 def test_a_log_read_in_pieces_says_the_same(cuts, lines):
-    text = "".join(build(profiles=3)[:lines * 5])
+    text = "".join(build(profiles=3)[: lines * 5])
     log, places = TimingLog(), [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     for start, end in zip(places, places[1:], strict=False):
         log.feed(text[start:end])
@@ -110,7 +139,7 @@ def test_a_log_read_in_pieces_says_the_same(cuts, lines):
 def test_the_recorded_log_in_pieces_has_no_layer_that_is_timed():
     log = TimingLog()
     for start in range(0, len(RECORDED), 1000):
-        log.feed(RECORDED[start:start + 1000])
+        log.feed(RECORDED[start : start + 1000])
         assert log.text() == "" and log.left is None
     # Its last line of that form: the network of the encoder in INT8.
     assert log._layers == 320
@@ -119,7 +148,7 @@ def test_the_recorded_log_in_pieces_has_no_layer_that_is_timed():
 def test_the_line_of_a_build_follows_the_log(monkeypatch):
     log = "".join(build())
     written = {"to": 100}
-    monkeypatch.setattr(native_log, "after", lambda position: (log[position:written["to"]], written["to"]))
+    monkeypatch.setattr(native_log, "after", lambda position: (log[position : written["to"]], written["to"]))
     said = []
     shown = build_progress.Shown()
     with progress.listening(lambda text, done, total: said.append(text)):
@@ -129,13 +158,21 @@ def test_the_line_of_a_build_follows_the_log(monkeypatch):
         shown.tick(2.0)
         written["to"] = log.index("Computing costs", len(log) // 2)
         shown.tick(130.0)
-    assert said[:2] == ["building engine 1 of 2 of s with one profile", "building engine 1 of 2 of s with one profile, 2 s"]
-    assert said[2].startswith("building engine 1 of 2 of s with one profile, 2 min 10 s: times layer 10 of at most 20 (")
+    assert said[:2] == [
+        "building engine 1 of 2 of s with one profile",
+        "building engine 1 of 2 of s with one profile, 2 s",
+    ]
+    assert said[2].startswith(
+        "building engine 1 of 2 of s with one profile, 2 min 10 s: times layer 10 of at most 20 ("
+    )
 
 
 def test_the_log_is_verbose_unless_it_is_kept_and_nobody_asked_for_layers():
     assert layer_log.env(False, True) == pass_log.ENV
-    assert all("trt_logger" in layer_log.env(layers, kept)["TF_CPP_VMODULE"] for layers, kept in ((False, False), (True, False), (True, True)))
+    assert all(
+        "trt_logger" in layer_log.env(layers, kept)["TF_CPP_VMODULE"]
+        for layers, kept in ((False, False), (True, False), (True, True))
+    )
 
 
 @pytest.mark.parametrize("seconds, text", [(20.0, "20 s"), (119.4, "119 s"), (150.0, "2 min"), (3600.0, "60 min")])
@@ -155,5 +192,7 @@ def test_a_real_build_is_followed_and_what_is_left_is_near_what_it_took():
         if log.left and (now := timing_log._seconds(line)) and end - now > 20:
             factors.append(log.left / (end - now))
     assert layers == set(range(1, 63)) and len(factors) > 100
-    assert 0.6 < min(factors) and max(factors) < 1.5, "of the seconds that the timing of all profiles really took from there on"
+    assert 0.6 < min(factors) and max(factors) < 1.5, (
+        "of the seconds that the timing of all profiles really took from there on"
+    )
     assert log.text() == "profile 3 of 3, all layers timed"

@@ -32,7 +32,9 @@ def test_another_gpu_or_library_has_times_of_its_own(kept):
         assert timings.Timings(kept.folder, {**CONDITIONS, **other}).read() == b""
 
 
-@pytest.mark.parametrize("damage", [lambda raw: raw[:-1], lambda raw: raw[:10], lambda raw: b"", lambda raw: raw[:40] + b"?" + raw[41:]])
+@pytest.mark.parametrize(
+    "damage", [lambda raw: raw[:-1], lambda raw: raw[:10], lambda raw: b"", lambda raw: raw[:40] + b"?" + raw[41:]]
+)
 def test_what_is_damaged_is_nothing(damage, kept):
     kept.write(b"times of many kernels")
     kept.path.write_bytes(damage(kept.path.read_bytes()))
@@ -63,8 +65,12 @@ with kept.trial():
 
 def aborted(kept, trial, after):
     code = _DYING.format(conditions=CONDITIONS)
-    done = subprocess.run([sys.executable, "-c", code, str(kept.folder), str(trial), str(after)], check=False, timeout=60,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(kept.folder), str(trial), str(after)],
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     assert done.returncode == -6
 
 
@@ -119,14 +125,23 @@ def test_around_a_build_the_disk_is_read_and_written(kept):
     registry.write(before)
 
 
-@pytest.mark.parametrize(("switch", "size", "gpu", "carried"), [(None, 1 << 20, "GPU-1", True), ("1", 1 << 20, "GPU-1", True),
-                                                                ("0", 1 << 20, "GPU-1", False), (None, 0, "GPU-1", False),
-                                                                (None, 1 << 20, "", False)])
+@pytest.mark.parametrize(
+    ("switch", "size", "gpu", "carried"),
+    [
+        (None, 1 << 20, "GPU-1", True),
+        ("1", 1 << 20, "GPU-1", True),
+        ("0", 1 << 20, "GPU-1", False),
+        (None, 0, "GPU-1", False),
+        (None, 1 << 20, "", False),
+    ],
+)
 def test_times_are_carried_unless_something_speaks_against_it(switch, size, gpu, carried, tmp_path, monkeypatch):
     monkeypatch.delenv(timings.SWITCH, raising=False)
     if switch:
         monkeypatch.setenv(timings.SWITCH, switch)
-    site = types.SimpleNamespace(store=Store(tmp_path / "cache", size), versions={"tensorrt": "8.5.3"}, gpu={"name": "a GPU"})
+    site = types.SimpleNamespace(
+        store=Store(tmp_path / "cache", size), versions={"tensorrt": "8.5.3"}, gpu={"name": "a GPU"}
+    )
     registry = tf_private.TimingCache()
     before = registry.read()
     with timing_cache.TimingCache.of(site, gpu).shared():

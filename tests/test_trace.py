@@ -18,7 +18,7 @@ def test_an_engine_that_ran_is_named_without_its_scope():
 
 def test_a_fallback_is_named_with_its_shape_and_reason():
     found = trace.combine({"fallback": 1}, WHY + NATIVE)
-    miss, = coverage.misses(call(), found)
+    (miss,) = coverage.misses(call(), found)
     assert miss.startswith(f"{NAME} ran natively in serving_default(image 4x8x8x1) (TF-TRT Warning: Engine retrieval")
 
 

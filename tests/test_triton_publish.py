@@ -15,31 +15,72 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.files import renaming
 from tftrt_tools.base.wire import triton_config
 from tftrt_tools.models.savedmodel import files, passport
-from tftrt_tools.servers.serving.triton import backends, batching, config, growing, preflight, publish, releases, servable
+from tftrt_tools.servers.serving.triton import (
+    backends,
+    batching,
+    config,
+    growing,
+    preflight,
+    publish,
+    releases,
+    servable,
+)
 
 
 def onnx_file(path, shape=(None, 4), dtype=TensorProto.FLOAT, outputs=(None, 4)):
     """An ONNX file that gives its input x back as y."""
-    x, y = (helper.make_tensor_value_info(name, dtype, [one if one is not None else "n" for one in dims])
-            for name, dims in (("x", shape), ("y", outputs)))
-    save_model(helper.make_model(helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y]),
-                                 opset_imports=[helper.make_opsetid("", 16)], ir_version=8), str(path))
+    x, y = (
+        helper.make_tensor_value_info(name, dtype, [one if one is not None else "n" for one in dims])
+        for name, dims in (("x", shape), ("y", outputs))
+    )
+    save_model(
+        helper.make_model(
+            helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y]),
+            opset_imports=[helper.make_opsetid("", 16)],
+            ir_version=8,
+        ),
+        str(path),
+    )
     return path
 
 
-def plan_directory(folder, profiles=(((1, 4), (8, 4), (32, 4)),), tensorrt="8.5.3.1", shape=(None, 4), verified=True, **more):
+def plan_directory(
+    folder, profiles=(((1, 4), (8, 4), (32, 4)),), tensorrt="8.5.3.1", shape=(None, 4), verified=True, **more
+):
     """The files of a plan directory, with a few bytes for the plan: publishing reads only what is said about it."""
     folder.mkdir()
     (folder / "model.plan").write_bytes(b"plan")
     onnx_file(folder / "model.onnx", shape)
     tensors = [{"name": name, "dtype": "float32", "shape": list(shape), "engine_dtype": ""} for name in ("x", "y")]
-    (folder / "plan.json").write_text(json.dumps({
-        "kind": "plan", "tensorrt": tensorrt, "compute_capability": "9.0", "gpu": "H100", "precision": "FP16", "inputs": tensors[:1],
-        "outputs": tensors[1:], "bytes": 4, "digest": "sha256:1", "profiles": [{"inputs": {"x": dict(zip(("min", "opt", "max"), one, strict=True))}}
-                                                         for one in profiles], **more}))
+    (folder / "plan.json").write_text(
+        json.dumps(
+            {
+                "kind": "plan",
+                "tensorrt": tensorrt,
+                "compute_capability": "9.0",
+                "gpu": "H100",
+                "precision": "FP16",
+                "inputs": tensors[:1],
+                "outputs": tensors[1:],
+                "bytes": 4,
+                "digest": "sha256:1",
+                "profiles": [{"inputs": {"x": dict(zip(("min", "opt", "max"), one, strict=True))}} for one in profiles],
+                **more,
+            }
+        )
+    )
     if verified:
-        passport.write(folder, passport.VERIFY, {"passed": True, "converted_digest": files.digest(folder), "sources": {"serving_default": "x"},
-                                                 "created": "2026", "evidence": "engines watched"})
+        passport.write(
+            folder,
+            passport.VERIFY,
+            {
+                "passed": True,
+                "converted_digest": files.digest(folder),
+                "sources": {"serving_default": "x"},
+                "created": "2026",
+                "evidence": "engines watched",
+            },
+        )
     return folder
 
 
@@ -58,25 +99,55 @@ def test_a_plan_becomes_a_version_with_its_passport_and_its_profiles(tmp_path):
     plan = plan_directory(tmp_path / "plan")
     done = published(plan, tmp_path, release="23.03", compute_capability="9.0")
     version = pathlib.Path(done.path)
-    assert done.version == 1 and version == tmp_path / "repository/m/1" and done.release.tensorrt == "8.5.3" and done.notes == ()
+    assert (
+        done.version == 1
+        and version == tmp_path / "repository/m/1"
+        and done.release.tensorrt == "8.5.3"
+        and done.notes == ()
+    )
     assert (version / "model.plan").read_bytes() == b"plan" and (version / "plan.json").is_file()
-    assert passport.read(version, passport.VERIFY)["passed"] and passport.read(version, passport.PUBLISH)["digest"] == done.digest
+    assert (
+        passport.read(version, passport.VERIFY)["passed"]
+        and passport.read(version, passport.PUBLISH)["digest"] == done.digest
+    )
     made = written(tmp_path)
-    assert (made.name, made.platform, made.max_batch_size, made.version_policy.latest.num_versions) == ("m", "tensorrt_plan", 32, 1)
-    assert list(made.dynamic_batching.preferred_batch_size) == [8, 32] and list(made.input[0].dims) == list(made.output[0].dims) == [4]
+    assert (made.name, made.platform, made.max_batch_size, made.version_policy.latest.num_versions) == (
+        "m",
+        "tensorrt_plan",
+        32,
+        1,
+    )
+    assert list(made.dynamic_batching.preferred_batch_size) == [8, 32] and list(made.input[0].dims) == list(
+        made.output[0].dims
+    ) == [4]
     assert [(one.batch_size, one.inputs[0].value.random_data) for one in made.model_warmup] == [(8, True), (32, True)]
 
 
 def test_an_onnx_file_becomes_a_version_with_the_files_beside_it(tmp_path, tftrt):
     source = onnx_file(tmp_path / "net.onnx")
-    done = tftrt("publish", source, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}",
-                 f"--json={tmp_path / 'done.json'}")
+    done = tftrt(
+        "publish",
+        source,
+        "--server=triton",
+        "--model_name=m",
+        f"--base_path={tmp_path / 'repository'}",
+        f"--json={tmp_path / 'done.json'}",
+    )
     assert done.returncode == 0, done.stderr
     said = json.loads((tmp_path / "done.json").read_text())
-    assert (said["kind"], said["backend"], said["max_batch_size"], said["joined"]) == ("triton publication", "onnxruntime", 0, False)
+    assert (said["kind"], said["backend"], said["max_batch_size"], said["joined"]) == (
+        "triton publication",
+        "onnxruntime",
+        0,
+        False,
+    )
     assert (tmp_path / "repository/m/1/model.onnx").read_bytes() == source.read_bytes()
     made = written(tmp_path)
-    assert made.platform == "onnxruntime_onnx" and list(made.input[0].dims) == [-1, 4] and not made.HasField("dynamic_batching")
+    assert (
+        made.platform == "onnxruntime_onnx"
+        and list(made.input[0].dims) == [-1, 4]
+        and not made.HasField("dynamic_batching")
+    )
     assert said["command"].startswith("tftrt publish /") and "--server=triton" in said["command"]
 
 
@@ -88,12 +159,29 @@ def test_the_files_of_the_models_that_are_not_python_have_no_model_py(tmp_path):
 
 
 def test_a_saved_model_goes_to_the_tensorflow_backend(tmp_path, tftrt, zoo_model):
-    done = tftrt("publish", zoo_model("digits_cnn"), "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}",
-                 "--triton_release=24.05", "--triton_max_batch_size=4")
+    done = tftrt(
+        "publish",
+        zoo_model("digits_cnn"),
+        "--server=triton",
+        "--model_name=m",
+        f"--base_path={tmp_path / 'repository'}",
+        "--triton_release=24.05",
+        "--triton_max_batch_size=4",
+    )
     assert done.returncode == 0, done.stderr
-    assert files.is_saved_model(tmp_path / "repository/m/1/model.savedmodel") and written(tmp_path).platform == "tensorflow_savedmodel"
-    again = tftrt("publish", zoo_model("digits_cnn"), "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}",
-                  "--triton_release=26.02", "--triton_tensorrt=10.13")
+    assert (
+        files.is_saved_model(tmp_path / "repository/m/1/model.savedmodel")
+        and written(tmp_path).platform == "tensorflow_savedmodel"
+    )
+    again = tftrt(
+        "publish",
+        zoo_model("digits_cnn"),
+        "--server=triton",
+        "--model_name=m",
+        f"--base_path={tmp_path / 'repository'}",
+        "--triton_release=26.02",
+        "--triton_tensorrt=10.13",
+    )
     assert_clear(again, 3, "Triton 26.02 has no TensorFlow backend")
 
 
@@ -101,17 +189,25 @@ def test_the_configuration_that_is_there_holds_for_all_versions(tmp_path):
     source = onnx_file(tmp_path / "m.onnx")
     published(source, tmp_path, max_batch_size=8)
     path = tmp_path / "repository/m/config.pbtxt"
-    path.write_text(path.read_text() + 'response_cache { enable: true }\n')
+    path.write_text(path.read_text() + "response_cache { enable: true }\n")
     mine = path.read_text()
     done = published(source, tmp_path, max_batch_size=16)
     assert done.version == 2 and done.config_kept and path.read_text() == mine and "stays as it is" in done.notes[-1]
-    for model, options, told in ((source, {}, "max_batch_size is 8 there, and 0 here"),
-                                 (source, {"backend": "python", "max_batch_size": 8}, "the backend is onnxruntime_onnx there, and python here"),
-                                 (onnx_file(tmp_path / "o.onnx", (None, 5), outputs=(None, 5)), {"max_batch_size": 8},
-                                  r"list of inputs is x FP32\[4\] there, and x FP32\[5\] here")):
+    for model, options, told in (
+        (source, {}, "max_batch_size is 8 there, and 0 here"),
+        (source, {"backend": "python", "max_batch_size": 8}, "the backend is onnxruntime_onnx there, and python here"),
+        (
+            onnx_file(tmp_path / "o.onnx", (None, 5), outputs=(None, 5)),
+            {"max_batch_size": 8},
+            r"list of inputs is x FP32\[4\] there, and x FP32\[5\] here",
+        ),
+    ):
         with pytest.raises(errors.UsageError, match=told):
             published(model, tmp_path, **options)
-    assert published(source, tmp_path, max_batch_size=16, replace_config=True).version == 3 and written(tmp_path).max_batch_size == 16
+    assert (
+        published(source, tmp_path, max_batch_size=16, replace_config=True).version == 3
+        and written(tmp_path).max_batch_size == 16
+    )
     path.write_text("max_batch_size: many")
     with pytest.raises(errors.UsageError, match="cannot be read"):
         published(source, tmp_path)
@@ -119,28 +215,67 @@ def test_the_configuration_that_is_there_holds_for_all_versions(tmp_path):
 
 def test_flags_that_the_configuration_that_is_there_keeps_from_an_effect_are_named(tmp_path, tftrt):
     source = onnx_file(tmp_path / "m.onnx")
-    first = ("publish", source, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}", "--triton_max_batch_size=8")
+    first = (
+        "publish",
+        source,
+        "--server=triton",
+        "--model_name=m",
+        f"--base_path={tmp_path / 'repository'}",
+        "--triton_max_batch_size=8",
+    )
     assert tftrt(*first, "--triton_instances=2", "--triton_versions=2").returncode == 0
     assert "no effect" not in tftrt(*first).stdout, "what was not asked for is not missed"
-    assert "no effect" not in tftrt(*first, "--triton_instances=2", "--triton_versions=2", "--triton_instance_kind=auto").stdout
-    said = tftrt(*first[:-1], "--triton_max_batch_size=16", "--triton_instances=1", "--triton_versions=3", "--triton_queue_delay_us=100",
-                 "--triton_instance_kind=cpu", "--triton_preferred_batch_sizes=4,8", "--warmup_shapes=x:2x4").stdout
-    note, = (line for line in said.splitlines() if "stays as it is" in line)
-    for told in ("--triton_versions=3 (it has 2)", "--triton_instances=1 (it has 2)", "--triton_instance_kind=cpu (it has auto)",
-                 "--triton_max_batch_size=16 (it has 8)", "--triton_queue_delay_us=100 (it has 0)",
-                 "--triton_preferred_batch_sizes=4,8 (it has none)", "--warmup_shapes=x:2x4 (it has calls of x 1x4, x 8x4)"):
+    assert (
+        "no effect"
+        not in tftrt(*first, "--triton_instances=2", "--triton_versions=2", "--triton_instance_kind=auto").stdout
+    )
+    said = tftrt(
+        *first[:-1],
+        "--triton_max_batch_size=16",
+        "--triton_instances=1",
+        "--triton_versions=3",
+        "--triton_queue_delay_us=100",
+        "--triton_instance_kind=cpu",
+        "--triton_preferred_batch_sizes=4,8",
+        "--warmup_shapes=x:2x4",
+    ).stdout
+    (note,) = (line for line in said.splitlines() if "stays as it is" in line)
+    for told in (
+        "--triton_versions=3 (it has 2)",
+        "--triton_instances=1 (it has 2)",
+        "--triton_instance_kind=cpu (it has auto)",
+        "--triton_max_batch_size=16 (it has 8)",
+        "--triton_queue_delay_us=100 (it has 0)",
+        "--triton_preferred_batch_sizes=4,8 (it has none)",
+        "--warmup_shapes=x:2x4 (it has calls of x 1x4, x 8x4)",
+    ):
         assert told in note, note
     assert "Give --triton_replace_config" in note and "at most 8;" in said and "2 calls in each instance" in said
     assert "--nowarmup (it has calls of x 1x4, x 8x4)" in tftrt(*first, "--nowarmup").stdout
     path = tmp_path / "repository/m/config.pbtxt"
-    path.write_text('backend: "onnxruntime" platform: "onnxruntime_onnx" max_batch_size: 8 version_policy { specific { versions: [1, 4] } } '
-                    'instance_group [{ count: 1 kind: KIND_GPU }, { kind: KIND_CPU }] '
-                    + "".join(f'{kind} {{ name: "{name}" data_type: TYPE_FP32 dims: [4] }} ' for kind, name in (("input", "x"), ("output", "y"))))
-    said = tftrt(*first, "--triton_versions=1", "--triton_instances=1", "--triton_instance_kind=gpu", "--triton_queue_delay_us=5").stdout
-    for told in ("--triton_versions=1 (it has versions 1,4)", "--triton_instances=1 (it has 1 and 1)", "--triton_queue_delay_us=5 (it has no batching)",
-                 "--triton_instance_kind=gpu (it has gpu and cpu)", "at most 8; requests are not joined"):
+    path.write_text(
+        'backend: "onnxruntime" platform: "onnxruntime_onnx" max_batch_size: 8 version_policy { specific { versions: [1, 4] } } '
+        "instance_group [{ count: 1 kind: KIND_GPU }, { kind: KIND_CPU }] "
+        + "".join(
+            f'{kind} {{ name: "{name}" data_type: TYPE_FP32 dims: [4] }} '
+            for kind, name in (("input", "x"), ("output", "y"))
+        )
+    )
+    said = tftrt(
+        *first, "--triton_versions=1", "--triton_instances=1", "--triton_instance_kind=gpu", "--triton_queue_delay_us=5"
+    ).stdout
+    for told in (
+        "--triton_versions=1 (it has versions 1,4)",
+        "--triton_instances=1 (it has 1 and 1)",
+        "--triton_queue_delay_us=5 (it has no batching)",
+        "--triton_instance_kind=gpu (it has gpu and cpu)",
+        "at most 8; requests are not joined",
+    ):
         assert told in said, said
-    assert tftrt(*first, "--triton_versions=1", "--triton_replace_config").returncode == 0 and written(tmp_path).version_policy.latest.num_versions == 1
+    assert (
+        tftrt(*first, "--triton_versions=1", "--triton_replace_config").returncode == 0
+        and written(tmp_path).version_policy.latest.num_versions == 1
+    )
 
 
 def test_another_signature_than_the_configuration_names_is_refused(tmp_path):
@@ -154,27 +289,38 @@ def test_another_signature_than_the_configuration_names_is_refused(tmp_path):
 
 
 def test_what_no_triton_could_load_is_not_published(tmp_path):
-    scalar, empty = onnx_file(tmp_path / "scalar.onnx", (), outputs=()), onnx_file(tmp_path / "empty.onnx", (0, 4), outputs=(0, 4))
+    scalar, empty = (
+        onnx_file(tmp_path / "scalar.onnx", (), outputs=()),
+        onnx_file(tmp_path / "empty.onnx", (0, 4), outputs=(0, 4)),
+    )
     bf16 = onnx_file(tmp_path / "bf16.onnx", dtype=TensorProto.BFLOAT16)
     twice = onnx.load(onnx_file(tmp_path / "twice.onnx"))
     twice.graph.output.append(twice.graph.output[0])
     save_model(twice, str(tmp_path / "twice.onnx"))
     clash = onnx.load(onnx_files.product(tmp_path / "p.onnx"))
     save_model(clash, str(tmp_path / "clash.onnx"), save_as_external_data=True, location="model.onnx", size_threshold=0)
-    for source, options, said in ((scalar, {}, "'x' is a scalar, and Triton wants a dimension"),
-                                  (empty, {}, r"'x' is float32\[0,4\], and Triton has no dimension of 0"),
-                                  (bf16, {"backend": "python"}, "which Triton's Python backend has not"),
-                                  (tmp_path / "twice.onnx", {}, "two outputs of one name, 'y'"),
-                                  (tmp_path / "clash.onnx", {}, "has weights in model.onnx, a name that a version")):
+    for source, options, said in (
+        (scalar, {}, "'x' is a scalar, and Triton wants a dimension"),
+        (empty, {}, r"'x' is float32\[0,4\], and Triton has no dimension of 0"),
+        (bf16, {"backend": "python"}, "which Triton's Python backend has not"),
+        (tmp_path / "twice.onnx", {}, "two outputs of one name, 'y'"),
+        (tmp_path / "clash.onnx", {}, "has weights in model.onnx, a name that a version"),
+    ):
         with pytest.raises(errors.UsageError, match=said):
             published(source, tmp_path, **options)
     assert not (tmp_path / "repository").exists()
     assert published(bf16, tmp_path).version == 1, "ONNX Runtime of the container may take it"
 
 
-@pytest.mark.parametrize(("profiles", "largest", "warmed"), [
-    ([(1, 1, 1), (32, 32, 32), (128, 128, 128)], 32, [1, 32]), ([(1, 8, 64)], 16, [8, 16]), ([(1, 8, 64)], None, [8, 64]),
-    ([(1, 64, 64)], 16, [16])])
+@pytest.mark.parametrize(
+    ("profiles", "largest", "warmed"),
+    [
+        ([(1, 1, 1), (32, 32, 32), (128, 128, 128)], 32, [1, 32]),
+        ([(1, 8, 64)], 16, [8, 16]),
+        ([(1, 8, 64)], None, [8, 64]),
+        ([(1, 64, 64)], 16, [16]),
+    ],
+)
 def test_no_warm_up_is_larger_than_tritons_largest_batch(tmp_path, profiles, largest, warmed):
     """Triton refuses to load a model with one that is (seen with tritonserver 2.51.0)."""
     plan = plan_directory(tmp_path / "plan", [tuple((size, 4) for size in one) for one in profiles])
@@ -204,31 +350,55 @@ def test_a_queue_that_is_not_there_is_told(tmp_path):
 
 
 def test_a_model_without_inputs_is_not_warmed_up(tmp_path):
-    path = onnx_files.write(tmp_path / "m.onnx", [helper.make_node("Constant", [], ["y"], value_floats=[1.0, 2.0])], [],
-                            onnx_files.values(("y", "float32", (2,))))
+    path = onnx_files.write(
+        tmp_path / "m.onnx",
+        [helper.make_node("Constant", [], ["y"], value_floats=[1.0, 2.0])],
+        [],
+        onnx_files.values(("y", "float32", (2,))),
+    )
     done = published(path, tmp_path)
     assert done.warm_up == 0 and any("takes no input" in note for note in done.notes) and not written(tmp_path).input
 
 
 def test_integers_are_warmed_up_with_zeros_and_open_shapes_not_at_all(tmp_path):
     published(onnx_file(tmp_path / "m.onnx", dtype=TensorProto.INT64), tmp_path, max_batch_size=4)
-    assert [(one.batch_size, one.inputs[0].value.zero_data) for one in written(tmp_path).model_warmup] == [(1, True), (4, True)]
+    assert [(one.batch_size, one.inputs[0].value.zero_data) for one in written(tmp_path).model_warmup] == [
+        (1, True),
+        (4, True),
+    ]
     source = onnx_file(tmp_path / "open.onnx", (None, None), outputs=(None, None))
     done = published(source, tmp_path / "open", max_batch_size=4)
     assert done.warm_up == 0 and "--warmup_shapes names some" in done.notes[-1]
     done = published(source, tmp_path / "named", max_batch_size=4, warmup_shapes="x:2x7,4x9")
-    assert [(one.batch_size, list(one.inputs[0].value.dims)) for one in written(tmp_path / "named").model_warmup] == [(2, [7]), (4, [9])]
-    for text, told in (("x:8x7", "a batch of 8 is larger"), ("z:1x7", "no input 'z'"), ("x:1", "does not take 1"), ("x:", "^--warmup_shapes: ''")):
+    assert [(one.batch_size, list(one.inputs[0].value.dims)) for one in written(tmp_path / "named").model_warmup] == [
+        (2, [7]),
+        (4, [9]),
+    ]
+    for text, told in (
+        ("x:8x7", "a batch of 8 is larger"),
+        ("z:1x7", "no input 'z'"),
+        ("x:1", "does not take 1"),
+        ("x:", "^--warmup_shapes: ''"),
+    ):
         with pytest.raises(errors.UsageError, match=told):
             published(source, tmp_path / "named", max_batch_size=4, warmup_shapes=text)
 
 
 def test_instances_versions_and_the_queue_are_the_users(tmp_path):
     settings = config.Settings(instances=3, instance_kind="cpu", versions=2, queue_delay=700)
-    published(onnx_file(tmp_path / "m.onnx"), tmp_path, max_batch_size=8, preferred_batch_sizes=(8, 4), settings=settings)
+    published(
+        onnx_file(tmp_path / "m.onnx"), tmp_path, max_batch_size=8, preferred_batch_sizes=(8, 4), settings=settings
+    )
     made = written(tmp_path)
-    assert (made.instance_group[0].count, made.instance_group[0].kind, made.version_policy.latest.num_versions) == (3, 2, 2)
-    assert list(made.dynamic_batching.preferred_batch_size) == [4, 8] and made.dynamic_batching.max_queue_delay_microseconds == 700
+    assert (made.instance_group[0].count, made.instance_group[0].kind, made.version_policy.latest.num_versions) == (
+        3,
+        2,
+        2,
+    )
+    assert (
+        list(made.dynamic_batching.preferred_batch_size) == [4, 8]
+        and made.dynamic_batching.max_queue_delay_microseconds == 700
+    )
 
 
 # Batching
@@ -245,8 +415,12 @@ def test_profiles_with_a_hole_are_not_joined(tmp_path):
     assert (listed.largest, listed.joined) == (8, False) and "no profile of the plan takes a batch of 2" in listed.why
     late = batching.choose(servable_of(tmp_path / "c", ((4, 4), (8, 4), (8, 4))), None, ())
     assert not late.joined and "a batch of 1," in late.why
-    assert batching.choose(servable_of(tmp_path / "d", ((1, 4), (8, 4), (32, 4))), 16, ()) == batching.Batching(16, True, (8,), "")
-    assert batching.choose(servable_of(tmp_path / "e", ((1, 4), (1, 4), (1, 4))), None, ()) == batching.Batching(1, False, (), "")
+    assert batching.choose(servable_of(tmp_path / "d", ((1, 4), (8, 4), (32, 4))), 16, ()) == batching.Batching(
+        16, True, (8,), ""
+    )
+    assert batching.choose(servable_of(tmp_path / "e", ((1, 4), (1, 4), (1, 4))), None, ()) == batching.Batching(
+        1, False, (), ""
+    )
 
 
 def test_a_model_without_an_open_batch_is_whole(tmp_path):
@@ -260,7 +434,9 @@ def test_a_row_of_one_number_gets_a_dimension_that_triton_takes_away(tmp_path):
     flat = servable.read(onnx_file(tmp_path / "flat.onnx", (None,), outputs=(None,)))
     assert batching.choose(flat, None, ()).largest == 0
     batched = batching.choose(flat, 8, ())
-    made = config.make("flat", flat, backends.choose("", flat), batched, config.Settings(), [{one.name: (8,) for one in flat.inputs}])
+    made = config.make(
+        "flat", flat, backends.choose("", flat), batched, config.Settings(), [{one.name: (8,) for one in flat.inputs}]
+    )
     for one in (*made.input, *made.output):
         assert list(one.dims) == [1] and one.HasField("reshape") and list(one.reshape.shape) == []
     assert all(list(one.dims) == [1] for warm in made.model_warmup for one in [entry.value for entry in warm.inputs])
@@ -268,7 +444,10 @@ def test_a_row_of_one_number_gets_a_dimension_that_triton_takes_away(tmp_path):
     assert list(whole.input[0].dims) == [-1] and not whole.input[0].HasField("reshape")
 
 
-@pytest.mark.parametrize("wanted, preferred, told", [(64, (), "the largest profile of the plan has 32"), (None, (64,), "64 is not from 1 to 32")])
+@pytest.mark.parametrize(
+    "wanted, preferred, told",
+    [(64, (), "the largest profile of the plan has 32"), (None, (64,), "64 is not from 1 to 32")],
+)
 def test_batches_that_no_profile_takes_are_refused(tmp_path, wanted, preferred, told):
     with pytest.raises(errors.UsageError, match=told):
         batching.choose(servable_of(tmp_path / "p", ((1, 4), (8, 4), (32, 4))), wanted, preferred)
@@ -279,20 +458,41 @@ def test_batches_that_no_profile_takes_are_refused(tmp_path, wanted, preferred, 
 
 def test_a_plan_of_another_tensorrt_is_refused_with_the_release_that_fits(tmp_path, tftrt):
     plan = plan_directory(tmp_path / "plan")
-    done = tftrt("publish", plan, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}", "--triton_release=24.05")
+    done = tftrt(
+        "publish",
+        plan,
+        "--server=triton",
+        "--model_name=m",
+        f"--base_path={tmp_path / 'repository'}",
+        "--triton_release=24.05",
+    )
     assert_clear(done, 3, "built by TensorRT 8.5.3.1, and Triton 24.05 has 10.0.1.6")
     assert "--triton_release=23.03 fits" in done.stderr and not (tmp_path / "repository").exists()
-    assert tftrt("publish", plan, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}", "--triton_release=24.05",
-                 "--triton_backend=python").returncode == 0, "that TensorRT is of the Python backend's own Python"
+    assert (
+        tftrt(
+            "publish",
+            plan,
+            "--server=triton",
+            "--model_name=m",
+            f"--base_path={tmp_path / 'repository'}",
+            "--triton_release=24.05",
+            "--triton_backend=python",
+        ).returncode
+        == 0
+    ), "that TensorRT is of the Python backend's own Python"
 
 
 def test_every_release_has_a_source_and_one_of_its_own():
-    assert len({one.name for one in releases.RELEASES}) == len(releases.RELEASES) and all(one.source for one in releases.RELEASES)
+    assert len({one.name for one in releases.RELEASES}) == len(releases.RELEASES) and all(
+        one.source for one in releases.RELEASES
+    )
     assert list(releases.RELEASES) == sorted(releases.RELEASES, key=lambda one: one.name)
     assert [one.name for one in releases.RELEASES if one.tensorflow is None] == ["25.06"]
 
 
-@pytest.mark.parametrize("name, tensorrt, told", [("24.13", "", "is none"), ("latest", "", "is none"), ("25.01", "", "is not known here")])
+@pytest.mark.parametrize(
+    "name, tensorrt, told", [("24.13", "", "is none"), ("latest", "", "is none"), ("25.01", "", "is not known here")]
+)
 def test_a_release_that_is_none_or_not_known_is_told(name, tensorrt, told):
     with pytest.raises(errors.UsageError, match=told):
         releases.release(name, tensorrt)
@@ -304,7 +504,9 @@ def test_the_user_may_say_what_is_not_known():
 
 def checked(tmp_path, backend="tensorrt", release="23.03", capability="", **more):
     model = servable.read(plan_directory(tmp_path / "p", **more))
-    return preflight.check(model, backends.choose(backend, model), releases.release(release) if release else None, capability)
+    return preflight.check(
+        model, backends.choose(backend, model), releases.release(release) if release else None, capability
+    )
 
 
 def test_a_version_compatible_plan_goes_forward_and_not_back(tmp_path):
@@ -325,18 +527,33 @@ def test_another_gpu_is_refused_and_an_unknown_one_noted(tmp_path):
 # What it refuses
 
 
-@pytest.mark.parametrize("flags, code, told", [
-    (("--target=local",), 2, "--target has no effect with --server=triton"), (("--warmup_data=x.npz",), 2, "--warmup_data has no effect"),
-    (("--triton_backend=tensorrt",), 2, "does not run an ONNX file"), (("--triton_tensorrt=10.0",), 2, "without --triton_release"),
-    (("--triton_preferred_batch_sizes=a",), 2, "are no numbers"), (("--model_name=a b",), 2, "Triton cannot name that"),
-    (("--base_path=s3://bucket/x",), 2, "no path on this machine"), (("--version=0",), 2, "a version is a number from 1"),
-    (("--triton_max_batch_size=99999999999",), 2, "--triton_max_batch_size=99999999999"), (("--triton_versions=99999999999",), 2, "--triton_versions=99999999999"),
-    (("--triton_instances=99999999999",), 2, "--triton_instances=99999999999"), (("--triton_queue_delay_us=99999999999",), 2, "--triton_queue_delay_us=99999999999"),
-    (("--warmup_shapes=x:9999999999999999999999x4",), 2, "does not take 9999999999999999999999x4"),
-    (("--signature_keys=a,b",), 2, "names several signatures"), (("--signature_keys=a",), 2, "--signature_keys has no effect")])
+@pytest.mark.parametrize(
+    "flags, code, told",
+    [
+        (("--target=local",), 2, "--target has no effect with --server=triton"),
+        (("--warmup_data=x.npz",), 2, "--warmup_data has no effect"),
+        (("--triton_backend=tensorrt",), 2, "does not run an ONNX file"),
+        (("--triton_tensorrt=10.0",), 2, "without --triton_release"),
+        (("--triton_preferred_batch_sizes=a",), 2, "are no numbers"),
+        (("--model_name=a b",), 2, "Triton cannot name that"),
+        (("--base_path=s3://bucket/x",), 2, "no path on this machine"),
+        (("--version=0",), 2, "a version is a number from 1"),
+        (("--triton_max_batch_size=99999999999",), 2, "--triton_max_batch_size=99999999999"),
+        (("--triton_versions=99999999999",), 2, "--triton_versions=99999999999"),
+        (("--triton_instances=99999999999",), 2, "--triton_instances=99999999999"),
+        (("--triton_queue_delay_us=99999999999",), 2, "--triton_queue_delay_us=99999999999"),
+        (("--warmup_shapes=x:9999999999999999999999x4",), 2, "does not take 9999999999999999999999x4"),
+        (("--signature_keys=a,b",), 2, "names several signatures"),
+        (("--signature_keys=a",), 2, "--signature_keys has no effect"),
+    ],
+)
 def test_flags_that_do_not_fit_are_one_clear_line(tmp_path, tftrt, flags, code, told):
     source = onnx_file(tmp_path / "m.onnx")
-    assert_clear(tftrt("publish", source, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}", *flags), code, told)
+    assert_clear(
+        tftrt("publish", source, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}", *flags),
+        code,
+        told,
+    )
     assert not (tmp_path / "repository").exists()
 
 
@@ -354,9 +571,16 @@ def test_files_that_are_no_whole_model_are_told(tmp_path):
     lost = plan_directory(tmp_path / "lost")
     (lost / "plan.json").unlink()
     (tmp_path / "empty").mkdir()
-    for path, told in (("alone.plan", "a plan alone"), ("cut.onnx", "truncated or damaged"), ("plan", "truncated or another one"),
-                       ("lost", "no plan.json"), ("none.onnx", "no such file"), ("text", "a file of no kind taken here"), ("nowhere", "nowhere is not there"),
-                       ("empty", "holds neither plan.json nor saved_model.pb")):
+    for path, told in (
+        ("alone.plan", "a plan alone"),
+        ("cut.onnx", "truncated or damaged"),
+        ("plan", "truncated or another one"),
+        ("lost", "no plan.json"),
+        ("none.onnx", "no such file"),
+        ("text", "a file of no kind taken here"),
+        ("nowhere", "nowhere is not there"),
+        ("empty", "holds neither plan.json nor saved_model.pb"),
+    ):
         with pytest.raises(errors.TftrtError, match=told):
             published(tmp_path / path, tmp_path)
     assert not (tmp_path / "repository").exists()
@@ -374,7 +598,9 @@ def test_a_version_that_exists_and_a_folder_that_cannot_be_written_are_told(tmp_
     published(source, tmp_path)
     with pytest.raises(errors.UsageError, match="version 1 exists"):
         published(source, tmp_path, version=1)
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # the user of the tests may be root, who may write everywhere
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: False
+    )  # the user of the tests may be root, who may write everywhere
     with pytest.raises(errors.UsageError, match="cannot be written to"):
         published(source, tmp_path)
     assert stat.S_ISDIR((tmp_path / "repository/m/1").stat().st_mode)
@@ -393,7 +619,9 @@ def test_a_publication_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     (tmp_path / "repository").mkdir()
     with pytest.raises(OSError, match="No space"):
         published(source, tmp_path)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["m.onnx", "repository"] and not any((tmp_path / "repository").iterdir())
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["m.onnx", "repository"] and not any(
+        (tmp_path / "repository").iterdir()
+    )
     monkeypatch.undo()
     published(source, tmp_path, max_batch_size=4)
     before = (tmp_path / "repository/m/config.pbtxt").read_text()
@@ -462,6 +690,7 @@ def test_a_later_version_and_a_new_configuration_appear_with_a_rename_each(tmp_p
         def call(*arguments):
             seen.update(path.relative_to(repository / "m").as_posix() for path in (repository / "m").rglob("*"))
             return function(*arguments)
+
         return call
 
     before = {path.relative_to(repository / "m").as_posix() for path in (repository / "m").rglob("*")}
@@ -477,13 +706,17 @@ def test_a_later_version_and_a_new_configuration_appear_with_a_rename_each(tmp_p
 
 
 @pytest.mark.parametrize("mounted", ["repository", "repository/m"])
-def test_a_version_grows_in_the_model_of_a_repository_that_is_a_volume_and_says_what_that_costs(tmp_path, monkeypatch, mounted):
+def test_a_version_grows_in_the_model_of_a_repository_that_is_a_volume_and_says_what_that_costs(
+    tmp_path, monkeypatch, mounted
+):
     folder = tmp_path / "a volume"
     folder.mkdir()
     source = onnx_file(folder / "m.onnx")
     mounts = tmp_path / "mountinfo"
-    mounts.write_text("22 1 254:1 / / rw - ext4 /dev/vda rw\n"
-                      f"36 22 254:1 /there {str(folder / mounted).replace(' ', chr(92) + '040')} rw - ext4 /dev/vda rw\n")
+    mounts.write_text(
+        "22 1 254:1 / / rw - ext4 /dev/vda rw\n"
+        f"36 22 254:1 /there {str(folder / mounted).replace(' ', chr(92) + '040')} rw - ext4 /dev/vda rw\n"
+    )
     monkeypatch.setattr(growing, "_MOUNTS", mounts)
     assert not any("grew" in note for note in published(source, folder).notes), "no Triton serves the model yet"
     assert "in a folder of its volume" in published(source, folder).notes[-1]

@@ -31,8 +31,13 @@ class Response:
 @pytest.fixture
 def model(monkeypatch, tmp_path):
     """model(device=…, kind=…) gives (TritonPythonModel, Engine), initialized as Triton does it."""
-    backend = types.SimpleNamespace(Tensor=Tensor, InferenceResponse=Response, TritonError=str, triton_string_to_numpy=lambda name: np.float32,
-                                    get_input_tensor_by_name=lambda request, name: Tensor(name, request[name]))
+    backend = types.SimpleNamespace(
+        Tensor=Tensor,
+        InferenceResponse=Response,
+        TritonError=str,
+        triton_string_to_numpy=lambda name: np.float32,
+        get_input_tensor_by_name=lambda request, name: Tensor(name, request[name]),
+    )
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", backend)
     # The model writes it. Set first, it is at the end what it was.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -47,8 +52,16 @@ def model(monkeypatch, tmp_path):
         exec(compile(python_model.text(), "model.py", "exec"), space)
         one = space["TritonPythonModel"]()
         config = {"input": [{"name": "x"}], "output": [{"name": "y", "data_type": "TYPE_FP32"}], "max_batch_size": 64}
-        one.initialize({"model_config": json.dumps(config), "model_repository": str(tmp_path / "m"), "model_version": "1", "model_name": "m",
-                        "model_instance_kind": kind, "model_instance_device_id": str(device)})
+        one.initialize(
+            {
+                "model_config": json.dumps(config),
+                "model_repository": str(tmp_path / "m"),
+                "model_version": "1",
+                "model_name": "m",
+                "model_instance_kind": kind,
+                "model_instance_device_id": str(device),
+            }
+        )
         return one, engine
 
     return made
@@ -63,13 +76,19 @@ def test_joined_requests_are_one_call_and_get_their_own_rows(model, capfd):
     for turn in range(3):
         requests = [rows(batch, 10 * turn + batch) for batch in (1, 5, 2)]
         answers = one.execute(requests)
-        assert all(np.array_equal(answer.tensors[0].array, 2 * asked["x"] + 1) for answer, asked in zip(answers, requests, strict=True))
+        assert all(
+            np.array_equal(answer.tensors[0].array, 2 * asked["x"] + 1)
+            for answer, asked in zip(answers, requests, strict=True)
+        )
     assert len(engine.contexts) == 1 and engine.contexts[0]._shape == (8, 3)
     assert "m version 1 runs model.plan on GPU 0" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("answer", [lambda x: x.sum(0, keepdims=True), lambda x: x[x.sum(1) > 3], lambda x: x.sum()],
-                         ids=["a sum", "a choice of rows", "a number"])
+@pytest.mark.parametrize(
+    "answer",
+    [lambda x: x.sum(0, keepdims=True), lambda x: x[x.sum(1) > 3], lambda x: x.sum()],
+    ids=["a sum", "a choice of rows", "a number"],
+)
 def test_outputs_that_are_not_of_the_inputs_rows_are_of_one_request_each(model, answer):
     one, _ = model()
     one._run = lambda inputs: {"y": np.asarray(answer(inputs["x"]), np.float32)}
@@ -84,7 +103,10 @@ def test_a_bad_request_fails_alone(model):
     assert np.array_equal(good.tensors[0].array, 2 * rows(2)["x"] + 1) and "65" in bad.error and "\n" not in bad.error
 
 
-@pytest.mark.parametrize(("visible", "device", "used"), [(None, 0, "0"), (None, 1, "1"), ("", 1, "1"), ("GPU-a,GPU-b", 1, "GPU-b"), ("3", 0, "3")])
+@pytest.mark.parametrize(
+    ("visible", "device", "used"),
+    [(None, 0, "0"), (None, 1, "1"), ("", 1, "1"), ("GPU-a,GPU-b", 1, "GPU-b"), ("3", 0, "3")],
+)
 def test_an_instance_takes_the_gpu_that_triton_gave_it(model, monkeypatch, visible, device, used):
     """tftrt-tools takes the first that CUDA sees, and Triton counts those that it sees itself."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")

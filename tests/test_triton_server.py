@@ -29,15 +29,15 @@ from tftrt_tools.servers.client.kserve import infer_messages
 from tftrt_tools.servers.client.kserve.config_messages import ModelConfig
 from tftrt_tools.servers.serving.triton import publish as triton_publish
 
-_ECHO = '''
+_ECHO = """
 import triton_python_backend_utils as triton
 
 class TritonPythonModel:
     def execute(self, requests):
         return [triton.InferenceResponse([triton.Tensor("y" + one.name()[1:], one.as_numpy()) for one in request.inputs()])
                 for request in requests]
-'''
-_SAME = '''
+"""
+_SAME = """
 import time
 import triton_python_backend_utils as triton
 
@@ -47,8 +47,8 @@ class TritonPythonModel:
         time.sleep(self.slow)
         self.slow = 0
         return [triton.InferenceResponse([triton.Tensor("y", one.inputs()[0].as_numpy())]) for one in requests]
-'''
-_HANG = '''
+"""
+_HANG = """
 import time
 import triton_python_backend_utils as triton
 
@@ -58,23 +58,23 @@ class TritonPythonModel:
         self.answered += len(requests)
         time.sleep(1e6 if self.answered > 300 else 0)
         return [triton.InferenceResponse([triton.Tensor("y", one.inputs()[0].as_numpy())]) for one in requests]
-'''
-_STREAM = '''
+"""
+_STREAM = """
 import triton_python_backend_utils as triton
 
 class TritonPythonModel:
     def execute(self, requests):
         for one in requests:
             one.get_response_sender().send(flags=triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-'''
-_REFUSE = '''
+"""
+_REFUSE = """
 import triton_python_backend_utils as triton
 
 class TritonPythonModel:
     def execute(self, requests):
         told = triton.TritonError("no such rows", triton.TritonError.UNSUPPORTED)
         return [triton.InferenceResponse(error=told) for one in requests]
-'''
+"""
 # Triton's Python tensors have no bfloat16.
 ECHOED = {name: dtype for name, dtype in DTYPES.items() if name != "BF16"}
 
@@ -90,14 +90,22 @@ def digits(zoo_model, tftrt, tmp_path_factory):
     from onnx import numpy_helper
 
     model = onnx.load(folder / "digits.onnx")
-    last, = (one for one in model.graph.initializer if len(one.dims) == 2 and one.dims[-1] == 10)
+    (last,) = (one for one in model.graph.initializer if len(one.dims) == 2 and one.dims[-1] == 10)
     last.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(last), last.name))
     onnx.save(model, folder / "other.onnx")
     return folder
 
 
 def publish(tftrt, model, repository, *flags, name="digits"):
-    done = tftrt("publish", model, "--server=triton", f"--model_name={name}", f"--base_path={repository}", "--triton_backend=python", *flags)
+    done = tftrt(
+        "publish",
+        model,
+        "--server=triton",
+        f"--model_name={name}",
+        f"--base_path={repository}",
+        "--triton_backend=python",
+        *flags,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -105,7 +113,14 @@ def publish(tftrt, model, repository, *flags, name="digits"):
 @pytest.fixture(scope="module")
 def repository(digits, tftrt, tmp_path_factory):
     folder = tmp_path_factory.mktemp("triton") / "repository"
-    said = publish(tftrt, digits / "digits.onnx", folder, "--triton_max_batch_size=8", "--triton_queue_delay_us=2000", "--triton_instances=2")
+    said = publish(
+        tftrt,
+        digits / "digits.onnx",
+        folder,
+        "--triton_max_batch_size=8",
+        "--triton_queue_delay_us=2000",
+        "--triton_instances=2",
+    )
     assert "at most 8; Triton joins requests to batches" in said and "2 calls in each instance" in said
     publish(tftrt, digits / "digits.onnx", folder, name="whole")
     publish(tftrt, digits / "other.onnx", folder, "--triton_max_batch_size=8", name="other")
@@ -124,7 +139,10 @@ def plain(repository, name, code, more="", dims="4"):
     """A model that takes x and gives y, both float32."""
     (repository / name / "1").mkdir(parents=True)
     (repository / name / "1" / "model.py").write_text(code)
-    x, y = (f'{kind} {{ name: "{alias}" data_type: TYPE_FP32 dims: [{dims}] }}' for kind, alias in (("input", "x"), ("output", "y")))
+    x, y = (
+        f'{kind} {{ name: "{alias}" data_type: TYPE_FP32 dims: [{dims}] }}'
+        for kind, alias in (("input", "x"), ("output", "y"))
+    )
     (repository / name / "config.pbtxt").write_text(f'name: "{name}" backend: "python" {x} {y} {more}')
 
 
@@ -132,8 +150,11 @@ def written(repository, name, code):
     """A model that gives each of its inputs back, one of each type."""
     (repository / name / "1").mkdir(parents=True)
     (repository / name / "1" / "model.py").write_text(code)
-    tensors = [f'{kind} {{ name: "{letter}_{one}" data_type: TYPE_{one} dims: [-1] }}'
-               for one in (*ECHOED, "STRING") for kind, letter in (("input", "x"), ("output", "y"))]
+    tensors = [
+        f'{kind} {{ name: "{letter}_{one}" data_type: TYPE_{one} dims: [-1] }}'
+        for one in (*ECHOED, "STRING")
+        for kind, letter in (("input", "x"), ("output", "y"))
+    ]
     (repository / name / "config.pbtxt").write_text(f'name: "{name}" backend: "python" {" ".join(tensors)}')
 
 
@@ -190,14 +211,16 @@ def test_metadata_readiness_and_the_index(client):
     assert one["serving_default"].inputs["image"].text() == "float32[?,8,8,1]"
     assert client.ready("digits") and not client.ready("no_such") and not client.ready("broken")
     assert not client.ready(), "a model failed"
-    broken, = client.status("broken")
+    (broken,) = client.status("broken")
     assert broken.failed and "it is broken" in broken.error
     assert {"digits", "whole", "broken"} <= {one.name for one in client.repository()}
 
 
 async def _asked(address):
     async with AsyncTritonClient(address) as client:
-        return (await client.predict("digits", {"image": images(2)}))["probabilities"].shape, await client.ready("digits")
+        return (await client.predict("digits", {"image": images(2)}))["probabilities"].shape, await client.ready(
+            "digits"
+        )
 
 
 def test_the_asyncio_client_has_the_same_methods(server):
@@ -209,9 +232,17 @@ def test_the_asyncio_client_has_the_same_methods(server):
 def test_tensors_of_batch_alone_are_batched_as_batch_by_one(tftrt, tmp_path):
     file = tmp_path / "sums.onnx"
     value = functools.partial(onnx.helper.make_tensor_value_info, elem_type=onnx.TensorProto.FLOAT)
-    nodes = [onnx.helper.make_node("ReduceSum", ["x", "axis"], ["s"], keepdims=0), onnx.helper.make_node("Add", ["s", "v"], ["y"])]
-    graph = onnx.helper.make_graph(nodes, "g", [value("x", shape=["batch", 4]), value("v", shape=["batch"])], [value("y", shape=["batch"])],
-                                   [onnx.numpy_helper.from_array(np.array([1]), "axis")])
+    nodes = [
+        onnx.helper.make_node("ReduceSum", ["x", "axis"], ["s"], keepdims=0),
+        onnx.helper.make_node("Add", ["s", "v"], ["y"]),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes,
+        "g",
+        [value("x", shape=["batch", 4]), value("v", shape=["batch"])],
+        [value("y", shape=["batch"])],
+        [onnx.numpy_helper.from_array(np.array([1]), "axis")],
+    )
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), file)
     publish(tftrt, file, tmp_path / "models", "--triton_max_batch_size=8", name="sums")
     assert (tmp_path / "models/sums/config.pbtxt").read_text().count("reshape { shape: [] }") == 2
@@ -219,13 +250,20 @@ def test_tensors_of_batch_alone_are_batched_as_batch_by_one(tftrt, tmp_path):
     with TritonServer(tmp_path / "models", tmp_path) as running, TritonClient(running.address) as client:
         np.testing.assert_array_equal(client.predict("sums", {"x": x, "v": v})["y"], x.sum(1, keepdims=True) + v)
         with concurrent.futures.ThreadPoolExecutor(8) as pool:  # joined
-            answers = list(pool.map(lambda row: client.predict("sums", {"x": x[row:row + 1], "v": v[row:row + 1]})["y"], [0, 1, 2] * 8))
+            answers = list(
+                pool.map(
+                    lambda row: client.predict("sums", {"x": x[row : row + 1], "v": v[row : row + 1]})["y"],
+                    [0, 1, 2] * 8,
+                )
+            )
         for row, answer in zip([0, 1, 2] * 8, answers, strict=True):
-            np.testing.assert_array_equal(answer, x[row:row + 1].sum(1, keepdims=True) + v[row:row + 1])
+            np.testing.assert_array_equal(answer, x[row : row + 1].sum(1, keepdims=True) + v[row : row + 1])
 
 
 def test_texts_and_whole_numbers_of_an_onnx_file(client):
-    assert client.predict("texts", {"x": [["ä", "", "c", "d"]] * 2})["y"].tolist() == [["ä".encode(), b"", b"c", b"d"]] * 2
+    assert (
+        client.predict("texts", {"x": [["ä", "", "c", "d"]] * 2})["y"].tolist() == [["ä".encode(), b"", b"c", b"d"]] * 2
+    )
     assert client.predict("whole_numbers", {"x": [[1, -2, 2**62, 0]]})["y"].tolist() == [[1, -2, 2**62, 0]]
     with pytest.raises(ServingError, match="decode") as caught:
         client.predict("texts", {"x": np.array([[b"\xff", b"", b"", b""]], object)})
@@ -235,20 +273,52 @@ def test_texts_and_whole_numbers_of_an_onnx_file(client):
 # Errors
 
 
-@pytest.mark.parametrize("call, code, told", [
-    (lambda client: client.predict("no_such", {"image": images(1)}), "NOT_FOUND", "unknown model: 'no_such'"),
-    (lambda client: client.predict("digits", {"image": images(1)}, version=7), "NOT_FOUND", "'digits' version 7"),
-    (lambda client: client.metadata("digits", 7), "NOT_FOUND", "'digits' version 7"),
-    (lambda client: client.predict("digits", {"image": images(9)}), "INVALID_ARGUMENT", "batch-size must be <= 8"),
-    (lambda client: client.predict("digits", {"image": images(1)[:, :7]}), "INVALID_ARGUMENT", r"Expected \[-1,8,8,1\], got \[1,7,8,1\]"),
-    (lambda client: client.predict("digits", {"image": images(1).astype(int)}), "INVALID_ARGUMENT", "'image' data-type is 'INT64'"),
-    (lambda client: client.predict("digits", {"x": images(1)}), "INVALID_ARGUMENT", "unexpected inference input 'x'"),
-    (lambda client: client.predict("digits", {"image": images(1)}, outputs="y"), "INVALID_ARGUMENT", "unexpected inference output 'y'"),
-    (lambda client: client.status("no_such"), "NOT_FOUND", "its models: .*digits"),
-    (lambda client: client.status("digits", 7), "NOT_FOUND", "no version 7 of model 'digits'; its versions: 1 AVAILABLE"),
-    (lambda client: client.predict("stream", {"x": np.zeros(4, np.float32)}), "UNIMPLEMENTED", "the model is decoupled"),
-    (lambda client: client.predict("refusing", {"x": np.zeros(4, np.float32)}), "UNIMPLEMENTED", "says UNIMPLEMENTED: no such rows"),
-    (lambda client: client.load("digits"), "UNAVAILABLE", "loads models by itself")])
+@pytest.mark.parametrize(
+    "call, code, told",
+    [
+        (lambda client: client.predict("no_such", {"image": images(1)}), "NOT_FOUND", "unknown model: 'no_such'"),
+        (lambda client: client.predict("digits", {"image": images(1)}, version=7), "NOT_FOUND", "'digits' version 7"),
+        (lambda client: client.metadata("digits", 7), "NOT_FOUND", "'digits' version 7"),
+        (lambda client: client.predict("digits", {"image": images(9)}), "INVALID_ARGUMENT", "batch-size must be <= 8"),
+        (
+            lambda client: client.predict("digits", {"image": images(1)[:, :7]}),
+            "INVALID_ARGUMENT",
+            r"Expected \[-1,8,8,1\], got \[1,7,8,1\]",
+        ),
+        (
+            lambda client: client.predict("digits", {"image": images(1).astype(int)}),
+            "INVALID_ARGUMENT",
+            "'image' data-type is 'INT64'",
+        ),
+        (
+            lambda client: client.predict("digits", {"x": images(1)}),
+            "INVALID_ARGUMENT",
+            "unexpected inference input 'x'",
+        ),
+        (
+            lambda client: client.predict("digits", {"image": images(1)}, outputs="y"),
+            "INVALID_ARGUMENT",
+            "unexpected inference output 'y'",
+        ),
+        (lambda client: client.status("no_such"), "NOT_FOUND", "its models: .*digits"),
+        (
+            lambda client: client.status("digits", 7),
+            "NOT_FOUND",
+            "no version 7 of model 'digits'; its versions: 1 AVAILABLE",
+        ),
+        (
+            lambda client: client.predict("stream", {"x": np.zeros(4, np.float32)}),
+            "UNIMPLEMENTED",
+            "the model is decoupled",
+        ),
+        (
+            lambda client: client.predict("refusing", {"x": np.zeros(4, np.float32)}),
+            "UNIMPLEMENTED",
+            "says UNIMPLEMENTED: no such rows",
+        ),
+        (lambda client: client.load("digits"), "UNAVAILABLE", "loads models by itself"),
+    ],
+)
 def test_what_triton_refuses_is_one_clear_line(client, call, code, told):
     with pytest.raises(ServingError, match=told) as caught:
         call(client)
@@ -256,16 +326,20 @@ def test_what_triton_refuses_is_one_clear_line(client, call, code, told):
 
 
 def test_the_configuration_that_triton_completed(client):
-    assert client.config("digits") == ModelConfig(backend="python", kinds=("KIND_CPU",)) and client.config("digits").on_cpu
+    assert (
+        client.config("digits") == ModelConfig(backend="python", kinds=("KIND_CPU",)) and client.config("digits").on_cpu
+    )
     assert client.config("stream").decoupled and client.metadata("stream").model.version == 1
 
 
 @pytest.mark.parametrize("command", ["smoke", "bench"])
 def test_a_model_that_cannot_be_asked_is_told_with_the_reason(server, tftrt, command):
     """A model that failed to load, with Triton's reason; a version that is not there; a model whose answers are a stream."""
-    for flags, says, mend in ((("--model_name=broken",), "serves no model 'broken'", "RuntimeError: it is broken); mend that version"),
-                              (("--model_name=digits", "--model_version=7"), "serves no model 'digits', version 7", "version 1 AVAILABLE\n"),
-                              (("--model_name=stream",), "model 'stream' is decoupled", "ModelStreamInfer")):
+    for flags, says, mend in (
+        (("--model_name=broken",), "serves no model 'broken'", "RuntimeError: it is broken); mend that version"),
+        (("--model_name=digits", "--model_version=7"), "serves no model 'digits', version 7", "version 1 AVAILABLE\n"),
+        (("--model_name=stream",), "model 'stream' is decoupled", "ModelStreamInfer"),
+    ):
         done = tftrt(command, server.address, *flags)
         assert_clear(done, 2, says)
         assert mend in done.stderr, done.stderr
@@ -273,7 +347,10 @@ def test_a_model_that_cannot_be_asked_is_told_with_the_reason(server, tftrt, com
 
 def test_a_model_that_is_not_loaded_is_told_with_what_loads_it(digits, tftrt, tmp_path):
     publish(tftrt, digits / "digits.onnx", tmp_path / "repository")
-    with TritonServer(tmp_path / "repository", tmp_path, "--model-control-mode=explicit") as server, TritonClient(server.address) as client:
+    with (
+        TritonServer(tmp_path / "repository", tmp_path, "--model-control-mode=explicit") as server,
+        TritonClient(server.address) as client,
+    ):
         done = tftrt("bench", server.address, "--model_name=digits")
         assert_clear(done, 2, "serves no model 'digits'")
         assert "--load-model=digits" in done.stderr
@@ -294,7 +371,10 @@ def test_a_server_of_the_other_protocol_is_told(server, tftrt):
     assert "triton://HOST:8001" in caught.value.mend
     assert_clear(tftrt("bench", bare, "--model_name=digits"), 1, "is no TensorFlow Serving")
     assert_clear(tftrt("smoke", bare, "--model_name=digits"), 1, "is no TensorFlow Serving")
-    with pytest.raises(ServingError, match="127.0.0.1") as caught, TritonClient(f"127.0.0.1:{server.http_port}", retries=0) as client:
+    with (
+        pytest.raises(ServingError, match="127.0.0.1") as caught,
+        TritonClient(f"127.0.0.1:{server.http_port}", retries=0) as client,
+    ):
         client.metadata("digits")
     assert "8001" in caught.value.mend
 
@@ -305,20 +385,36 @@ def test_no_server_and_no_model_are_told(server, tftrt):
     assert_clear(done, 2, "serves no model 'dogits'")
     assert "digits" in done.stderr
     assert_clear(tftrt("smoke", server.address, "--model_name=dogits"), 2, "serves no model 'dogits'")
-    assert_clear(tftrt("bench", server.address, "--model_name=digits", "--version_label=stable"), 2, "no version labels")
-    assert_clear(tftrt("bench", server.address, "--model_name=digits", "--rest=localhost:8000"), 2, "--rest reads the counters of a TensorFlow")
+    assert_clear(
+        tftrt("bench", server.address, "--model_name=digits", "--version_label=stable"), 2, "no version labels"
+    )
+    assert_clear(
+        tftrt("bench", server.address, "--model_name=digits", "--rest=localhost:8000"),
+        2,
+        "--rest reads the counters of a TensorFlow",
+    )
 
 
 # Commands
 
 
 def test_smoke_compares_the_answers_with_the_originals(server, tftrt, zoo_model, tmp_path):
-    done = tftrt("smoke", server.address, "--model_name=digits", f"--original={zoo_model('digits_cnn')}", "--repeats=3",
-                 "--shapes=image:1x8x8x1,8x8x8x1", f"--json={tmp_path / 'smoke.json'}")
+    done = tftrt(
+        "smoke",
+        server.address,
+        "--model_name=digits",
+        f"--original={zoo_model('digits_cnn')}",
+        "--repeats=3",
+        "--shapes=image:1x8x8x1,8x8x8x1",
+        f"--json={tmp_path / 'smoke.json'}",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads((tmp_path / "smoke.json").read_text())
     assert said["address"] == server.address and said["rightness_judged"]
-    assert (said["engines"]["answer"], said["engines"]["certainty"]) == ("no", "likely") and "--model_dir" not in done.stdout
+    assert (said["engines"]["answer"], said["engines"]["certainty"]) == (
+        "no",
+        "likely",
+    ) and "--model_dir" not in done.stdout
     assert any("platform for this model is python" in one["seen"] for one in said["engines"]["evidence"])
     wrong = tftrt("smoke", server.address, "--model_name=other", f"--original={zoo_model('digits_cnn')}", "--repeats=3")
     assert wrong.returncode == 3 and "FAILED" in wrong.stdout
@@ -328,9 +424,11 @@ def test_smoke_of_a_model_on_the_cpu_says_no_engine_ran_however_long_its_first_r
     done = tftrt("smoke", server.address, "--model_name=slow", "--repeats=3", f"--json={tmp_path / 'smoke.json'}")
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads((tmp_path / "smoke.json").read_text())
-    first, = (one for one in said["engines"]["evidence"] if one["source"] == "first request")
+    (first,) = (one for one in said["engines"]["evidence"] if one["source"] == "first request")
     assert first["speaks"] == "nothing" and "engine" not in first["seen"] and said["engines"]["answer"] == "no"
-    assert said["shapes_from"] == {"serving_default": "the only ones that the signature allows"} and "x 2x4" in done.stdout
+    assert (
+        said["shapes_from"] == {"serving_default": "the only ones that the signature allows"} and "x 2x4" in done.stdout
+    )
     assert "batch 1" not in done.stdout
 
 
@@ -346,7 +444,11 @@ def test_smoke_waits_no_longer_than_it_was_told(server, tftrt):
     os.kill(server.process.pid, signal.SIGSTOP)
     try:
         begun = time.monotonic()
-        assert_clear(tftrt("smoke", server.address, "--model_name=digits", "--timeout=0.5"), 1, "for the model's metadata within 0.5 s")
+        assert_clear(
+            tftrt("smoke", server.address, "--model_name=digits", "--timeout=0.5"),
+            1,
+            "for the model's metadata within 0.5 s",
+        )
         assert time.monotonic() - begun < 8
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
@@ -354,8 +456,15 @@ def test_smoke_waits_no_longer_than_it_was_told(server, tftrt):
 
 def test_bench_measures_and_compares(server, tftrt, zoo_model, tmp_path):
     flags = ("--duration_seconds=0.3", "--warmup_seconds=0.2", "--batch_size=2", f"--json={tmp_path / 'bench.json'}")
-    done = tftrt("bench", server.address, "--model_name=digits", "--concurrency=1,4", f"--original={zoo_model('digits_cnn')}", *flags,
-                 f"--html={tmp_path / 'bench.html'}")
+    done = tftrt(
+        "bench",
+        server.address,
+        "--model_name=digits",
+        "--concurrency=1,4",
+        f"--original={zoo_model('digits_cnn')}",
+        *flags,
+        f"--html={tmp_path / 'bench.html'}",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
     assert len(rows) == 2 and all(row["answered"] > 0 and not row["failed"] and not row["wrong"] for row in rows)
@@ -364,7 +473,10 @@ def test_bench_measures_and_compares(server, tftrt, zoo_model, tmp_path):
         # Triton counts a request after it has answered, and its rows apart from it: the last of each caller may be missing.
         counted, last = seen["requests"]["OK"], row["point"]["concurrency"]
         assert counted >= row["answered"] - last
-        assert seen["input_rows"] == pytest.approx(2, abs=2 * last / counted) and 0 < seen["runtime_ms"] < seen["request_ms"]
+        assert (
+            seen["input_rows"] == pytest.approx(2, abs=2 * last / counted)
+            and 0 < seen["runtime_ms"] < seen["request_ms"]
+        )
         assert seen["processed_rows"] >= 2 and sum(seen["batches"].values()) == seen["graph_runs"] > 0
     assert "What the server saw" in (tmp_path / "bench.html").read_text() and "the server counted" in done.stdout
     wrong = tftrt("bench", server.address, "--model_name=other", f"--original={zoo_model('digits_cnn')}", *flags[:2])
@@ -372,10 +484,20 @@ def test_bench_measures_and_compares(server, tftrt, zoo_model, tmp_path):
 
 
 def test_bench_measures_the_onnx_file_beside_the_server(server, tftrt, digits, tmp_path):
-    done = tftrt("bench", server.address, "--model_name=digits", f"--in_process={digits / 'digits.onnx'}", "--duration_seconds=0.3",
-                 "--warmup_seconds=0.2", f"--json={tmp_path / 'bench.json'}")
+    done = tftrt(
+        "bench",
+        server.address,
+        "--model_name=digits",
+        f"--in_process={digits / 'digits.onnx'}",
+        "--duration_seconds=0.3",
+        "--warmup_seconds=0.2",
+        f"--json={tmp_path / 'bench.json'}",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert {row["target"] for row in json.loads((tmp_path / "bench.json").read_text())["rows"]} == {"server", "in process"}
+    assert {row["target"] for row in json.loads((tmp_path / "bench.json").read_text())["rows"]} == {
+        "server",
+        "in process",
+    }
 
 
 def meanwhile(tftrt, client, happens, *arguments):
@@ -388,7 +510,9 @@ def meanwhile(tftrt, client, happens, *arguments):
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         watching = pool.submit(watch)
-        done = tftrt("bench", client.protocol.scheme + client.address, "--model_name=digits", "--warmup_seconds=0", *arguments)
+        done = tftrt(
+            "bench", client.protocol.scheme + client.address, "--model_name=digits", "--warmup_seconds=0", *arguments
+        )
         watching.result()
     return done
 
@@ -398,27 +522,45 @@ def test_bench_of_a_model_or_a_server_that_is_gone_at_the_end_is_not_complete(di
     publish(tftrt, digits / "digits.onnx", repository)
     flags = ("--load-model=digits", "--model-control-mode=explicit")
     with TritonServer(repository, tmp_path, *flags) as server, TritonClient(server.address, timeout=30) as client:
-        done = meanwhile(tftrt, client, lambda: client.unload("digits"), "--duration_seconds=3", f"--json={tmp_path / 'bench.json'}")
-        assert done.returncode == 1 and "NOT COMPLETE: the server answered no more for the last" in done.stdout, done.stdout + done.stderr
+        done = meanwhile(
+            tftrt, client, lambda: client.unload("digits"), "--duration_seconds=3", f"--json={tmp_path / 'bench.json'}"
+        )
+        assert done.returncode == 1 and "NOT COMPLETE: the server answered no more for the last" in done.stdout, (
+            done.stdout + done.stderr
+        )
         said = json.loads((tmp_path / "bench.json").read_text())
         assert not said["complete"] and "NOT_FOUND" in said["ended"] and said["rows"][0]["answered"] >= 250
         client.load("digits")
         # A version that gives way to another one, and fails a few requests, is not gone.
-        done = meanwhile(tftrt, client, lambda: (client.unload("digits"), client.load("digits")), "--duration_seconds=3")
+        done = meanwhile(
+            tftrt, client, lambda: (client.unload("digits"), client.load("digits")), "--duration_seconds=3"
+        )
         assert done.returncode == 0 and "NOT COMPLETE" not in done.stdout, done.stdout + done.stderr
         try:
-            done = meanwhile(tftrt, client, lambda: os.kill(server.process.pid, signal.SIGSTOP), "--duration_seconds=3", "--timeout=1")
+            done = meanwhile(
+                tftrt,
+                client,
+                lambda: os.kill(server.process.pid, signal.SIGSTOP),
+                "--duration_seconds=3",
+                "--timeout=1",
+            )
         finally:
             os.kill(server.process.pid, signal.SIGCONT)
-        assert done.returncode == 1 and "NOT COMPLETE: the server answered no more for the last" in done.stdout, done.stdout + done.stderr
+        assert done.returncode == 1 and "NOT COMPLETE: the server answered no more for the last" in done.stdout, (
+            done.stdout + done.stderr
+        )
         assert "within 1 s" in done.stdout
 
 
 def test_bench_of_a_model_that_hangs_is_not_complete(tftrt, tmp_path):
     plain(tmp_path / "repository", "hanging", _HANG)
     with TritonServer(tmp_path / "repository", tmp_path) as server:
-        done = tftrt("bench", server.address, "--model_name=hanging", "--timeout=1", "--warmup_seconds=0", "--duration_seconds=2")
-        assert done.returncode == 1 and "the model hangs; mend it, and restart the server" in done.stdout, done.stdout + done.stderr
+        done = tftrt(
+            "bench", server.address, "--model_name=hanging", "--timeout=1", "--warmup_seconds=0", "--duration_seconds=2"
+        )
+        assert done.returncode == 1 and "the model hangs; mend it, and restart the server" in done.stdout, (
+            done.stdout + done.stderr
+        )
         server.process.kill()
 
 
@@ -437,7 +579,14 @@ def test_regress_of_a_model_that_hangs_ends_soon(native, candidate, tftrt, tmp_p
     plain(tmp_path / "repository", "hanging", _HANG)
     with TritonServer(tmp_path / "repository", tmp_path) as server:
         begun = time.monotonic()
-        done = tftrt("regress", f"--server={server.address}", f"--native={native}", f"--candidate={candidate}", "--timeout=0.5", *QUICK)
+        done = tftrt(
+            "regress",
+            f"--server={server.address}",
+            f"--native={native}",
+            f"--candidate={candidate}",
+            "--timeout=0.5",
+            *QUICK,
+        )
         assert_clear(done, 1, f"the {'native' if native == 'hanging' else 'candidate'} model answers no more")
         assert time.monotonic() - begun < 40
         server.process.kill()
@@ -448,7 +597,9 @@ def before(zoo_model, tmp_path_factory):
     """The address of a TensorFlow Serving (the development server) that has the digits as a SavedModel."""
     folder = tmp_path_factory.mktemp("before")
     shutil.copytree(zoo_model("digits_cnn"), folder / "digits/1")
-    with LocalServer(["--model_name=digits", f"--model_base_path={folder / 'digits'}"], folder / "log", looked_at=True) as one:
+    with LocalServer(
+        ["--model_name=digits", f"--model_base_path={folder / 'digits'}"], folder / "log", looked_at=True
+    ) as one:
         yield one.grpc_address
 
 
@@ -457,28 +608,57 @@ QUICK = ("--rounds=12", "--max_rounds=12", "--requests=8", "--metrics=p50")
 
 def test_regress_compares_servers_of_two_kinds(server, before, zoo_model, tftrt, tmp_path):
     two = (f"--native_server={before}", f"--candidate_server={server.address}", "--native=digits", *QUICK)
-    done = tftrt("regress", *two, "--candidate=digits", "--allow_worse", f"--json={tmp_path / 'r.json'}", f"--html={tmp_path / 'r.html'}",
-                 f"--native_dir={zoo_model('digits_cnn')}")
+    done = tftrt(
+        "regress",
+        *two,
+        "--candidate=digits",
+        "--allow_worse",
+        f"--json={tmp_path / 'r.json'}",
+        f"--html={tmp_path / 'r.html'}",
+        f"--native_dir={zoo_model('digits_cnn')}",
+    )
     assert done.returncode in (0, 4), done.stdout + done.stderr
     said = json.loads((tmp_path / "r.json").read_text())
     assert said["server"]["address"] == f"{before} (native) and {server.address} (candidate)"
     assert said["workload"]["backend"] == "two servers that ran before: TensorFlow Serving and Triton"
     assert any("the verdict is on each model together with its server" in one for one in said["notes"])
-    assert not said["answers"]["problems"] and said["failed"] == {"native": 0, "candidate": 0} and len(said["rounds"]["candidate_p50"]) == 12
+    assert (
+        not said["answers"]["problems"]
+        and said["failed"] == {"native": 0, "candidate": 0}
+        and len(said["rounds"]["candidate_p50"]) == 12
+    )
     assert server.address in (tmp_path / "r.html").read_text() and said["native"]["digest"]
     # The same model under the same name and version on both, and the other way round.
-    turned = tftrt("regress", f"--server={server.address}", f"--candidate_server={before}", "--native=digits", "--candidate=digits", *QUICK,
-                   "--allow_worse")
-    assert turned.returncode in (0, 4) and f"{server.address} (native) and {before} (candidate)" in turned.stdout, turned.stdout + turned.stderr
+    turned = tftrt(
+        "regress",
+        f"--server={server.address}",
+        f"--candidate_server={before}",
+        "--native=digits",
+        "--candidate=digits",
+        *QUICK,
+        "--allow_worse",
+    )
+    assert turned.returncode in (0, 4) and f"{server.address} (native) and {before} (candidate)" in turned.stdout, (
+        turned.stdout + turned.stderr
+    )
 
 
 def test_other_answers_of_the_other_server_fail_the_comparison(server, before, tftrt):
-    done = tftrt("regress", f"--native_server={before}", f"--candidate_server={server.address}", "--native=digits", "--candidate=other", *QUICK,
-                 "--allow_worse")
+    done = tftrt(
+        "regress",
+        f"--native_server={before}",
+        f"--candidate_server={server.address}",
+        "--native=digits",
+        "--candidate=other",
+        *QUICK,
+        "--allow_worse",
+    )
     assert done.returncode == 3 and "probabilities" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_request_that_the_other_server_refuses_is_a_failure_and_a_model_that_it_has_not_is_named(server, before, tftrt):
+def test_a_request_that_the_other_server_refuses_is_a_failure_and_a_model_that_it_has_not_is_named(
+    server, before, tftrt
+):
     two = (f"--native_server={before}", f"--candidate_server={server.address}", "--native=digits", *QUICK)
     done = tftrt("regress", *two, "--candidate=digits", "--shapes=image:9x8x8x1")
     assert done.returncode == 3 and "refuses a request" in done.stdout + done.stderr, done.stdout + done.stderr
@@ -507,8 +687,14 @@ def test_inputs_in_shared_memory_are_not_sent_and_answers_are_right(client):
         for turn in range(3):
             floats[...] = turn
             found = client.predict("echo", {**rest, **sent})
-            assert (found["y_FP32"] == turn).all() and found["y_FP32"].shape == (500,) and found["y_INT64"].tolist() == [7, 8, 9]
-            assert found["y_STRING"].tolist() == ["ä".encode()] and all(same(found["y" + name[1:]], array) for name, array in rest.items())
+            assert (
+                (found["y_FP32"] == turn).all()
+                and found["y_FP32"].shape == (500,)
+                and found["y_INT64"].tolist() == [7, 8, 9]
+            )
+            assert found["y_STRING"].tolist() == ["ä".encode()] and all(
+                same(found["y" + name[1:]], array) for name, array in rest.items()
+            )
         # A part in one piece lies there too; every second value does not, and is sent.
         assert client.predict("echo", {**rest, **sent, "x_FP32": floats[100:200]})["y_FP32"].shape == (100,)
         assert client.predict("echo", {**rest, **sent, "x_FP32": floats[::2]})["y_FP32"].shape == (250,)
@@ -555,8 +741,10 @@ def test_a_new_version_takes_over_without_a_failed_request(digits, tftrt, tmp_pa
     publish(tftrt, digits / "digits.onnx", repository, "--triton_max_batch_size=8")
     asked = images(2)
     expected = {1: answers(digits / "digits.onnx", asked), 2: answers(digits / "other.onnx", asked)}
-    with TritonServer(repository, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1") as server, \
-            TritonClient(server.address, timeout=30, retries=0) as client:
+    with (
+        TritonServer(repository, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1") as server,
+        TritonClient(server.address, timeout=30, retries=0) as client,
+    ):
         stop, seen = threading.Event(), []
 
         def ask():
@@ -576,7 +764,9 @@ def test_a_new_version_takes_over_without_a_failed_request(digits, tftrt, tmp_pa
             for one in running:
                 one.result()
         assert {1, 2} == set(seen)
-        wait_for(lambda: [(one.version, one.state) for one in client.status("digits")] == [(2, "AVAILABLE"), (1, "END")])
+        wait_for(
+            lambda: [(one.version, one.state) for one in client.status("digits")] == [(2, "AVAILABLE"), (1, "END")]
+        )
     assert loads(server) == ["digits:1", "digits:2"]
 
 
@@ -590,6 +780,7 @@ def loads(server):
 
 def next_look(server):
     """Until a server with --log-verbose has looked at the repository once more."""
+
     def looks():
         return server.log.read_text().count('"Polling model repository"')
 
@@ -603,8 +794,12 @@ def test_a_triton_that_polls_takes_no_notice_of_what_grows(digits, tftrt, tmp_pa
     repository = tmp_path / "repository"
     publish(tftrt, digits / "digits.onnx", repository)
     name = "digits" if there else "new"
-    with TritonServer(repository, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1", "--log-verbose=1") as server, \
-            TritonClient(server.address, timeout=30) as client:
+    with (
+        TritonServer(
+            repository, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1", "--log-verbose=1"
+        ) as server,
+        TritonClient(server.address, timeout=30) as client,
+    ):
         fill, looks = triton_publish._fill, []
 
         def slow(stage, *arguments):
@@ -615,7 +810,9 @@ def test_a_triton_that_polls_takes_no_notice_of_what_grows(digits, tftrt, tmp_pa
             looks.append(loads(server))
 
         monkeypatch.setattr(triton_publish, "_fill", slow)
-        triton_publish.publish(str(digits / "other.onnx"), name, str(repository), triton_publish.Options(backend="python"))
+        triton_publish.publish(
+            str(digits / "other.onnx"), name, str(repository), triton_publish.Options(backend="python")
+        )
         assert looks == [["digits:1"]]
         wait_for(lambda: (2 if there else 1, "AVAILABLE") in [(one.version, one.state) for one in client.status(name)])
         assert loads(server) == ["digits:1", f"{name}:{2 if there else 1}"]
@@ -624,7 +821,10 @@ def test_a_triton_that_polls_takes_no_notice_of_what_grows(digits, tftrt, tmp_pa
 def test_a_version_that_is_loaded_by_a_call(digits, tftrt, tmp_path):
     repository = tmp_path / "repository"
     publish(tftrt, digits / "digits.onnx", repository)
-    with TritonServer(repository, tmp_path, "--model-control-mode=explicit") as server, TritonClient(server.address, timeout=30) as client:
+    with (
+        TritonServer(repository, tmp_path, "--model-control-mode=explicit") as server,
+        TritonClient(server.address, timeout=30) as client,
+    ):
         assert not client.ready("digits")
         client.load("digits")
         assert client.ready("digits") and client.metadata("digits").model.version == 1
@@ -638,5 +838,12 @@ def test_a_version_that_is_loaded_by_a_call(digits, tftrt, tmp_path):
 def test_npz_rows_are_asked(server, tftrt, tmp_path):
     """--data goes to Triton as it goes to TensorFlow Serving."""
     npz.save(tmp_path / "rows.npz", {"image": images(5)})
-    done = tftrt("smoke", server.address, "--model_name=whole", f"--data={tmp_path / 'rows.npz'}", "--batch_size=5", "--repeats=2")
+    done = tftrt(
+        "smoke",
+        server.address,
+        "--model_name=whole",
+        f"--data={tmp_path / 'rows.npz'}",
+        "--batch_size=5",
+        "--repeats=2",
+    )
     assert done.returncode == 0, done.stdout + done.stderr

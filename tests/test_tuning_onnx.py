@@ -40,11 +40,27 @@ def tuned(request, folder, images, tmp_path_factory):
     """(the model, the folder in which it was tuned, CompletedProcess)."""
     work = tmp_path_factory.mktemp("tuned")
     model = folder / request.param
-    flags = [f"--data={images / 'held_back.npz'}", "--data_rows=80", SHAPES, "--accuracy=snr_db:threshold=15", "--backends=tensorrt",
-             f"--calibration_data={images / 'calibration.npz'}", "--num_calibration_batches=8", "--objective_shape=image:1x8x8x1",
-             "--output_flagfile=winner.flags", "--html=tuning.html", f"--engine_cache_dir={work / 'engines'}"]
-    done = subprocess.run([sys.executable, "-m", "tests.tune_unbuilt", str(model), *flags], capture_output=True, text=True, cwd=work,
-                          env={**os.environ, "PYTHONPATH": BARE, **NO_GPU}, timeout=280)
+    flags = [
+        f"--data={images / 'held_back.npz'}",
+        "--data_rows=80",
+        SHAPES,
+        "--accuracy=snr_db:threshold=15",
+        "--backends=tensorrt",
+        f"--calibration_data={images / 'calibration.npz'}",
+        "--num_calibration_batches=8",
+        "--objective_shape=image:1x8x8x1",
+        "--output_flagfile=winner.flags",
+        "--html=tuning.html",
+        f"--engine_cache_dir={work / 'engines'}",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.tune_unbuilt", str(model), *flags],
+        capture_output=True,
+        text=True,
+        cwd=work,
+        env={**os.environ, "PYTHONPATH": BARE, **NO_GPU},
+        timeout=280,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return model, work, done
 
@@ -54,11 +70,17 @@ def test_plans_of_a_file_are_searched_without_tensorflow(tuned):
     said = json.loads((work / f"tune-{model.name}/tuning.json").read_text())
     file = model / "model.onnx" if model.is_dir() else model
     assert said["model"] == str(file) and said["native_runtime"] == "ONNX Runtime on the CPU"
-    assert [(one["backend"], one["settings"]["precision_mode"]) for one in said["trials"]] == [("tensorrt", one) for one in ("FP32", "FP16", "INT8")]
+    assert [(one["backend"], one["settings"]["precision_mode"]) for one in said["trials"]] == [
+        ("tensorrt", one) for one in ("FP32", "FP16", "INT8")
+    ]
     assert not any(one["failure"] for one in said["trials"]) and all(one["kept"] for one in said["trials"])
     levels = [float(one["accuracy"]) for one in said["trials"]]
     assert levels[0] > 100 > levels[1] > levels[2] > 15
-    assert said["objective"] == "serving_default(image 1x8x8x1)" and said["winner"] and said["final"]["call"] == said["objective"]
+    assert (
+        said["objective"] == "serving_default(image 1x8x8x1)"
+        and said["winner"]
+        and said["final"]["call"] == said["objective"]
+    )
     assert "times as fast as ONNX Runtime on the CPU" in done.stdout and "TensorFlow" not in done.stdout
     page = (work / "tuning.html").read_text()
     assert "<td>ONNX Runtime on the CPU</td>" in page and "<td>TensorFlow</td>" not in page
@@ -77,11 +99,20 @@ def test_the_recipe_makes_the_file_of_the_winner_again(tuned, tmp_path):
     export, convert = (shlex.split(one)[1:] for one in said["recipe"])
     assert export[:2] == ["export", said["model"]] and not any("signature_keys" in word for word in export)
     made = next(word for word in export if word.startswith("--output=")).removeprefix("--output=")
-    again = run_tftrt(*(f"--output={tmp_path / 'model.onnx'}" if word.startswith("--output=") else word for word in export))
+    again = run_tftrt(
+        *(f"--output={tmp_path / 'model.onnx'}" if word.startswith("--output=") else word for word in export)
+    )
     assert again.returncode == 0, again.stderr
     assert onnx.load(tmp_path / "model.onnx").graph == onnx.load(made).graph
-    assert convert[:2] == ["convert", "--flagfile=winner.flags"] and f"--input_saved_model_dir={made}" in (work / "winner.flags").read_text()
-    assert re.search(rf"^next: tftrt convert --flagfile=winner.flags --output_saved_model_dir=\S*{model.stem}_tuned$|^next: .*model_tuned$", done.stdout, re.MULTILINE)
+    assert (
+        convert[:2] == ["convert", "--flagfile=winner.flags"]
+        and f"--input_saved_model_dir={made}" in (work / "winner.flags").read_text()
+    )
+    assert re.search(
+        rf"^next: tftrt convert --flagfile=winner.flags --output_saved_model_dir=\S*{model.stem}_tuned$|^next: .*model_tuned$",
+        done.stdout,
+        re.MULTILINE,
+    )
 
 
 def needed(tmp_path):
@@ -93,28 +124,80 @@ def needed(tmp_path):
 def test_without_a_gpu_the_reason_is_told_and_nothing_is_left(folder, tftrt, tmp_path, name):
     done = tftrt("tune", folder / name, *needed(tmp_path), "--backends=tensorrt", cwd=tmp_path, env=NO_GPU)
     told = [line for line in done.stderr.splitlines() if "is a plan: " not in line]
-    assert done.returncode == 1 and told[0].startswith("tftrt: error: tune measures speed, and plans cannot be built here: no GPU is visible here")
+    assert done.returncode == 1 and told[0].startswith(
+        "tftrt: error: tune measures speed, and plans cannot be built here: no GPU is visible here"
+    )
     assert len(told) == 2 and "`tftrt doctor`" in told[1] and [path.name for path in tmp_path.iterdir()] == ["data.npz"]
 
 
 def test_without_tensorrt_it_says_what_to_install(folder, tmp_path):
-    done = subprocess.run([sys.executable, "-m", "tftrt_tools", "tune", str(folder / "digits.onnx"), *needed(tmp_path), "--backends=tensorrt"],
-                          capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": BARE, **NO_GPU}, timeout=120)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tftrt_tools",
+            "tune",
+            str(folder / "digits.onnx"),
+            *needed(tmp_path),
+            "--backends=tensorrt",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": BARE, **NO_GPU},
+        timeout=120,
+    )
     assert_clear(done, 1, "tune measures speed, and plans cannot be built here: TensorRT is not installed")
 
 
-@pytest.mark.parametrize(("name", "flags", "says", "mend"), [
-    ("digits.onnx", (), "--backends=tftrt cannot tune ", "--backends=tensorrt searches among plans of TensorRT itself"),
-    ("plan", (), "it is a plan directory, and TF-TRT takes TensorFlow models", "--backends=tensorrt"),
-    ("digits.onnx", ("--backends=tftrt,tensorrt",), "it is an ONNX file, and TF-TRT takes TensorFlow models", "--backends=tensorrt"),
-    ("digits.onnx", ("--backends=tensorrt", "--inputs=image"), "--inputs has no effect", "leave it out"),
-    ("digits.onnx", ("--backends=tensorrt", "--signature_keys=score"), "no signature 'score'", "serving_default"),
-    ("digits.onnx", ("--backends=tensorrt", "--freeze=image:0"), "an export for tune gives no input a constant value", "leave it out"),
-    ("plan", ("--backends=tensorrt", "--output_saved_model_dir=PLAN", "--overwrite"), "lie inside one another", "another output directory"),
-    ("none.onnx", ("--backends=tensorrt",), "no such file: ", "check the path"),
-    ("program.pt2", ("--backends=tensorrt",), "it is a PyTorch program", "`tftrt tune FILE --backends=tensorrt` takes that")])
+@pytest.mark.parametrize(
+    ("name", "flags", "says", "mend"),
+    [
+        (
+            "digits.onnx",
+            (),
+            "--backends=tftrt cannot tune ",
+            "--backends=tensorrt searches among plans of TensorRT itself",
+        ),
+        ("plan", (), "it is a plan directory, and TF-TRT takes TensorFlow models", "--backends=tensorrt"),
+        (
+            "digits.onnx",
+            ("--backends=tftrt,tensorrt",),
+            "it is an ONNX file, and TF-TRT takes TensorFlow models",
+            "--backends=tensorrt",
+        ),
+        ("digits.onnx", ("--backends=tensorrt", "--inputs=image"), "--inputs has no effect", "leave it out"),
+        ("digits.onnx", ("--backends=tensorrt", "--signature_keys=score"), "no signature 'score'", "serving_default"),
+        (
+            "digits.onnx",
+            ("--backends=tensorrt", "--freeze=image:0"),
+            "an export for tune gives no input a constant value",
+            "leave it out",
+        ),
+        (
+            "plan",
+            ("--backends=tensorrt", "--output_saved_model_dir=PLAN", "--overwrite"),
+            "lie inside one another",
+            "another output directory",
+        ),
+        ("none.onnx", ("--backends=tensorrt",), "no such file: ", "check the path"),
+        (
+            "program.pt2",
+            ("--backends=tensorrt",),
+            "it is a PyTorch program",
+            "`tftrt tune FILE --backends=tensorrt` takes that",
+        ),
+    ],
+)
 def test_what_cannot_be_tuned_is_a_line_with_its_mend(folder, tftrt, tmp_path, name, flags, says, mend):
-    done = tftrt("tune", folder / name, *needed(tmp_path), *(word.replace("PLAN", str(folder / "plan")) for word in flags), cwd=tmp_path, env=NO_GPU)
+    done = tftrt(
+        "tune",
+        folder / name,
+        *needed(tmp_path),
+        *(word.replace("PLAN", str(folder / "plan")) for word in flags),
+        cwd=tmp_path,
+        env=NO_GPU,
+    )
     assert_clear(done, 2, says)
     assert mend in done.stderr.splitlines()[-1] and [path.name for path in tmp_path.iterdir()] == ["data.npz"]
 
@@ -131,7 +214,10 @@ def test_a_file_with_a_precision_inside_names_what_to_tune(folder, tmp_path, pre
     source = pathlib.Path(onnx_files.two_products(tmp_path / "given.onnx"))
     np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32))
     data = [f"--calibration_data={tmp_path / 'rows.npz'}", "--nojudge_precision"] if precision == "INT8" else []
-    assert tftrt("export", source, f"--output={tmp_path / 'made.onnx'}", f"--precision_mode={precision}", *data).returncode == 0
+    assert (
+        tftrt("export", source, f"--output={tmp_path / 'made.onnx'}", f"--precision_mode={precision}", *data).returncode
+        == 0
+    )
     plan_recordings.directory(tmp_path / "plan")
     (tmp_path / "plan/model.onnx").write_bytes((tmp_path / "made.onnx").read_bytes())
     with pytest.raises(errors.UsageError, match="made.onnx has a precision written in already") as raised:
@@ -141,20 +227,42 @@ def test_a_file_with_a_precision_inside_names_what_to_tune(folder, tmp_path, pre
         given.model(tmp_path / "plan", ("tensorrt",))
 
 
-@pytest.mark.parametrize(("shape", "says"), [
-    ("image:3x8x8x1", "--objective_shape=image:3x8x8x1 is not one of --shapes"), ("image", "--objective_shape: 'image' names no input"),
-    ("pixels:1x8x8x1", "--objective_shape: no input 'pixels'"), ("image:1x9x8x1", "--objective_shape=image:1x9x8x1 is not one of --shapes"), ("image:0x8", "--objective_shape: "),
-    ("score/image:1x8x8x1", "--objective_shape: no signature 'score'")])
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ("image:3x8x8x1", "--objective_shape=image:3x8x8x1 is not one of --shapes"),
+        ("image", "--objective_shape: 'image' names no input"),
+        ("pixels:1x8x8x1", "--objective_shape: no input 'pixels'"),
+        ("image:1x9x8x1", "--objective_shape=image:1x9x8x1 is not one of --shapes"),
+        ("image:0x8", "--objective_shape: "),
+        ("score/image:1x8x8x1", "--objective_shape: no signature 'score'"),
+    ],
+)
 @pytest.mark.parametrize("kind", ["file", "model"])
-def test_a_shape_to_minimize_is_checked_before_a_gpu_is_looked_for(folder, zoo_model, tftrt, tmp_path, kind, shape, says):
+def test_a_shape_to_minimize_is_checked_before_a_gpu_is_looked_for(
+    folder, zoo_model, tftrt, tmp_path, kind, shape, says
+):
     model = folder / "digits.onnx" if kind == "file" else zoo_model("digits_cnn")
     backends = ("--backends=tensorrt",) if kind == "file" else ()
-    assert_clear(tftrt("tune", model, *needed(tmp_path), *backends, f"--objective_shape={shape}", cwd=tmp_path, env=NO_GPU), 2, says)
+    assert_clear(
+        tftrt("tune", model, *needed(tmp_path), *backends, f"--objective_shape={shape}", cwd=tmp_path, env=NO_GPU),
+        2,
+        says,
+    )
 
 
 def test_optimize_checks_it_before_anything_is_run(zoo_model, tftrt, tmp_path):
     data, _, shapes = needed(tmp_path)
-    done = tftrt("optimize", zoo_model("digits_cnn"), data, shapes, "--goal=snr_db:threshold=30", "--output_saved_model_dir=out",
-                 "--objective_shape=image:3x8x8x1", cwd=tmp_path, env=NO_GPU)
+    done = tftrt(
+        "optimize",
+        zoo_model("digits_cnn"),
+        data,
+        shapes,
+        "--goal=snr_db:threshold=30",
+        "--output_saved_model_dir=out",
+        "--objective_shape=image:3x8x8x1",
+        cwd=tmp_path,
+        env=NO_GPU,
+    )
     assert_clear(done, 2, "--objective_shape=image:3x8x8x1 is not one of --shapes")
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]

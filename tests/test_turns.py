@@ -27,7 +27,9 @@ def folder(tmp_path, monkeypatch):
 
 
 def holder(gpu):
-    return subprocess.Popen([sys.executable, "-c", _HOLDER, gpu], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    return subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, gpu], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
 
 
 def test_the_second_process_waits_and_says_so(folder):

@@ -37,11 +37,15 @@ def test_twins_of_keras_export_and_of_tf1_are_found_and_stay_twins(exported, tmp
         for one in (out, built):
             # One set of engines for both names.
             seen = inspector.signature_graphs(meta(one))
-            assert [one.engines for one in seen] == [seen[0].engines] * 2 and len(graph.engine_ops(meta(one).graph_def)) == 1
+            assert [one.engines for one in seen] == [seen[0].engines] * 2 and len(
+                graph.engine_ops(meta(one).graph_def)
+            ) == 1
         native_copy.write(built, tmp_path / f"{source.name}-native")
         for name in SAME:
             feed = {next(iter(meta(source).signature_def[name].inputs)): models.rows()}
-            answers = [models.answers_of_session(one, feed, name) for one in (source, tmp_path / f"{source.name}-native")]
+            answers = [
+                models.answers_of_session(one, feed, name) for one in (source, tmp_path / f"{source.name}-native")
+            ]
             for output, expected in answers[0].items():
                 np.testing.assert_allclose(answers[1][output], expected, rtol=1e-5)
 
@@ -54,9 +58,11 @@ def test_functions_of_one_form_that_compute_otherwise_are_no_twins(tmp_path):
 
 
 def test_other_names_or_shapes_are_no_twins(exported):
-    for change in (lambda one: setattr(one.outputs["output_0"].tensor_shape.dim[1], "size", 5),
-                   lambda one: one.inputs["more"].CopyFrom(next(iter(one.inputs.values()))),
-                   lambda one: setattr(one.outputs["output_0"], "name", "serve_x_input:0")):
+    for change in (
+        lambda one: setattr(one.outputs["output_0"].tensor_shape.dim[1], "size", 5),
+        lambda one: one.inputs["more"].CopyFrom(next(iter(one.inputs.values()))),
+        lambda one: setattr(one.outputs["output_0"], "name", "serve_x_input:0"),
+    ):
         proto = meta(exported)
         change(proto.signature_def["serve"])
         assert twins.find(proto) == {}
@@ -65,15 +71,23 @@ def test_other_names_or_shapes_are_no_twins(exported):
 def test_a_twin_that_was_not_asked_for_stays_as_it_was(exported, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    request = {"source": str(exported), "output": str(out), "settings": Settings(signature_keys=("serve",)).to_dict(),
-               "int8": {"options": None, "given": None}, "cache": None}
+    request = {
+        "source": str(exported),
+        "output": str(out),
+        "settings": Settings(signature_keys=("serve",)).to_dict(),
+        "int8": {"options": None, "given": None},
+        "cache": None,
+    }
     found = [SignatureResult.from_dict(one) for one in convert_job.job(request)["signatures"]]
-    assert [(one.name, one.converted, one.twins) for one in found] == [("serve", True, ()), ("serving_default", False, ())]
+    assert [(one.name, one.converted, one.twins) for one in found] == [
+        ("serve", True, ()),
+        ("serving_default", False, ()),
+    ]
     assert twins.find(meta(out)) == {}
 
 
 def test_they_are_planned_and_calibrated_once(exported, tmp_path):
-    planned, = planner.plan(exported, Settings()).signatures
+    (planned,) = planner.plan(exported, Settings()).signatures
     assert planned.name == "serving_default" and planned.label == BOTH
     from tftrt_tools.models.inputs.options import DataOptions
 
@@ -101,14 +115,34 @@ def test_the_commands_say_it_once_and_labels_are_clear(exported, tftrt, tmp_path
     assert exporting.returncode == 0, exporting.stderr
     assert list(np.load(rows)) == [name]
     # The command that `tftrt data` proposes.
-    verified = tftrt("verify", exported, out, f"--data={rows}", f"--labels={tmp_path / 'labels.npy'}", "--json=-", "--nowrite",
-                     "--allow_constant_outputs")
+    verified = tftrt(
+        "verify",
+        exported,
+        out,
+        f"--data={rows}",
+        f"--labels={tmp_path / 'labels.npy'}",
+        "--json=-",
+        "--nowrite",
+        "--allow_constant_outputs",
+    )
     assert verified.returncode == 0, verified.stdout + verified.stderr
     said = json.loads(verified.stdout)
-    assert [one["signature"] for one in said["comparisons"]] == ["serving_default"] and said["twins"] == {"serving_default": ["serve"]}
+    assert [one["signature"] for one in said["comparisons"]] == ["serving_default"] and said["twins"] == {
+        "serving_default": ["serve"]
+    }
     assert said["accuracy"]["output"] == "serving_default/output_0"
-    named = tftrt("verify", exported, out, f"--data={rows}", f"--labels={tmp_path / 'labels.npy'}", "--label_output=serve/output_0",
-                  "--thresholds=serve/output_0:max_abs<=1", f"--shapes=serve/{name}:2x8", "--nowrite", "--allow_constant_outputs")
+    named = tftrt(
+        "verify",
+        exported,
+        out,
+        f"--data={rows}",
+        f"--labels={tmp_path / 'labels.npy'}",
+        "--label_output=serve/output_0",
+        "--thresholds=serve/output_0:max_abs<=1",
+        f"--shapes=serve/{name}:2x8",
+        "--nowrite",
+        "--allow_constant_outputs",
+    )
     assert named.returncode == 0 and BOTH in named.stdout, named.stdout + named.stderr
 
 
@@ -124,9 +158,14 @@ def test_the_walk():
     assert walked.twins == {"serving_default": ("serve",), "embed": ()} and walked.names == ["serving_default", "embed"]
     assert walked.leader("serve") == "serving_default" and walked.leader("none") == "none"
     assert walked.renamed({"serve/x": 1, "serving_default/x": 2, "embed/y": 3, "z": 4, "": 5}) == {
-        "serving_default/x": 2, "embed/y": 3, "z": 4, "": 5}
+        "serving_default/x": 2,
+        "embed/y": 3,
+        "z": 4,
+        "": 5,
+    }
     assert walked.merged({"serve": [{"x": (1,)}], "serving_default": [{"x": (1,)}, {"x": (2,)}]}) == {
-        "serving_default": [{"x": (1,)}, {"x": (2,)}]}
+        "serving_default": [{"x": (1,)}, {"x": (2,)}]
+    }
     assert walked.with_twins({"serving_default": 1, "embed": 2}) == {"serving_default": 1, "serve": 1, "embed": 2}
     # What is one function in the original, and two in the other model, is walked twice.
     assert Once.of(["serve", "serving_default"], SAME, {}).names == ["serve", "serving_default"]

@@ -47,7 +47,9 @@ def batch_normalization(image):
 def conditional(x):
     training = v1.placeholder_with_default(False, (), "net/is_training")
     h = tf.nn.relu(x @ W)
-    return tf.nn.softmax(v1.cond(tf.logical_and(training, tf.constant(True)), lambda: tf.nn.dropout(h, 0.5), lambda: h * 2.0) + 1.0)
+    return tf.nn.softmax(
+        v1.cond(tf.logical_and(training, tf.constant(True)), lambda: tf.nn.dropout(h, 0.5), lambda: h * 2.0) + 1.0
+    )
 
 
 def of_unknown_shape(x):
@@ -61,18 +63,27 @@ def prepared(path, **settings):
     return prepare.passed("serving_default", root.signatures["serving_default"], Settings(**settings))
 
 
-@pytest.mark.parametrize(("body", "shape", "told", "engines"), [
-    (batch_normalization, (None, 16, 16, 3), (("is_training", "false"),), 1), (conditional, (None, 8), (("net/is_training", "false"),), 1),
-    (of_unknown_shape, (None, 8), (("scale", "2.0"), ("rows", "")), 1)])
+@pytest.mark.parametrize(
+    ("body", "shape", "told", "engines"),
+    [
+        (batch_normalization, (None, 16, 16, 3), (("is_training", "false"),), 1),
+        (conditional, (None, 8), (("net/is_training", "false"),), 1),
+        (of_unknown_shape, (None, 8), (("scale", "2.0"), ("rows", "")), 1),
+    ],
+)
 def test_a_default_that_nobody_can_feed_is_a_constant(tmp_path, body, shape, told, engines):
     saved(tmp_path / "m", body, shape)
     frozen, passed = prepared(tmp_path / "m")
     assert frozen.preparation.defaults == told and len(passed.engines) == engines
     assert Preparation.from_dict(json.loads(json.dumps(frozen.preparation.to_dict()))) == frozen.preparation
-    assert not {"PlaceholderWithDefault", "Switch", "Merge", "If", "StatelessIf", "RandomUniform"} & {node.op for node in frozen.graph_def.node}
+    assert not {"PlaceholderWithDefault", "Switch", "Merge", "If", "StatelessIf", "RandomUniform"} & {
+        node.op for node in frozen.graph_def.node
+    }
     assert "nobody can feed it" in _output.prepared(frozen.preparation)[0]
     x = np.random.default_rng(1).normal(size=(2, *shape[1:])).astype("f4")
-    np.testing.assert_allclose(answers(frozen, x)[0], frozen.original(x=tf.constant(x))["y"].numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        answers(frozen, x)[0], frozen.original(x=tf.constant(x))["y"].numpy(), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_the_coverage_is_that_of_inference(tmp_path):
@@ -94,7 +105,11 @@ def test_one_in_a_function_is_a_constant_too(tmp_path):
 
 
 def test_one_that_the_signature_names_stays_an_input(tmp_path):
-    saved(tmp_path / "m", lambda x: tf.nn.softmax(tf.nn.relu(x @ W) * v1.placeholder_with_default(1.0, (), "keep") + 1.0), named=["keep"])
+    saved(
+        tmp_path / "m",
+        lambda x: tf.nn.softmax(tf.nn.relu(x @ W) * v1.placeholder_with_default(1.0, (), "keep") + 1.0),
+        named=["keep"],
+    )
     frozen, _ = prepared(tmp_path / "m")
     assert frozen.preparation.defaults == () and set(frozen.input_names) == {"x", "keep"}
     fed = {"x": np.ones((1, 8), "f4") * W[0], "keep": np.float32(3)}

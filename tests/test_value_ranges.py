@@ -23,11 +23,24 @@ def photos(count, seed=0):
     return np.clip(rng.uniform(0.2, 0.8, (count, 1, 1, 1)) + rng.normal(scale=0.2, size=(count, 8, 8, 3)), 0, 1)
 
 
-@pytest.mark.parametrize("scaled", [
-    lambda x: 255 * x, lambda x: x / 255, lambda x: 16 * x, lambda x: 2 * x - 1, lambda x: 255 * x - 120, lambda x: 32768 * x])
+@pytest.mark.parametrize(
+    "scaled",
+    [
+        lambda x: 255 * x,
+        lambda x: x / 255,
+        lambda x: 16 * x,
+        lambda x: 2 * x - 1,
+        lambda x: 255 * x - 120,
+        lambda x: 32768 * x,
+    ],
+)
 def test_another_scale_is_told_with_the_numbers(scaled):
-    line, = differing(ranges(scaled(photos(64))), ranges(photos(64, seed=1)))
-    assert line.startswith("s/x: the calibration's values go from ") and "those of --data from 0 to 1" in line and "scaled differently?" in line
+    (line,) = differing(ranges(scaled(photos(64))), ranges(photos(64, seed=1)))
+    assert (
+        line.startswith("s/x: the calibration's values go from ")
+        and "those of --data from 0 to 1" in line
+        and "scaled differently?" in line
+    )
     assert list(differing(ranges(photos(64, seed=1)), ranges(scaled(photos(64)))))
 
 
@@ -58,16 +71,26 @@ def test_ranges_of_several_records_are_those_of_all_rows():
     assert combined([one, other])["s/x"] == ranges([[1.0], [2.0], [-3.0]])["s/x"]
     records = [{"ranges": {name: value.to_dict() for name, value in each.items()}} for each in (one, other)]
     assert read(merge.combined(records)) == combined([one, other])
-    assert read({}) == read({"ranges": None}) == read({"ranges": {"s/x": {"minimum": 0}}}) == read({"ranges": [1]}) == {}
+    assert (
+        read({}) == read({"ranges": None}) == read({"ranges": {"s/x": {"minimum": 0}}}) == read({"ranges": [1]}) == {}
+    )
     assert ValueRange.from_dict(one["s/x"].to_dict()) == one["s/x"]
 
 
-@pytest.mark.parametrize(("dtype", "array", "kind", "told"), [
-    ("float32", np.array([[0, 255]], np.uint8), "arrays", True), ("float16", np.array([[-32768, 9]], np.int16), "function", True),
-    ("bfloat16", np.array([[0, 7]], np.int64), "", True), ("float32", np.array([[0, 1]], np.uint8), "arrays", False),
-    ("float32", np.array([[-1, 1]], np.int8), "arrays", False), ("float32", np.array([[3.0, 255.0]]), "arrays", False),
-    ("int32", np.array([[0, 255]], np.uint8), "arrays", False), ("float32", np.array(7), "arrays", False),
-    ("float32", np.array([[0, 255]], np.uint8), "tables", False)])
+@pytest.mark.parametrize(
+    ("dtype", "array", "kind", "told"),
+    [
+        ("float32", np.array([[0, 255]], np.uint8), "arrays", True),
+        ("float16", np.array([[-32768, 9]], np.int16), "function", True),
+        ("bfloat16", np.array([[0, 7]], np.int64), "", True),
+        ("float32", np.array([[0, 1]], np.uint8), "arrays", False),
+        ("float32", np.array([[-1, 1]], np.int8), "arrays", False),
+        ("float32", np.array([[3.0, 255.0]]), "arrays", False),
+        ("int32", np.array([[0, 255]], np.uint8), "arrays", False),
+        ("float32", np.array(7), "arrays", False),
+        ("float32", np.array([[0, 255]], np.uint8), "tables", False),
+    ],
+)
 def test_integers_in_a_float_input_are_told(dtype, array, kind, told):
     found = Integers()
     found.add(array, InputSpec("x", dtype, None))

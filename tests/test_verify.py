@@ -38,7 +38,11 @@ def test_every_sample_model_answers_like_its_original(name, tftrt, zoo_model, co
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout)
     assert said["passed"] and said["mode"] == "native segments"
-    assert said["evidence"] == "FP16 simulated, no engine ran" and said["arithmetic"] == "FP16 simulated" and said["simulation"]["left_out"] == {}
+    assert (
+        said["evidence"] == "FP16 simulated, no engine ran"
+        and said["arithmetic"] == "FP16 simulated"
+        and said["simulation"]["left_out"] == {}
+    )
     assert said["verdict"] == "PASSED (FP16 simulated; no engine ran)"
     assert all(one["snr_db"] is None or one["snr_db"] == "inf" or one["snr_db"] > 80 for one in said["graph"])
     assert set(said["sources"].values()) == {"data"} and set(said["samples"].values()) == {6}
@@ -48,15 +52,23 @@ def test_the_result_goes_into_the_model_with_both_digests(tftrt, zoo_model, conv
     target = copy(converted("ranker", "--precision_mode=FP16"))
     assert tftrt("verify", zoo_model("ranker"), target).returncode == 0
     said = passport.read(target, passport.VERIFY)
-    assert said["passed"] and said["original_digest"] == files.digest(zoo_model("ranker")) and said["converted_digest"] == files.digest(target)
+    assert (
+        said["passed"]
+        and said["original_digest"] == files.digest(zoo_model("ranker"))
+        and said["converted_digest"] == files.digest(target)
+    )
 
 
 def test_a_model_that_cannot_keep_the_result_loses_no_other_copy_of_it(tftrt, zoo_model, converted, copy, tmp_path):
     target = copy(converted("ranker", "--precision_mode=FP16"))
     (target / "assets.extra/tftrt/verify.json").mkdir()  # No file can take this name, not even for root.
-    done = tftrt("verify", zoo_model("ranker"), target, f"--json={tmp_path / 'v.json'}", f"--html={tmp_path / 'v.html'}")
+    done = tftrt(
+        "verify", zoo_model("ranker"), target, f"--json={tmp_path / 'v.json'}", f"--html={tmp_path / 'v.html'}"
+    )
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "was not kept with the model" in done.stderr and "Is a directory" in done.stderr and "--nowrite" in done.stderr
+    assert (
+        "was not kept with the model" in done.stderr and "Is a directory" in done.stderr and "--nowrite" in done.stderr
+    )
     assert json.loads((tmp_path / "v.json").read_text())["passed"] and (tmp_path / "v.html").stat().st_size
     failed = tftrt("verify", zoo_model("ranker"), target, "--thresholds=snr_db>=500")
     assert failed.returncode == 3 and "was not kept with the model" in failed.stdout and failed.stderr == ""
@@ -64,8 +76,14 @@ def test_a_model_that_cannot_keep_the_result_loses_no_other_copy_of_it(tftrt, zo
 
 def test_random_inputs_are_the_same_for_the_same_seed(tftrt, zoo_model, converted, tmp_path):
     def metrics(seed):
-        done = tftrt("verify", zoo_model("tf1_export"), converted("tf1_export", "--precision_mode=FP16"), f"--seed={seed}",
-                     f"--json={tmp_path / 'out.json'}", "--nowrite")
+        done = tftrt(
+            "verify",
+            zoo_model("tf1_export"),
+            converted("tf1_export", "--precision_mode=FP16"),
+            f"--seed={seed}",
+            f"--json={tmp_path / 'out.json'}",
+            "--nowrite",
+        )
         assert done.returncode == 0, done.stderr
         return json.loads((tmp_path / "out.json").read_text())["comparisons"]
 
@@ -74,16 +92,32 @@ def test_random_inputs_are_the_same_for_the_same_seed(tftrt, zoo_model, converte
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "string", "bool", "complex128"])
-@pytest.mark.parametrize("size", [2 ** 62, 10 ** 22])
+@pytest.mark.parametrize("size", [2**62, 10**22])
 def test_inputs_beyond_any_memory_are_one_line(dtype, size):
     with pytest.raises(errors.TftrtError, match=f"not enough memory for an input x {size}x4"):
         drawing.calls("serving_default", [InputSpec("x", dtype, (None, 4))], [{"x": (size, 4)}], seed=0)
 
 
-@pytest.mark.parametrize(("dtype", "low", "high", "held"), [
-    ("int8", 0, 500, False), ("int8", -128, 128, True), ("uint8", 0, 256, True), ("uint8", -1, 4, False), ("int64", 0, 1e20, False), ("int64", 0, 2.0 ** 63, True),
-    ("uint64", 0, 1e19, False), ("float32", -np.inf, 1, False), ("float32", 0, 1e39, False), ("float64", -1e308, 1e308, False), ("float64", 0, 1e308, True),
-    ("float16", 0, 7e4, False), ("bfloat16", 0, 7e4, True), ("bool", 0, 5, True), ("complex64", 0, 1, True)])
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "held"),
+    [
+        ("int8", 0, 500, False),
+        ("int8", -128, 128, True),
+        ("uint8", 0, 256, True),
+        ("uint8", -1, 4, False),
+        ("int64", 0, 1e20, False),
+        ("int64", 0, 2.0**63, True),
+        ("uint64", 0, 1e19, False),
+        ("float32", -np.inf, 1, False),
+        ("float32", 0, 1e39, False),
+        ("float64", -1e308, 1e308, False),
+        ("float64", 0, 1e308, True),
+        ("float16", 0, 7e4, False),
+        ("bfloat16", 0, 7e4, True),
+        ("bool", 0, 5, True),
+        ("complex64", 0, 1, True),
+    ],
+)
 def test_ranges_that_a_type_does_not_hold_are_one_line(dtype, low, high, held):
     with contextlib.nullcontext() if held else pytest.raises(errors.UsageError, match=f"is more than {dtype} holds"):
         drawing.calls("serving_default", [InputSpec("x", dtype, (None, 4))], [{"x": (2, 4)}], 0, {"x": (low, high)})
@@ -103,14 +137,29 @@ def test_accuracy_of_both_models_on_labels(tftrt, zoo_model, converted, tmp_path
     images, labels = saved_models.builder("digits_cnn").held_back()
     np.savez(tmp_path / "images.npz", image=images)
     np.save(tmp_path / "labels.npy", labels)
-    done = tftrt("verify", zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16"), f"--data={tmp_path / 'images.npz'}",
-                 f"--labels={tmp_path / 'labels.npy'}", "--json=-", "--nowrite", f"--html={tmp_path / 'report.html'}")
+    done = tftrt(
+        "verify",
+        zoo_model("digits_cnn"),
+        converted("digits_cnn", "--precision_mode=FP16"),
+        f"--data={tmp_path / 'images.npz'}",
+        f"--labels={tmp_path / 'labels.npy'}",
+        "--json=-",
+        "--nowrite",
+        f"--html={tmp_path / 'report.html'}",
+    )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)["accuracy"]
     assert said["labels"] == 400 and said["original"] == said["converted"] > 0.97
     page = (tmp_path / "report.html").read_text()
-    assert "FP16 simulated, no engine ran" in page and page.count("<svg") == 2 and "http://" not in page.replace(
-        "http://www.w3.org", "").replace("http://purl.org", "").replace("http://creativecommons.org", "").replace("http://matplotlib", "")
+    assert (
+        "FP16 simulated, no engine ran" in page
+        and page.count("<svg") == 2
+        and "http://"
+        not in page.replace("http://www.w3.org", "")
+        .replace("http://purl.org", "")
+        .replace("http://creativecommons.org", "")
+        .replace("http://matplotlib", "")
+    )
 
 
 def _scale_weights(path, factor):
@@ -118,9 +167,15 @@ def _scale_weights(path, factor):
     from tensorflow.python.framework import tensor_util
 
     proto = protos.read(path)
-    segments = [one for one in proto.meta_graphs[0].graph_def.library.function if "native_segment" in one.signature.name]
-    matrices = [node for segment in segments for node in segment.node_def
-                if node.op == "Const" and [dim.size for dim in node.attr["value"].tensor.tensor_shape.dim][1:] == [10]]
+    segments = [
+        one for one in proto.meta_graphs[0].graph_def.library.function if "native_segment" in one.signature.name
+    ]
+    matrices = [
+        node
+        for segment in segments
+        for node in segment.node_def
+        if node.op == "Const" and [dim.size for dim in node.attr["value"].tensor.tensor_shape.dim][1:] == [10]
+    ]
     tensor = matrices[0].attr["value"].tensor
     tensor.CopyFrom(tensor_util.make_tensor_proto(tensor_util.MakeNdarray(tensor) * np.float32(factor)))
     (path / "saved_model.pb").write_bytes(proto.SerializeToString())
@@ -177,13 +232,19 @@ def test_data_from_a_function(tftrt, zoo_model, converted, tmp_path):
         "def calls():\n  yield {'image': np.full((1, 8, 8, 1), 0.5, np.float32)}\n"
         "  yield 'serving_default', {'image': np.ones((3, 8, 8, 1), np.float32)}\n"
         "def nothing():\n  return iter(())\n"
-        "def ends():\n  raise SystemExit('no data here')\n")
+        "def ends():\n  raise SystemExit('no data here')\n"
+    )
     pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
     done = tftrt("verify", *pair, "--data=my_data:calls", "--json=-", "--nowrite", cwd=tmp_path)
-    assert done.returncode == 0 and json.loads(done.stdout)["shapes"] == ["serving_default(image 1x8x8x1)", "serving_default(image 3x8x8x1)"]
+    assert done.returncode == 0 and json.loads(done.stdout)["shapes"] == [
+        "serving_default(image 1x8x8x1)",
+        "serving_default(image 3x8x8x1)",
+    ]
     assert_clear(tftrt("verify", *pair, "--data=my_data:nothing", cwd=tmp_path), 2, "yields nothing")
     assert_clear(tftrt("verify", *pair, "--data=my_data:absent", cwd=tmp_path), 2, "absent")
-    assert_clear(tftrt("verify", *pair, "--data=my_data:ends", cwd=tmp_path), 2, "SystemExit: no data here (my_data.py:8)")
+    assert_clear(
+        tftrt("verify", *pair, "--data=my_data:ends", cwd=tmp_path), 2, "SystemExit: no data here (my_data.py:8)"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -203,21 +264,42 @@ def bad_data(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("file", "says"), [
-    ("nothing.npz", "no such file"), ("name.npz", "'picture' that is no input"), ("shape.npz", "has shape [4,7,8,1]"),
-    ("text.npz", "takes float32"), ("nan.npz", "holds NaN or Inf"), ("empty.npz", "is empty"), ("objects.npy", "no readable"),
-    ("garbage.npz", "no readable")])
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("nothing.npz", "no such file"),
+        ("name.npz", "'picture' that is no input"),
+        ("shape.npz", "has shape [4,7,8,1]"),
+        ("text.npz", "takes float32"),
+        ("nan.npz", "holds NaN or Inf"),
+        ("empty.npz", "is empty"),
+        ("objects.npy", "no readable"),
+        ("garbage.npz", "no readable"),
+    ],
+)
 def test_bad_data_is_one_clear_line(tftrt, zoo_model, converted, bad_data, file, says):
     pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
     assert_clear(tftrt("verify", *pair, f"--data={bad_data / file}"), 2, says)
 
 
-@pytest.mark.parametrize(("flags", "says"), [
-    (("--shapes=image:1x9x9x1",), "refuses"), (("--thresholds=snr>=3",), "--thresholds"), (("--signature_keys=none",), "no signature"),
-    (("--thresholds=serving_default/nothing:snr_db>=3",), "no output"), (("--ranges=image:3:1",), "LOW has to be below HIGH"), (("--ranges=image:3",), "of the form INPUT:LOW:HIGH"), (("--ranges=imag:0:1",), "no input 'imag'"), (("--labels=x.npy",), "--labels needs --data"),
-    (("--thresholds=serving_default/probabilities:mismatches<=0",), "does not apply")])
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--shapes=image:1x9x9x1",), "refuses"),
+        (("--thresholds=snr>=3",), "--thresholds"),
+        (("--signature_keys=none",), "no signature"),
+        (("--thresholds=serving_default/nothing:snr_db>=3",), "no output"),
+        (("--ranges=image:3:1",), "LOW has to be below HIGH"),
+        (("--ranges=image:3",), "of the form INPUT:LOW:HIGH"),
+        (("--ranges=imag:0:1",), "no input 'imag'"),
+        (("--labels=x.npy",), "--labels needs --data"),
+        (("--thresholds=serving_default/probabilities:mismatches<=0",), "does not apply"),
+    ],
+)
 def test_bad_flags_are_one_clear_line(tftrt, zoo_model, converted, flags, says):
-    done = tftrt("verify", zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16"), *flags, "--nowrite")
+    done = tftrt(
+        "verify", zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16"), *flags, "--nowrite"
+    )
     assert_clear(done, 2, says)
 
 
@@ -227,9 +309,16 @@ def test_labels_that_do_not_fit(tftrt, zoo_model, converted, bad_data):
     assert_clear(done, 2, "2 int64 values for 4 rows")
 
 
-@pytest.mark.parametrize("labels, rows, dropped, said", [
-    (np.zeros(4, int), 4, 0, ""), (np.zeros(4, int), 3, 1, ""), (np.zeros(5, int), 4, 0, "5 int64 values for 4 rows"),
-    (np.zeros(9, int), 6, 2, "9 int64 values for 6 rows and at most 2 that fill no batch"), (np.int64(3), 4, 0, "1 int64 values for 4 rows")])
+@pytest.mark.parametrize(
+    "labels, rows, dropped, said",
+    [
+        (np.zeros(4, int), 4, 0, ""),
+        (np.zeros(4, int), 3, 1, ""),
+        (np.zeros(5, int), 4, 0, "5 int64 values for 4 rows"),
+        (np.zeros(9, int), 6, 2, "9 int64 values for 6 rows and at most 2 that fill no batch"),
+        (np.int64(3), 4, 0, "1 int64 values for 4 rows"),
+    ],
+)
 def test_more_labels_than_rows_belong_to_other_data(labels, rows, dropped, said):
     with pytest.raises(errors.UsageError, match=said) if said else contextlib.nullcontext():
         label_reader.check_count(label_reader.Labels({"": np.asarray(labels)}), rows, dropped)
@@ -252,7 +341,10 @@ def test_an_output_of_another_type_fails(tftrt, zoo_model, converted, copy):
     proto.meta_graphs[0].signature_def["serving_default"].outputs["probabilities"].dtype = 2
     (target / "saved_model.pb").write_bytes(proto.SerializeToString())
     done = tftrt("verify", zoo_model("digits_cnn"), target)
-    assert done.returncode == 3 and "output 'probabilities' of 'serving_default' became float64, it was float32" in done.stdout
+    assert (
+        done.returncode == 3
+        and "output 'probabilities' of 'serving_default' became float64, it was float32" in done.stdout
+    )
 
 
 def test_models_of_unknown_shape_ask_for_one(tftrt, zoo_model, converted):
@@ -262,11 +354,18 @@ def test_models_of_unknown_shape_ask_for_one(tftrt, zoo_model, converted):
 
 def test_a_native_abort_is_an_error_message(tmp_path):
     """The child dies of SIGABRT as TensorFlow does; the parent says so and goes on."""
-    (tmp_path / "dying.py").write_text("import os\ndef job(request):\n  print('last words', flush=True)\n  os.abort()\n"
-                                       "def leave(request):\n  os._exit(7)\n")
-    code = ("from tftrt_tools.base.process import child\n"
-            "for name in ('job', 'leave'):\n"
-            f"  try:\n    child.run('dying:' + name, {{}}, env={{'PYTHONPATH': {str(tmp_path)!r}}})\n"
-            "  except child.ChildDied as death:\n    print(death.cause, '|', 'last words' in death.mend)\n")
+    (tmp_path / "dying.py").write_text(
+        "import os\ndef job(request):\n  print('last words', flush=True)\n  os.abort()\n"
+        "def leave(request):\n  os._exit(7)\n"
+    )
+    code = (
+        "from tftrt_tools.base.process import child\n"
+        "for name in ('job', 'leave'):\n"
+        f"  try:\n    child.run('dying:' + name, {{}}, env={{'PYTHONPATH': {str(tmp_path)!r}}})\n"
+        "  except child.ChildDied as death:\n    print(death.cause, '|', 'last words' in death.mend)\n"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["native code ended the process (SIGABRT) | True", "the process ended with exit code 7 and no answer | False"]
+    assert done.stdout.splitlines() == [
+        "native code ended the process (SIGABRT) | True",
+        "the process ended with exit code 7 and no answer | False",
+    ]

@@ -20,11 +20,23 @@ class Nvml:
         return UUIDS[handle].encode()
 
 
-@pytest.mark.parametrize(("named", "expected"), [
-    (None, [0, 1, 2]), ("1", [1]), ("2,0", [2, 0]), (" 1 , 2", [1, 2]), ("GPU-3c00", [2]), ("GPU-12", [1]),
-    ("", []), ("-1", []), ("0,-1,1", [0]), ("5", []), ("0,NoDevFiles", [0]),
-    ("GPU-1", []),  # the beginning of two
-])
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        (None, [0, 1, 2]),
+        ("1", [1]),
+        ("2,0", [2, 0]),
+        (" 1 , 2", [1, 2]),
+        ("GPU-3c00", [2]),
+        ("GPU-12", [1]),
+        ("", []),
+        ("-1", []),
+        ("0,-1,1", [0]),
+        ("5", []),
+        ("0,NoDevFiles", [0]),
+        ("GPU-1", []),  # the beginning of two
+    ],
+)
 def test_cuda_visible_devices_names_them(monkeypatch, named, expected):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if named is not None:

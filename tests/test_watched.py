@@ -10,7 +10,7 @@ from tftrt_tools.tftrt.conversion.job import watched
 
 def test_the_caller_goes_on_while_a_native_op_runs():
     """TensorFlow holds Python's lock in no op: a matrix product that takes a while lets the clock tick."""
-    ticks, matrix = [], tf.random.stateless_uniform((1500, 1500), [1, 2]) / 1500.
+    ticks, matrix = [], tf.random.stateless_uniform((1500, 1500), [1, 2]) / 1500.0
 
     @tf.function
     def long(x):

@@ -45,7 +45,11 @@ def test_a_pipe_stays_a_pipe(tmp_path):
     whole_file.write_text(tmp_path / "pipe", "said")
     reader.join(timeout=60)
     assert read == ["said"] and stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode) and os.listdir(tmp_path) == ["pipe"]
-    assert whole_file.is_stream(tmp_path / "pipe") and whole_file.is_stream("/dev/null") and whole_file.is_stream("/dev/stdout")
+    assert (
+        whole_file.is_stream(tmp_path / "pipe")
+        and whole_file.is_stream("/dev/null")
+        and whole_file.is_stream("/dev/stdout")
+    )
     assert not whole_file.is_stream(tmp_path / "new") and not whole_file.is_stream(tmp_path)
     whole_file.check_places(["/dev/null", "/dev/null"])
     with pytest.raises(errors.UsageError, match="is no regular file"):
@@ -77,8 +81,13 @@ def test_a_file_that_is_open_is_added_to(tmp_path):
 def test_a_command_writes_its_json_to_its_own_output(tmp_path):
     table = tmp_path / "a.table"
     table.write_text("TRT-8503-EntropyCalibration2\na: 3c03156f\n")
-    done = subprocess.run([sys.executable, "-m", "tftrt_tools", "table", "diff", table, table, "--json=/dev/fd/1"], cwd=ROOT, text=True,
-                          capture_output=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "tftrt_tools", "table", "diff", table, table, "--json=/dev/fd/1"],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        timeout=60,
+    )
     assert done.returncode == 0 and '"kind": "calibration_difference"' in done.stdout, done.stderr
 
 
@@ -91,14 +100,19 @@ def test_a_file_that_appears_meanwhile_stays_and_the_finished_one_is_kept(links,
         monkeypatch.setattr(os, "link", lambda source, target: os.open(source, os.O_DIRECTORY))
     place = tmp_path / "rows.npz"
     for number in ("", "-2"):
-        with pytest.raises(errors.UsageError, match=f"appeared there meanwhile.*rows.npz.finished{number}$"), \
-                whole_file.replacing(place, overwrite=False) as file:
+        with (
+            pytest.raises(errors.UsageError, match=f"appeared there meanwhile.*rows.npz.finished{number}$"),
+            whole_file.replacing(place, overwrite=False) as file,
+        ):
             file.write(b"mine")
             place.write_text("theirs")
         place.unlink()
     whole_file.write_text(place, "new", overwrite=False)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
-        "rows.npz": "new", "rows.npz.finished": "mine", "rows.npz.finished-2": "mine"}
+        "rows.npz": "new",
+        "rows.npz.finished": "mine",
+        "rows.npz.finished-2": "mine",
+    }
 
 
 def test_a_file_may_have_the_longest_name(tmp_path):

@@ -21,9 +21,17 @@ def described(descriptor, found):
     """{message: its fields} of a message and all that it holds."""
     if descriptor.name not in found:
         found[descriptor.name] = sorted(
-            (one.name, one.number, one.type, one.label, one.message_type.name if one.message_type else "",
-             [(value.name, value.number) for value in one.enum_type.values] if one.enum_type else [],
-             one.containing_oneof.name if one.containing_oneof else "") for one in descriptor.fields)
+            (
+                one.name,
+                one.number,
+                one.type,
+                one.label,
+                one.message_type.name if one.message_type else "",
+                [(value.name, value.number) for value in one.enum_type.values] if one.enum_type else [],
+                one.containing_oneof.name if one.containing_oneof else "",
+            )
+            for one in descriptor.fields
+        )
         for one in descriptor.fields:
             if one.message_type:
                 described(one.message_type, found)
@@ -36,11 +44,17 @@ def test_the_messages_of_models_config_are_the_servers_own():
 
 
 def test_a_models_config_is_the_same_bytes_and_the_same_text():
-    own, real = config_messages.parse(config_messages.MODELS, CONFIG), text_format.Parse(CONFIG, model_server_config_pb2.ModelServerConfig())
+    own, real = (
+        config_messages.parse(config_messages.MODELS, CONFIG),
+        text_format.Parse(CONFIG, model_server_config_pb2.ModelServerConfig()),
+    )
     assert own.SerializeToString(deterministic=True) == real.SerializeToString(deterministic=True)
     assert text_format.MessageToString(own) == text_format.MessageToString(real)
     first = own.model_config_list.config[0]
-    assert (own.WhichOneof("config"), first.model_version_policy.WhichOneof("policy_choice")) == ("model_config_list", "specific")
+    assert (own.WhichOneof("config"), first.model_version_policy.WhichOneof("policy_choice")) == (
+        "model_config_list",
+        "specific",
+    )
     first.version_labels["canary"] = 3
     assert dict(first.version_labels) == {"stable": 1, "canary": 3}
 

@@ -36,7 +36,7 @@ def test_what_tensorflow_writes_is_read(dtype, shape, seed):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.integers(-2**63, 2**63 - 1), max_size=20), st.lists(st.integers(-2**31, 2**31 - 1), max_size=20))
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=20))
 def test_varints_are_those_of_protobuf(longs, ints):
     message = tensor_pb2.TensorProto(int64_val=longs, int_val=ints)
     assert varints.encode(np.array(longs, np.int64)) in (b"", tensor._packed(message, 10))
@@ -59,10 +59,18 @@ def test_the_last_value_stands_for_those_that_follow_and_no_value_is_zero():
     assert tensor.decode(proto("string", (1,))).tolist() == [b""]
 
 
-@pytest.mark.parametrize("message", [
-    proto(shape=(2,), tensor_content=b"abc"), proto(shape=(-1,), float_val=[1]), proto(shape=(2**40, 2**40), float_val=[1]),
-    tensor_pb2.TensorProto(dtype=0), tensor_pb2.TensorProto(dtype=20), proto("string", (2,), tensor_content=b"\x05abc"),
-    proto("bool", (2,), tensor_content=b"\x01\x02")])
+@pytest.mark.parametrize(
+    "message",
+    [
+        proto(shape=(2,), tensor_content=b"abc"),
+        proto(shape=(-1,), float_val=[1]),
+        proto(shape=(2**40, 2**40), float_val=[1]),
+        tensor_pb2.TensorProto(dtype=0),
+        tensor_pb2.TensorProto(dtype=20),
+        proto("string", (2,), tensor_content=b"\x05abc"),
+        proto("bool", (2,), tensor_content=b"\x01\x02"),
+    ],
+)
 def test_what_does_not_go_together_is_refused(message):
     with pytest.raises(ValueError):
         tensor.decode(message)

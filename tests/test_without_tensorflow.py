@@ -35,13 +35,23 @@ assert "tensorflow" not in sys.modules
 """
 # Commands that need TensorFlow, up to the point where they do.
 NEEDY = {
-    "build": ("MODEL", "--shapes=image:1x8x8x1"), "calibrate": ("MODEL", "--calibration_data=ROWS", "--output_table=table"),
-    "convert": ("--input_saved_model_dir=MODEL", "--output_saved_model_dir=out"), "data": ("MODEL", "ROWS", "--output=out.npz"),
+    "build": ("MODEL", "--shapes=image:1x8x8x1"),
+    "calibrate": ("MODEL", "--calibration_data=ROWS", "--output_table=table"),
+    "convert": ("--input_saved_model_dir=MODEL", "--output_saved_model_dir=out"),
+    "data": ("MODEL", "ROWS", "--output=out.npz"),
     "inspect": ("MODEL",),
-    "publish": ("MODEL", "--base_path=base", "--model_name=m"), "sensitivity": ("MODEL", "--data=ROWS"),
+    "publish": ("MODEL", "--base_path=base", "--model_name=m"),
+    "sensitivity": ("MODEL", "--data=ROWS"),
     "serve": ("--backend=local", "--model_base_path=MODEL", "--model_name=m"),
-    "smoke": ("ADDRESS", "--model_name=digits", "--model_dir=MODEL"), "verify": ("MODEL", "MODEL"),
-    "tune": ("MODEL", "--data=ROWS", "--shapes=image:8x8x8x1", "--accuracy=snr_db:threshold=20", "--output_saved_model_dir=out"),
+    "smoke": ("ADDRESS", "--model_name=digits", "--model_dir=MODEL"),
+    "verify": ("MODEL", "MODEL"),
+    "tune": (
+        "MODEL",
+        "--data=ROWS",
+        "--shapes=image:8x8x8x1",
+        "--accuracy=snr_db:threshold=20",
+        "--output_saved_model_dir=out",
+    ),
 }
 
 
@@ -49,7 +59,9 @@ def interpreter(version):
     """Path of a Python `version`, or None: on PATH, or one of pyenv's."""
     pyenv = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
     for path in filter(None, (shutil.which(f"python{version}"), *sorted(pyenv.glob(f"{version}.*/bin/python")))):
-        asked = subprocess.run([path, "-c", "import ensurepip, sys; print(*sys.version_info[:2], sep='.')"], capture_output=True, text=True)
+        asked = subprocess.run(
+            [path, "-c", "import ensurepip, sys; print(*sys.version_info[:2], sep='.')"], capture_output=True, text=True
+        )
         if asked.stdout.strip() == version:
             return path
     return None
@@ -78,13 +90,17 @@ class Bare:
 
     def run(self, *arguments, cwd):
         env = {**os.environ, "PYTHONPATH": self.path, "XDG_STATE_HOME": str(cwd)}
-        return subprocess.run([self.python, *map(str, arguments)], capture_output=True, text=True, env=env, cwd=cwd, timeout=240)
+        return subprocess.run(
+            [self.python, *map(str, arguments)], capture_output=True, text=True, env=env, cwd=cwd, timeout=240
+        )
 
     def tftrt(self, *arguments, cwd):
         return self.run("-m", "tftrt_tools", *arguments, cwd=cwd)
 
 
-@pytest.fixture(scope="module", params=[HIDDEN, *(pytest.param(version, marks=pytest.mark.portable) for version in VERSIONS)])
+@pytest.fixture(
+    scope="module", params=[HIDDEN, *(pytest.param(version, marks=pytest.mark.portable) for version in VERSIONS)]
+)
 def bare(request, tmp_path_factory):
     if request.param != HIDDEN:
         return Bare(_installed(request.param, tmp_path_factory.mktemp("portable")), "")
@@ -99,17 +115,23 @@ def server(zoo_model, tmp_path_factory):
     for version in ("1", "2"):
         (folder / "digits" / version).symlink_to(zoo_model("digits_cnn"))
     config = folder / "models.config"
-    config.write_text(f'model_config_list {{ config {{ name: "digits" base_path: "{folder}/digits" model_platform: "tensorflow" '
-                      'model_version_policy { specific { versions: 1 versions: 2 } } version_labels { key: "stable" value: 1 } } }')
-    with LocalServer((f"--model_config_file={config}", "--allow_version_labels_for_unavailable_models"), folder / "log") as running:
+    config.write_text(
+        f'model_config_list {{ config {{ name: "digits" base_path: "{folder}/digits" model_platform: "tensorflow" '
+        'model_version_policy { specific { versions: 1 versions: 2 } } version_labels { key: "stable" value: 1 } } }'
+    )
+    with LocalServer(
+        (f"--model_config_file={config}", "--allow_version_labels_for_unavailable_models"), folder / "log"
+    ) as running:
         running.config, running.model, running.base = config, zoo_model("digits_cnn"), folder / "digits"
         yield running
         running.stop()
 
 
 def test_each_command_helps(bare, tmp_path):
-    code = ("from tftrt_tools.command_line import cli; import sys; codes = [cli.main([name, '--help']) for name in cli.COMMANDS]; "
-            "sys.exit(any(codes) or 'tensorflow' in sys.modules)")
+    code = (
+        "from tftrt_tools.command_line import cli; import sys; codes = [cli.main([name, '--help']) for name in cli.COMMANDS]; "
+        "sys.exit(any(codes) or 'tensorflow' in sys.modules)"
+    )
     helped = bare.run("-c", code, cwd=tmp_path)
     assert helped.returncode == 0, helped.stderr
     assert re.findall(r"^usage: tftrt (\w+)", helped.stdout, re.MULTILINE) == list(cli.COMMANDS)
@@ -130,7 +152,11 @@ def test_a_command_that_needs_tensorflow_says_what_to_install(bare, command, ser
     arguments = [re.sub("MODEL|ROWS|ADDRESS", lambda found: str(words[found[0]]), one) for one in NEEDY[command]]
     done = bare.tftrt(command, *arguments, cwd=tmp_path)
     cause, mend = [line for line in done.stderr.splitlines() if not line.startswith("backend:")]
-    assert done.returncode == errors.EXIT_FAILED and cause.startswith("tftrt: error: TensorFlow ") and "not installed for this Python" in cause
+    assert (
+        done.returncode == errors.EXIT_FAILED
+        and cause.startswith("tftrt: error: TensorFlow ")
+        and "not installed for this Python" in cause
+    )
     assert "install" in mend and ("3.10" in mend or sys.version_info[:2] == (3, 10))
     assert {path.name for path in tmp_path.iterdir()} <= {"rows.npz", "base"}
 
@@ -142,36 +168,80 @@ def test_the_client(bare, server, tmp_path):
 
 def test_versions_promote_rollback(bare, server, tmp_path):
     def labelled():
-        done = bare.tftrt("versions", server.grpc_address, f"--model_config_file={server.config}", "--json=versions.json", cwd=tmp_path)
+        done = bare.tftrt(
+            "versions",
+            server.grpc_address,
+            f"--model_config_file={server.config}",
+            "--json=versions.json",
+            cwd=tmp_path,
+        )
         assert done.returncode == 0, done.stderr
         return re.findall(r"digits +(\d) .*stable", done.stdout)
 
     assert labelled() == ["1"]
     for arguments, now in ((("promote", "--version=2", "--label=stable"), ["2"]), (("rollback",), ["1"])):
         command, *flags = arguments
-        done = bare.tftrt(command, server.grpc_address, "--model_name=digits", f"--model_config_file={server.config}", *flags, cwd=tmp_path)
+        done = bare.tftrt(
+            command,
+            server.grpc_address,
+            "--model_name=digits",
+            f"--model_config_file={server.config}",
+            *flags,
+            cwd=tmp_path,
+        )
         assert done.returncode == 0 and labelled() == now, done.stderr
 
 
 def test_configure(bare, server, tmp_path):
-    done = bare.tftrt("configure", "--output_dir=config", f"--model=digits={server.base}:versions=1,2:stable=1", "--monitoring", cwd=tmp_path)
+    done = bare.tftrt(
+        "configure",
+        "--output_dir=config",
+        f"--model=digits={server.base}:versions=1,2:stable=1",
+        "--monitoring",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     checked = bare.tftrt("configure", "--check", "config/models.config", "config/monitoring.config", cwd=tmp_path)
     assert checked.returncode == 0, checked.stderr + checked.stdout
 
 
 def test_bench_with_its_files(bare, server, tmp_path):
-    done = bare.tftrt("bench", server.grpc_address, "--model_name=digits", "--duration_seconds=0.5", "--warmup_seconds=0", "--concurrency=1",
-                      "--json=bench.json", "--html=bench.html", "--csv=bench.csv", "--hdr=bench.hdr", cwd=tmp_path)
+    done = bare.tftrt(
+        "bench",
+        server.grpc_address,
+        "--model_name=digits",
+        "--duration_seconds=0.5",
+        "--warmup_seconds=0",
+        "--concurrency=1",
+        "--json=bench.json",
+        "--html=bench.html",
+        "--csv=bench.csv",
+        "--hdr=bench.hdr",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "bench.json").read_text())["kind"] == "bench"
     assert all((tmp_path / f"bench.{name}").stat().st_size for name in ("html", "csv"))
 
 
 def test_regress_and_its_history(bare, server, tmp_path):
-    done = bare.tftrt("regress", f"--server={server.grpc_address}", "--native=digits", "--native_version=1", "--candidate=digits",
-                      "--candidate_version=2", "--rounds=11", "--max_rounds=11", "--requests=16", "--save_baseline=auto", "--json=regress.json", cwd=tmp_path)
-    assert done.returncode in (errors.EXIT_DONE, errors.EXIT_UNSURE, errors.EXIT_CHECK), done.stderr  # whatever so few rounds say
+    done = bare.tftrt(
+        "regress",
+        f"--server={server.grpc_address}",
+        "--native=digits",
+        "--native_version=1",
+        "--candidate=digits",
+        "--candidate_version=2",
+        "--rounds=11",
+        "--max_rounds=11",
+        "--requests=16",
+        "--save_baseline=auto",
+        "--json=regress.json",
+        cwd=tmp_path,
+    )
+    assert done.returncode in (errors.EXIT_DONE, errors.EXIT_UNSURE, errors.EXIT_CHECK), (
+        done.stderr
+    )  # whatever so few rounds say
     assert json.loads((tmp_path / "regress.json").read_text())["kind"]
     kept = bare.tftrt("history", cwd=tmp_path)
     assert kept.returncode == 0 and "digits" in kept.stdout, kept.stderr
@@ -184,7 +254,9 @@ def test_inspect_of_an_onnx_file(bare, tmp_path):
 
     onnx.save(model(), tmp_path / "m.onnx")
     done = bare.tftrt("inspect", "m.onnx", "--json=overview.json", cwd=tmp_path)
-    assert done.returncode == 0 and json.loads((tmp_path / "overview.json").read_text())["ops"]["MatMul"] == 1, done.stderr
+    assert done.returncode == 0 and json.loads((tmp_path / "overview.json").read_text())["ops"]["MatMul"] == 1, (
+        done.stderr
+    )
 
 
 def test_the_engine_cache(bare, tmp_path):
@@ -192,6 +264,10 @@ def test_the_engine_cache(bare, tmp_path):
 
 
 def test_a_log(bare, tmp_path):
-    done = bare.tftrt("log", ROOT / "tests/data/logs/fallback.log.gz", "--fail_on=fallback,build", "--json=log.json", cwd=tmp_path)
+    done = bare.tftrt(
+        "log", ROOT / "tests/data/logs/fallback.log.gz", "--fail_on=fallback,build", "--json=log.json", cwd=tmp_path
+    )
     assert done.returncode == errors.EXIT_CHECK and "fallback: no_engine_fits (5×)" in done.stderr
-    assert json.loads((tmp_path / "log.json").read_text())["engines"]["engines"][0]["name"] == "TRTEngineOp_65d45f244b_0_0"
+    assert (
+        json.loads((tmp_path / "log.json").read_text())["engines"]["engines"][0]["name"] == "TRTEngineOp_65d45f244b_0_0"
+    )

@@ -12,14 +12,37 @@ from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 
 def signature(coverage=0.34, **fields):
-    return SignatureResult(name="serving_default", inputs=(), converted=True, coverage=coverage, engines=(1, 2, 3), left_out=(), native_ops={"Mul": 3}, **fields)
+    return SignatureResult(
+        name="serving_default",
+        inputs=(),
+        converted=True,
+        coverage=coverage,
+        engines=(1, 2, 3),
+        left_out=(),
+        native_ops={"Mul": 3},
+        **fields,
+    )
 
 
-@pytest.mark.parametrize(("flops", "coverage", "says"), [
-    (None, 0.05, "with 5% of the ops in TensorRT the model gets 1.05 times as fast at most, as far as time goes by ops: hardly worth"),
-    (Flops(inside=5, total=100), 0.9, "with 5% of the FLOPs in TensorRT the model gets 1.05 times"),
-    (Flops(inside=40, total=100), 0.1, "with 40% of the FLOPs in TensorRT the model gets 1.67 times as fast at most, as far as time goes by FLOPs"),
-    (Flops(inside=90, total=100), 0.1, ""), (Flops(inside=0, total=0), 0.9, ""), (Flops(inside=0, total=0, unknown=("a",)), 0.0, "with 0% of the ops in TensorRT the model gets 1.00 times")])
+@pytest.mark.parametrize(
+    ("flops", "coverage", "says"),
+    [
+        (
+            None,
+            0.05,
+            "with 5% of the ops in TensorRT the model gets 1.05 times as fast at most, as far as time goes by ops: hardly worth",
+        ),
+        (Flops(inside=5, total=100), 0.9, "with 5% of the FLOPs in TensorRT the model gets 1.05 times"),
+        (
+            Flops(inside=40, total=100),
+            0.1,
+            "with 40% of the FLOPs in TensorRT the model gets 1.67 times as fast at most, as far as time goes by FLOPs",
+        ),
+        (Flops(inside=90, total=100), 0.1, ""),
+        (Flops(inside=0, total=0), 0.9, ""),
+        (Flops(inside=0, total=0, unknown=("a",)), 0.0, "with 0% of the ops in TensorRT the model gets 1.00 times"),
+    ],
+)
 def test_a_share_bounds_what_can_be_gained(flops, coverage, says):
     said = _worth.little((signature(coverage, flops=flops),), coverage)
     assert said.startswith(says) and bool(said) == bool(says)
@@ -30,14 +53,21 @@ def test_the_other_batch_mode_is_named_with_its_share():
     assert _worth.other_mode(signature()) == ""
     more = _worth.other_mode(signature(other_mode=Outcome(True, 1, 0.99)))
     assert more == "--use_dynamic_shape (or --shapes, which implies it) would take 99% in 1 engine instead of 34% in 3"
-    assert _worth.other_mode(signature(other_mode=Outcome(False, 4, 0.36))) == "--nouse_dynamic_shape would not take more (36%)"
+    assert (
+        _worth.other_mode(signature(other_mode=Outcome(False, 4, 0.36)))
+        == "--nouse_dynamic_shape would not take more (36%)"
+    )
 
 
 def test_accepted_changes_are_named():
     assert _worth.accepted(signature()) == []
     problems = tuple(Problem(f"node{number}", "FakeQuant", "has no effect") for number in range(7))
     said = _worth.accepted(signature(quantization=Quantization(nodes=(), explicit=False, altered=problems)))
-    assert said[0] == "accepted: node0 (FakeQuant) has no effect" and said[-1] == "accepted: 2 more; `tftrt inspect` lists all" and len(said) == 6
+    assert (
+        said[0] == "accepted: node0 (FakeQuant) has no effect"
+        and said[-1] == "accepted: 2 more; `tftrt inspect` lists all"
+        and len(said) == 6
+    )
 
 
 def test_a_number_of_engines_that_is_reached_is_named():
@@ -49,5 +79,8 @@ def test_convert_says_what_the_other_batch_mode_would_take(zoo_model, tftrt):
     """The encoder's attention is of dynamic shapes."""
     done = tftrt("convert", f"--input_saved_model_dir={zoo_model('bert_encoder')}", "--dry_run", "--max_engines=1")
     assert done.returncode == 0, done.stderr
-    assert "serving_default: --max_engines=1 is reached: the smallest segments beyond it stay in TensorFlow." in done.stdout
+    assert (
+        "serving_default: --max_engines=1 is reached: the smallest segments beyond it stay in TensorFlow."
+        in done.stdout
+    )
     assert "serving_default: --use_dynamic_shape (or --shapes, which implies it) would take " in done.stdout

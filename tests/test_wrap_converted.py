@@ -14,8 +14,12 @@ from tftrt_tools.models.savedmodel import passport
 def folder(tftrt, zoo_model, tmp_path_factory):
     """A converted model, and photos."""
     folder = tmp_path_factory.mktemp("converted")
-    done = tftrt("convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", f"--output_saved_model_dir={folder / 'converted'}",
-                 "--precision_mode=FP16")
+    done = tftrt(
+        "convert",
+        f"--input_saved_model_dir={zoo_model('digits_cnn')}",
+        f"--output_saved_model_dir={folder / 'converted'}",
+        "--precision_mode=FP16",
+    )
     assert done.returncode == 0, done.stderr
     (folder / "photos").mkdir()
     for number in range(5):
@@ -25,16 +29,31 @@ def folder(tftrt, zoo_model, tmp_path_factory):
 
 @pytest.mark.parametrize("flags, names", [((), ["uint8", "encoded"]), (("--as_default",), ["serving_default"])])
 def test_it_is_whole_verified_and_published(tftrt, zoo_model, folder, tmp_path, flags, names):
-    done = tftrt("wrap", folder / "converted", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--image_scale=1/255", "--top_k=2", *flags)
+    done = tftrt(
+        "wrap",
+        folder / "converted",
+        f"--output_saved_model_dir={tmp_path / 'wrapped'}",
+        "--image_scale=1/255",
+        "--top_k=2",
+        *flags,
+    )
     assert done.returncode == 0, done.stderr
     seen = json.loads(tftrt("inspect", tmp_path / "wrapped", "--json=-").stdout)
     assert seen["disagreements"] == [] and len(seen["engines"]) == 1
-    assert seen["engines"][0]["signatures"] == sorted({"native" if flags else "serving_default", *names}), seen["engines"]
+    assert seen["engines"][0]["signatures"] == sorted({"native" if flags else "serving_default", *names}), seen[
+        "engines"
+    ]
     refused = tftrt("publish", tmp_path / "wrapped", "--model_name=m", f"--base_path={tmp_path / 'models'}")
     assert_clear(refused, 3, "it was never verified against its original")
     done = tftrt("verify", zoo_model("digits_cnn"), tmp_path / "wrapped", f"--data={folder / 'photos'}")
     assert done.returncode == 0, done.stdout + done.stderr
-    done = tftrt("publish", tmp_path / "wrapped", "--model_name=m", f"--base_path={tmp_path / 'models'}", f"--warmup_data={folder / 'photos'}")
+    done = tftrt(
+        "publish",
+        tmp_path / "wrapped",
+        "--model_name=m",
+        f"--base_path={tmp_path / 'models'}",
+        f"--warmup_data={folder / 'photos'}",
+    )
     assert done.returncode == 0, done.stderr
     assert_clear(tftrt("build", tmp_path / "wrapped", "--strip"), 2, "got signatures after its conversion")
 

@@ -26,7 +26,12 @@ def embedding(tmp_path_factory):
         def __init__(self):
             self.table = tf.Variable(rng.normal(size=(40000, 5)).astype(np.float32))
 
-        @tf.function(input_signature=[tf.TensorSpec((None, None), tf.int32, "ids"), tf.TensorSpec((None, 1, 5), tf.float32, "bias")])
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec((None, None), tf.int32, "ids"),
+                tf.TensorSpec((None, 1, 5), tf.float32, "bias"),
+            ]
+        )
         def __call__(self, ids, bias):
             logits = tf.gather(self.table, ids) + bias
             return {"logits": logits, "mean": tf.reduce_mean(logits, (1, 2))}
@@ -37,7 +42,9 @@ def embedding(tmp_path_factory):
 
 
 def test_ids_and_floats_in_two_bytes_are_answered_as_in_four(tftrt, embedding, tmp_path):
-    one, = wrap(tftrt, embedding, tmp_path / "wrapped", "--input_types=uint16,float16", "--output_types=logits:float16")
+    (one,) = wrap(
+        tftrt, embedding, tmp_path / "wrapped", "--input_types=uint16,float16", "--output_types=logits:float16"
+    )
     assert one["form"] == "same" and one["types"] == {"ids": "uint16", "bias": "float16"}
     rng = np.random.default_rng(1)
     ids, bias = rng.integers(0, 40000, (3, 4)), rng.normal(size=(3, 1, 5)).astype(np.float16)
@@ -52,23 +59,35 @@ def test_ids_and_floats_in_two_bytes_are_answered_as_in_four(tftrt, embedding, t
 
 
 def test_outputs_are_left_out_and_the_last_axis_has_the_classes(tftrt, embedding, tmp_path):
-    wrap(tftrt, embedding, tmp_path / "wrapped", "--argmax", "--scores_output=logits", "--keep_outputs=logits", "--names=tags")
+    wrap(
+        tftrt,
+        embedding,
+        tmp_path / "wrapped",
+        "--argmax",
+        "--scores_output=logits",
+        "--keep_outputs=logits",
+        "--names=tags",
+    )
     ids, bias = np.arange(8, dtype=np.int32).reshape(2, 4), np.zeros((2, 1, 5), np.float32)
     given = served(tmp_path / "wrapped", "tags", ids=ids, bias=bias)
     assert given.keys() == {"classes"} and given["classes"].dtype == np.int32
-    np.testing.assert_array_equal(given["classes"], served(embedding, "serving_default", ids=ids, bias=bias)["logits"].argmax(-1))
+    np.testing.assert_array_equal(
+        given["classes"], served(embedding, "serving_default", ids=ids, bias=bias)["logits"].argmax(-1)
+    )
     wrap(tftrt, embedding, tmp_path / "less", "--keep_outputs=mean")
     assert served(tmp_path / "less", "same", ids=ids, bias=bias).keys() == {"mean"}
 
 
 def test_a_type_that_does_not_fit_is_refused(tftrt, embedding, zoo_model, tmp_path):
-    for flags, says in ((("--input_types=ids:int16",), "'ids' selects from a table of 40000 rows, and int16 ends at 32767"),
-                        (("--input_types=int8",), "'int8' is no dtype that numbers are narrowed to"),
-                        (("--input_types=x:int16",), "--input_types: no input 'x'"),
-                        (("--input_types=ids:float16",), "float16 is no narrower form of ids"),
-                        (("--output_types=mean:uint16",), "uint16 is no narrower form of mean"),
-                        (("--output_types=x:float16",), "--output_types: no output 'x'"),
-                        (("--argmax", "--scores_output=mean"), "needs an output with a float for each")):
+    for flags, says in (
+        (("--input_types=ids:int16",), "'ids' selects from a table of 40000 rows, and int16 ends at 32767"),
+        (("--input_types=int8",), "'int8' is no dtype that numbers are narrowed to"),
+        (("--input_types=x:int16",), "--input_types: no input 'x'"),
+        (("--input_types=ids:float16",), "float16 is no narrower form of ids"),
+        (("--output_types=mean:uint16",), "uint16 is no narrower form of mean"),
+        (("--output_types=x:float16",), "--output_types: no output 'x'"),
+        (("--argmax", "--scores_output=mean"), "needs an output with a float for each"),
+    ):
         assert_clear(tftrt("wrap", embedding, f"--output_saved_model_dir={tmp_path / 'output'}", *flags), 2, says)
         assert not (tmp_path / "output").exists()
 
@@ -76,9 +95,19 @@ def test_a_type_that_does_not_fit_is_refused(tftrt, embedding, zoo_model, tmp_pa
 def test_a_model_of_many_inputs(tftrt, zoo_model, tmp_path):
     wrap(tftrt, zoo_model("ranker"), tmp_path / "wrapped", "--input_types=int16,float16", "--output_types=bfloat16")
     # In range: the logarithm of a negative count is NaN.
-    inputs = {name: array % 1000 if array.dtype.kind == "i" else array for name, array in zoo_inputs("ranker")["serving_default"].items()}
-    small = {name: array.astype({"i": np.int16, "f": np.float16}.get(array.dtype.kind, array.dtype)) for name, array in inputs.items()}
-    wanted = served(zoo_model("ranker"), "serving_default", **{name: array.astype(inputs[name].dtype) for name, array in small.items()})
+    inputs = {
+        name: array % 1000 if array.dtype.kind == "i" else array
+        for name, array in zoo_inputs("ranker")["serving_default"].items()
+    }
+    small = {
+        name: array.astype({"i": np.int16, "f": np.float16}.get(array.dtype.kind, array.dtype))
+        for name, array in inputs.items()
+    }
+    wanted = served(
+        zoo_model("ranker"),
+        "serving_default",
+        **{name: array.astype(inputs[name].dtype) for name, array in small.items()},
+    )
     given = served(tmp_path / "wrapped", "same", **small)
     assert given.keys() == wanted.keys()
     for name, array in wanted.items():

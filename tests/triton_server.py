@@ -51,7 +51,12 @@ class TritonServer:
     environment: variables to set."""
 
     def __init__(self, repository, folder, *flags, environment=None):
-        self._repository, self._folder, self._flags, self._environment = repository, pathlib.Path(folder), flags, environment or {}
+        self._repository, self._folder, self._flags, self._environment = (
+            repository,
+            pathlib.Path(folder),
+            flags,
+            environment or {},
+        )
         self.port, self.http_port = _free_ports(2)
         self.address = f"triton://127.0.0.1:{self.port}"
         self.log = self._folder / "triton.log"
@@ -66,15 +71,36 @@ class TritonServer:
                 (backend / file.name).symlink_to(file)
         # The stub starts an interpreter of its own, which finds this environment by its python on PATH. Bytecode that it wrote into a
         # version's directory would make a Triton that polls load the version again.
-        libraries = [str(installed() / "nvidia_pytriton.libs"), str(_library().parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-        environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries),
-                       "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1",
-                       **self._environment}
+        libraries = [
+            str(installed() / "nvidia_pytriton.libs"),
+            str(_library().parent),
+            *filter(None, [os.environ.get("LD_LIBRARY_PATH")]),
+        ]
+        environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": ":".join(libraries),
+            "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **self._environment,
+        }
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
-                [home / "bin/tritonserver", f"--model-repository={self._repository}", f"--backend-directory={backend.parent}",
-                 f"--grpc-port={self.port}", f"--http-port={self.http_port}", "--grpc-address=127.0.0.1", "--http-address=127.0.0.1",
-                 "--allow-metrics=false", "--exit-on-error=false", *self._flags], stdout=log, stderr=subprocess.STDOUT, env=environment)
+                [
+                    home / "bin/tritonserver",
+                    f"--model-repository={self._repository}",
+                    f"--backend-directory={backend.parent}",
+                    f"--grpc-port={self.port}",
+                    f"--http-port={self.http_port}",
+                    "--grpc-address=127.0.0.1",
+                    "--http-address=127.0.0.1",
+                    "--allow-metrics=false",
+                    "--exit-on-error=false",
+                    *self._flags,
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
         self._wait()
         return self
 

@@ -1,6 +1,6 @@
 """`tftrt tune` on a machine where no plan can be built: a plan is the exported file, and ONNX Runtime runs it. It needs no TensorFlow.
 
-    python -m tests.tune_unbuilt MODEL [--flags]
+python -m tests.tune_unbuilt MODEL [--flags]
 """
 
 import sys

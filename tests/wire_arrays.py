@@ -4,8 +4,24 @@ import numpy as np
 import tensorflow as tf
 from hypothesis import strategies as st
 
-DTYPES = ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
-          "complex64", "complex128", "string"]
+DTYPES = [
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "bool",
+    "complex64",
+    "complex128",
+    "string",
+]
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
 
 
@@ -22,5 +38,8 @@ def random(dtype, shape, seed):
 
 
 def same(left, right):
-    return left.dtype == right.dtype and left.shape == right.shape and (
-        (left == right).all() if left.dtype == object else left.tobytes() == right.tobytes())
+    return (
+        left.dtype == right.dtype
+        and left.shape == right.shape
+        and ((left == right).all() if left.dtype == object else left.tobytes() == right.tobytes())
+    )

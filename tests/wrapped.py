@@ -30,8 +30,12 @@ def strings(*values):
 def answers(model, signature, /, **inputs):
     """{output: array} of a call, in TensorFlow."""
     loaded = tf.saved_model.load(str(model))
-    return {name: tensor.numpy() for name, tensor in loaded.signatures[signature](**{
-        name: tf.constant(value, tf.string if value.dtype == object else None) for name, value in inputs.items()}).items()}
+    return {
+        name: tensor.numpy()
+        for name, tensor in loaded.signatures[signature](
+            **{name: tf.constant(value, tf.string if value.dtype == object else None) for name, value in inputs.items()}
+        ).items()
+    }
 
 
 def served(model, signature, /, **inputs):
@@ -40,8 +44,10 @@ def served(model, signature, /, **inputs):
     with tf.Graph().as_default(), v1.Session() as session:
         meta = v1.saved_model.load(session, ["serve"], str(model))
         declared = meta.signature_def[signature]
-        return session.run({name: info.name for name, info in declared.outputs.items()},
-                           {declared.inputs[name].name: value for name, value in inputs.items()})
+        return session.run(
+            {name: info.name for name, info in declared.outputs.items()},
+            {declared.inputs[name].name: value for name, value in inputs.items()},
+        )
 
 
 def classifier(path, shape=(None, 8, 8, 3), before=None, dtype=tf.float32, classes=10):

@@ -22,8 +22,15 @@ SIGNATURES = {
     "ranker": {
         "serving_default": (
             {**_VISITOR, **_WARE},
-            {name: (dtype, [None]) for name, dtype in
-             {"score": F32, "expected_revenue": F32, "total_visits": I64, "item_index": I64}.items()},
+            {
+                name: (dtype, [None])
+                for name, dtype in {
+                    "score": F32,
+                    "expected_revenue": F32,
+                    "total_visits": I64,
+                    "item_index": I64,
+                }.items()
+            },
         ),
         "user_embedding": (_VISITOR, {"user_embedding": (F32, [None, 32]), "user_index": (I64, [None])}),
         "item_embedding": (_WARE, {"item_embedding": (F32, [None, 32]), "item_index": (I64, [None])}),

@@ -32,8 +32,11 @@ def bugs(lines: list[dict]) -> list[str]:
     """Steps that ended as none should: with a traceback, or with another code than 0, 3 (a reason is given), 4 (nobody can tell) and, of an
     export, 1 (it cannot become an ONNX file)."""
     last = {(line["model"], line["column"]): line for line in lines if line["kind"] == "step"}
-    return [f"{model}: {column}" for (model, column), line in last.items()
-            if line["traceback"] or line["exit"] not in (0, 3, 4, *([1] if column == "export ONNX" else []))]
+    return [
+        f"{model}: {column}"
+        for (model, column), line in last.items()
+        if line["traceback"] or line["exit"] not in (0, 3, 4, *([1] if column == "export ONNX" else []))
+    ]
 
 
 def _make(options):
@@ -53,28 +56,58 @@ def _make(options):
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The options; wrong ones end the process with the reason."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.real_models", description=real_models.__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.real_models",
+        description=real_models.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     folder, build = pathlib.Path, _models.ROOT / "build" / "real_models"
-    parser.add_argument("--models", type=_listed, default=[], help="by default all but those that others may not use freely; of: "
-                        + ", ".join(cases.NAMES))
-    parser.add_argument("--models_dir", type=folder, default=build / "models", metavar="DIR", help="SavedModels, rows; made if missing")
-    parser.add_argument("--output", type=folder, default=build, metavar="DIR", help="results, logs and converted models")
+    parser.add_argument(
+        "--models",
+        type=_listed,
+        default=[],
+        help="by default all but those that others may not use freely; of: " + ", ".join(cases.NAMES),
+    )
+    parser.add_argument(
+        "--models_dir", type=folder, default=build / "models", metavar="DIR", help="SavedModels, rows; made if missing"
+    )
+    parser.add_argument(
+        "--output", type=folder, default=build, metavar="DIR", help="results, logs and converted models"
+    )
     parser.add_argument("--make", action="store_true", help="make the models and leave")
-    parser.add_argument("--table", action="store_true", help="print the table of OUTPUT and the folders in it, and leave")
+    parser.add_argument(
+        "--table", action="store_true", help="print the table of OUTPUT and the folders in it, and leave"
+    )
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
-    parser.add_argument("--gpu", action="store_true", help="build engines at two batch sizes, and time them against native")
+    parser.add_argument(
+        "--gpu", action="store_true", help="build engines at two batch sizes, and time them against native"
+    )
     parser.add_argument("--precisions", type=_listed, default=list(_PRECISIONS), help="of " + ",".join(_PRECISIONS))
-    parser.add_argument("--methods", type=_listed, default=[], help="calibration methods, of " + ",".join(_METHODS)
-                        + ": INT8 columns of their own with --gpu, and without it `tftrt calibrate --compare`")
-    parser.add_argument("--convert_flags", type=str.split, default=[], metavar="FLAGS", help="further flags of `tftrt convert`")
-    parser.add_argument("--without", type=_listed, default=[], help="steps to leave out for now, such as regress where other processes use "
-                        "the GPU; the same command without it then runs them")
+    parser.add_argument(
+        "--methods",
+        type=_listed,
+        default=[],
+        help="calibration methods, of "
+        + ",".join(_METHODS)
+        + ": INT8 columns of their own with --gpu, and without it `tftrt calibrate --compare`",
+    )
+    parser.add_argument(
+        "--convert_flags", type=str.split, default=[], metavar="FLAGS", help="further flags of `tftrt convert`"
+    )
+    parser.add_argument(
+        "--without",
+        type=_listed,
+        default=[],
+        help="steps to leave out for now, such as regress where other processes use "
+        "the GPU; the same command without it then runs them",
+    )
     parser.add_argument("--one_profile", action="store_true", help="with --gpu: build for the larger batch alone")
     parser.add_argument("--rounds", type=int, default=30, help="of `tftrt regress`")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds of a model")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds of a step")
-    parser.add_argument("--deadline", type=float, default=float("inf"), help="seconds of the run; the same command then goes on")
+    parser.add_argument(
+        "--deadline", type=float, default=float("inf"), help="seconds of the run; the same command then goes on"
+    )
     parser.add_argument("--again", action="store_true", help="run every step, whatever results are there")
     parser.add_argument("--keep", action="store_true", help="keep the converted models")
     options = parser.parse_args(argv)

@@ -32,14 +32,20 @@ def detector(packages, target):
 
     network.compile(keras.optimizers.Adam(3e-3), loss)
     network.fit(pictures, goal, batch_size=32, epochs=12, verbose=0)
-    middle = np.stack(np.meshgrid(*2 * [(np.arange(cells) + 0.5) / cells], indexing="ij"), axis=-1).reshape(1, -1, 2).astype(np.float32)
+    middle = (
+        np.stack(np.meshgrid(*2 * [(np.arange(cells) + 0.5) / cells], indexing="ij"), axis=-1)
+        .reshape(1, -1, 2)
+        .astype(np.float32)
+    )
 
     @tf.function(input_signature=[tf.TensorSpec([None, _SIZE, _SIZE, 3], tf.float32, "image")])
     def detect(image):
         flat = tf.reshape(network(image, training=False), [-1, cells * cells, _SHAPES + 4])
-        before, after = (tf.exp(flat[..., low:low + 2]) / cells for low in (_SHAPES, _SHAPES + 2))
+        before, after = (tf.exp(flat[..., low : low + 2]) / cells for low in (_SHAPES, _SHAPES + 2))
         corners = tf.concat([middle - before, middle + after], axis=-1)
-        found = tf.image.combined_non_max_suppression(corners[:, :, None], tf.sigmoid(flat[..., :_SHAPES]), 10, 20, 0.5, 0.3)
+        found = tf.image.combined_non_max_suppression(
+            corners[:, :, None], tf.sigmoid(flat[..., :_SHAPES]), 10, 20, 0.5, 0.3
+        )
         return {"boxes": found[0], "scores": found[1], "classes": found[2], "detections": found[3]}
 
     tf.saved_model.save(network, str(target), signatures={"serving_default": detect})
@@ -117,8 +123,14 @@ def gru_digits(packages, target):
     from tensorflow import keras
 
     (images, classes), (held, right) = _digits()
-    network = keras.Sequential([keras.Input((None, 8), name="rows"), keras.layers.Bidirectional(keras.layers.GRU(64)),
-                                keras.layers.Dense(64, activation="relu"), keras.layers.Dense(10, activation="softmax", name="digit")])
+    network = keras.Sequential(
+        [
+            keras.Input((None, 8), name="rows"),
+            keras.layers.Bidirectional(keras.layers.GRU(64)),
+            keras.layers.Dense(64, activation="relu"),
+            keras.layers.Dense(10, activation="softmax", name="digit"),
+        ]
+    )
     network.compile("adam", "sparse_categorical_crossentropy")
     network.fit(images[..., 0], classes, epochs=8, verbose=0)
     network.save(str(target))
@@ -141,7 +153,9 @@ def stft_tagger(packages, target):
     x = keras.layers.Lambda(spectrogram)(entry)
     for number in (16, 32, 64):
         x = keras.layers.MaxPooling2D()(_block(x, number))
-    network = keras.Model(entry, keras.layers.Dense(4, activation="softmax", name="form")(keras.layers.GlobalAveragePooling2D()(x)))
+    network = keras.Model(
+        entry, keras.layers.Dense(4, activation="softmax", name="form")(keras.layers.GlobalAveragePooling2D()(x))
+    )
     network.compile(keras.optimizers.Adam(3e-3), "sparse_categorical_crossentropy")
     network.fit(waves, kinds, epochs=6, verbose=0)
     network.export(str(target))
@@ -159,7 +173,9 @@ def tcn(packages, target):
     x = keras.layers.Conv1D(32, 1)(entry)
     for rate in (1, 2, 4, 8, 16):
         inner = keras.layers.Conv1D(32, 3, padding="causal", dilation_rate=rate, activation="relu")(x)
-        inner = keras.layers.BatchNormalization(momentum=0.9)(keras.layers.Conv1D(32, 3, padding="causal", dilation_rate=rate)(inner))
+        inner = keras.layers.BatchNormalization(momentum=0.9)(
+            keras.layers.Conv1D(32, 3, padding="causal", dilation_rate=rate)(inner)
+        )
         x = keras.layers.ReLU()(keras.layers.Add()([x, inner]))
     network = keras.Model(entry, keras.layers.Dense(4, activation="softmax", name="form")(x))
     network.compile(keras.optimizers.Adam(3e-3), "sparse_categorical_crossentropy")
@@ -175,13 +191,17 @@ def scenes(rows, seed=0, alone=False):
     draw = np.random.default_rng(seed)
     down, across = np.mgrid[:_SIZE, :_SIZE]
     pictures = draw.normal(110, 12, (rows, _SIZE, _SIZE, 3))
-    boxes, kinds, masks = np.zeros((rows, 4, 4), np.float32), np.full((rows, 4), -1), np.zeros((rows, _SIZE, _SIZE), np.int64)
+    boxes, kinds, masks = (
+        np.zeros((rows, 4, 4), np.float32),
+        np.full((rows, 4), -1),
+        np.zeros((rows, _SIZE, _SIZE), np.int64),
+    )
     for row in range(rows):
         for index in range(1 if alone else draw.integers(1, 5)):
             half, kind = draw.integers(8, 20), draw.integers(_SHAPES)
             top, left = draw.integers(half, _SIZE - half, 2)
             y, x = (down - top) / half, (across - left) / half
-            inside = (np.maximum(abs(y), abs(x)) < 1, y ** 2 + x ** 2 < 1, (abs(y) < 1) & (abs(x) < (y + 1) / 2))[kind]
+            inside = (np.maximum(abs(y), abs(x)) < 1, y**2 + x**2 < 1, (abs(y) < 1) & (abs(x) < (y + 1) / 2))[kind]
             pictures[row][inside] = draw.uniform(0, 255, 3) + draw.normal(0, 8, (inside.sum(), 3))
             masks[row][inside] = kind + 1
             boxes[row, index] = np.array([top - half, left - half, top + half, left + half]) / _SIZE
@@ -192,8 +212,18 @@ def scenes(rows, seed=0, alone=False):
 def waveforms(rows, seed=0):
     """One second at 8 kHz of sines, squares, saws or noise. Returns: float32 [rows, 8000], int64 [rows]."""
     draw = np.random.default_rng(seed)
-    kinds, phase = np.arange(rows) % 4, np.arange(8000) / 8000 * draw.uniform(80, 800, (rows, 1)) + draw.uniform(0, 1, (rows, 1))
-    forms = np.stack([np.sin(2 * np.pi * phase), np.sign(np.sin(2 * np.pi * phase)), 2 * (phase % 1) - 1, draw.normal(0, 0.5, phase.shape)])
+    kinds, phase = (
+        np.arange(rows) % 4,
+        np.arange(8000) / 8000 * draw.uniform(80, 800, (rows, 1)) + draw.uniform(0, 1, (rows, 1)),
+    )
+    forms = np.stack(
+        [
+            np.sin(2 * np.pi * phase),
+            np.sign(np.sin(2 * np.pi * phase)),
+            2 * (phase % 1) - 1,
+            draw.normal(0, 0.5, phase.shape),
+        ]
+    )
     waves = forms[kinds, np.arange(rows)] * draw.uniform(0.1, 0.9, (rows, 1)) + draw.normal(0, 0.01, phase.shape)
     return waves.astype(np.float32), kinds
 
@@ -232,7 +262,9 @@ def _classifier(pictures, kinds):
     x = keras.layers.Rescaling(1 / 127.5, -1)(entry)
     for filters in (16, 32, 64):
         x = _block(x, filters, strides=2)
-    network = keras.Model(entry, keras.layers.Dense(_SHAPES, activation="softmax")(keras.layers.GlobalMaxPooling2D()(x)))
+    network = keras.Model(
+        entry, keras.layers.Dense(_SHAPES, activation="softmax")(keras.layers.GlobalMaxPooling2D()(x))
+    )
     network.compile(keras.optimizers.Adam(1e-3), "sparse_categorical_crossentropy")
     network.fit(pictures, kinds, batch_size=32, epochs=15, verbose=0)
     return network

@@ -14,7 +14,9 @@ def keras3(packages, target):
         x = keras.layers.Conv2D(filters, 3, strides=2, padding="same")(x)
         inner = keras.layers.BatchNormalization(momentum=0.9)(keras.layers.DepthwiseConv2D(3, padding="same")(x))
         x = keras.layers.Add()([x, keras.layers.Conv2D(filters, 1, activation="gelu")(inner)])
-    network = keras.Model(entry, keras.layers.Dense(3, activation="softmax", name="kind")(keras.layers.GlobalAveragePooling2D()(x)))
+    network = keras.Model(
+        entry, keras.layers.Dense(3, activation="softmax", name="kind")(keras.layers.GlobalAveragePooling2D()(x))
+    )
     network.compile(keras.optimizers.Adam(3e-3), "sparse_categorical_crossentropy")
     network.fit(pictures, kinds[:, 0], batch_size=32, epochs=15, verbose=0)
     network.save(str(target) + ".keras")

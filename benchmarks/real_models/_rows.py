@@ -9,18 +9,38 @@ import numpy as np
 
 _RESIDUES = "KRPTNAQVSGILCMHFYWED"
 # Atoms C, H, N, O, S, P of a residue in a peptide.
-_ATOMS = {"A": (3, 5, 1, 1, 0, 0), "R": (6, 12, 4, 1, 0, 0), "N": (4, 6, 2, 2, 0, 0), "D": (4, 5, 1, 3, 0, 0), "C": (3, 5, 1, 1, 1, 0),
-          "E": (5, 7, 1, 3, 0, 0), "Q": (5, 8, 2, 2, 0, 0), "G": (2, 3, 1, 1, 0, 0), "H": (6, 7, 3, 1, 0, 0), "I": (6, 11, 1, 1, 0, 0),
-          "L": (6, 11, 1, 1, 0, 0), "K": (6, 12, 2, 1, 0, 0), "M": (5, 9, 1, 1, 1, 0), "F": (9, 9, 1, 1, 0, 0), "P": (5, 7, 1, 1, 0, 0),
-          "S": (3, 5, 1, 2, 0, 0), "T": (4, 7, 1, 2, 0, 0), "W": (11, 10, 2, 1, 0, 0), "Y": (9, 9, 1, 2, 0, 0), "V": (5, 9, 1, 1, 0, 0)}
+_ATOMS = {
+    "A": (3, 5, 1, 1, 0, 0),
+    "R": (6, 12, 4, 1, 0, 0),
+    "N": (4, 6, 2, 2, 0, 0),
+    "D": (4, 5, 1, 3, 0, 0),
+    "C": (3, 5, 1, 1, 1, 0),
+    "E": (5, 7, 1, 3, 0, 0),
+    "Q": (5, 8, 2, 2, 0, 0),
+    "G": (2, 3, 1, 1, 0, 0),
+    "H": (6, 7, 3, 1, 0, 0),
+    "I": (6, 11, 1, 1, 0, 0),
+    "L": (6, 11, 1, 1, 0, 0),
+    "K": (6, 12, 2, 1, 0, 0),
+    "M": (5, 9, 1, 1, 1, 0),
+    "F": (9, 9, 1, 1, 0, 0),
+    "P": (5, 7, 1, 1, 0, 0),
+    "S": (3, 5, 1, 2, 0, 0),
+    "T": (4, 7, 1, 2, 0, 0),
+    "W": (11, 10, 2, 1, 0, 0),
+    "Y": (9, 9, 1, 2, 0, 0),
+    "V": (5, 9, 1, 1, 0, 0),
+}
 _PEPTIDE = 60  # residues that deeplc looks at
-_WORDS = ("about account action after air art back bank bay blue book box cloud code data day design direct dream drive east easy "
-          "energy event farm fast field film fire first food forest free game garden gold good green health home house idea island jet "
-          "job key lake land law life light line link list live market media metal mind moon music nation net news north ocean open "
-          "orange page paper park path phone photo place plan plus point post press pro radio rain red river road rock room run sale "
-          "school sea search share shop sky smart snow sound south space sport star stone store story street studio sun sure team "
-          "tech test time top town track trade travel tree valley video view voice wall water wave way web west wild wind wine "
-          "wood word work world yard zone").split()
+_WORDS = (
+    "about account action after air art back bank bay blue book box cloud code data day design direct dream drive east easy "
+    "energy event farm fast field film fire first food forest free game garden gold good green health home house idea island jet "
+    "job key lake land law life light line link list live market media metal mind moon music nation net news north ocean open "
+    "orange page paper park path phone photo place plan plus point post press pro radio rain red river road rock room run sale "
+    "school sea search share shop sky smart snow sound south space sport star stone store story street studio sun sure team "
+    "tech test time top town track trade travel tree valley video view voice wall water wave way web west wild wind wine "
+    "wood word work world yard zone"
+).split()
 
 
 def music(rows: int, samples: int, rate: int, seed: int = 0) -> np.ndarray:
@@ -34,7 +54,11 @@ def music(rows: int, samples: int, rate: int, seed: int = 0) -> np.ndarray:
             start, fall = draw.uniform(0, time[-1]), draw.uniform(1, 6)
             since = np.maximum(time - start, 0)
             shape = np.exp(-fall * since) * np.minimum(1, since * 100)
-            row += draw.uniform(0.2, 1) * shape * sum(np.sin(2 * np.pi * pitch * part * time) / part ** 1.5 for part in range(1, 6))
+            row += (
+                draw.uniform(0.2, 1)
+                * shape
+                * sum(np.sin(2 * np.pi * pitch * part * time) / part**1.5 for part in range(1, 6))
+            )
         row += draw.normal(0, 0.003, samples)
     return (made / np.maximum(np.abs(made).max(axis=1, keepdims=True), 1e-6) * 0.9).astype(np.float32)
 
@@ -60,7 +84,11 @@ def sources(rows: int, seed: int = 0) -> np.ndarray:
     """Beginnings of source files that every Python brings: Python, C headers, and texts. Returns: bytes objects [rows]."""
     library = pathlib.Path(sysconfig.get_path("stdlib"))
     found = sorted(library.glob("*.py")) + sorted(pathlib.Path(sysconfig.get_path("include")).rglob("*.h"))
-    found += sorted(library.glob("idlelib/*.txt")) + sorted(library.glob("*/*.def")) + sorted(library.glob("config-*/Makefile"))
+    found += (
+        sorted(library.glob("idlelib/*.txt"))
+        + sorted(library.glob("*/*.def"))
+        + sorted(library.glob("config-*/Makefile"))
+    )
     random.Random(seed).shuffle(found)
     texts = [text for path in found if (text := path.read_bytes()[:3000].strip())]
     return np.array([texts[index % len(texts)] for index in range(rows)], object)
@@ -69,10 +97,13 @@ def sources(rows: int, seed: int = 0) -> np.ndarray:
 def prose(rows: int, length: int, seed: int = 0) -> list[str]:
     """Pieces of English, from the docstrings of Python's library. Returns: `rows` texts of `length` characters."""
     library = pathlib.Path(sysconfig.get_path("stdlib"))
-    text = " ".join(re.sub(r"\s+", " ", found) for path in sorted(library.glob("*.py"))
-                    for found in re.findall(r'"""(.{200,}?)"""', path.read_text(errors="replace"), re.DOTALL))
+    text = " ".join(
+        re.sub(r"\s+", " ", found)
+        for path in sorted(library.glob("*.py"))
+        for found in re.findall(r'"""(.{200,}?)"""', path.read_text(errors="replace"), re.DOTALL)
+    )
     draw = random.Random(seed)
-    return [text[start:start + length] for start in (draw.randrange(len(text) - length) for _ in range(rows))]
+    return [text[start : start + length] for start in (draw.randrange(len(text) - length) for _ in range(rows))]
 
 
 def domains(rows: int, seed: int = 0) -> tuple[list[str], np.ndarray]:
@@ -81,7 +112,9 @@ def domains(rows: int, seed: int = 0) -> tuple[list[str], np.ndarray]:
     names = []
     for index in range(rows):
         if index % 2:
-            names.append("".join(draw.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(draw.randint(12, 24))))
+            names.append(
+                "".join(draw.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(draw.randint(12, 24)))
+            )
         else:
             names.append(draw.choice(["", "the", "my", ""]) + "".join(draw.sample(_WORDS, draw.randint(1, 2))))
         names[-1] += draw.choice([".com", ".net", ".org", ".info"])
@@ -95,7 +128,7 @@ def peptides(rows: int, seed: int = 0) -> list[np.ndarray]:
     for row in range(rows):
         sequence = "".join(draw.choice(_RESIDUES[2:]) for _ in range(draw.randint(6, 28))) + draw.choice("KR")
         parts = np.array([_ATOMS[letter] for letter in sequence])
-        atoms[row, :len(sequence)] = parts
+        atoms[row, : len(sequence)] = parts
         residues[row, range(len(sequence)), [_RESIDUES.index(letter) for letter in sequence]] = 1
         whole[row] = np.concatenate([parts.sum(axis=0), [len(sequence)], parts[:4].ravel(), parts[-4:].ravel()])
     pairs = atoms.reshape(rows, _PEPTIDE // 2, 2, 6).sum(axis=2)
@@ -112,7 +145,10 @@ def faces(folder: pathlib.Path, size: int, channels: int = 1) -> np.ndarray:
     from PIL import Image
 
     small = np.load(folder / "skimage" / "data" / "lfw_subset.npy")
-    large = [np.asarray(Image.fromarray((piece * 255).astype(np.uint8)).resize((size, size), Image.BICUBIC)) for piece in small]
+    large = [
+        np.asarray(Image.fromarray((piece * 255).astype(np.uint8)).resize((size, size), Image.BICUBIC))
+        for piece in small
+    ]
     return np.repeat(np.stack(large)[..., None], channels, axis=3).astype(np.float32) / 255
 
 
@@ -120,8 +156,16 @@ def pictures(folder: pathlib.Path) -> list[np.ndarray]:
     """Colour pictures that scikit-image ships. Returns: uint8 [height, width, 3] each."""
     from PIL import Image
 
-    names = ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "retina.jpg", "motorcycle_left.png", "ihc.png",
-             "hubble_deep_field.jpg")
+    names = (
+        "astronaut.png",
+        "chelsea.png",
+        "coffee.png",
+        "rocket.jpg",
+        "retina.jpg",
+        "motorcycle_left.png",
+        "ihc.png",
+        "hubble_deep_field.jpg",
+    )
     return [np.asarray(Image.open(folder / "skimage" / "data" / name).convert("RGB")) for name in names]
 
 
@@ -135,6 +179,6 @@ def crops(folder: pathlib.Path, rows: int, size: int, seed: int = 0) -> np.ndarr
         picture = found[index % len(found)]
         side = draw.randint(min(size, *picture.shape[:2]), min(picture.shape[:2]))
         top, left = draw.randrange(picture.shape[0] - side + 1), draw.randrange(picture.shape[1] - side + 1)
-        piece = Image.fromarray(picture[top:top + side, left:left + side])
+        piece = Image.fromarray(picture[top : top + side, left : left + side])
         made.append(np.asarray(piece.resize((size, size), Image.BILINEAR)))
     return np.stack(made)

@@ -57,7 +57,9 @@ def deeplc(packages: pathlib.Path, target: pathlib.Path):
     """Retention times of peptides: four inputs, written by Keras 2.10."""
     from tensorflow import keras
 
-    leaky = {"<lambda>": lambda x: keras.activations.relu(x, alpha=0.1, max_value=20.0)}  # the package's own, kept as a name alone
+    leaky = {
+        "<lambda>": lambda x: keras.activations.relu(x, alpha=0.1, max_value=20.0)
+    }  # the package's own, kept as a name alone
     folder = packages / "deeplc" / "deeplc" / "mods"
     network = _load(folder / "full_hc_PXD005573_mcp_8c22d89667368f2f02ad996469ba157e.hdf5", custom_objects=leaky)
     network.save(str(target))
@@ -72,7 +74,7 @@ def dgaintel(packages: pathlib.Path, target: pathlib.Path):
     letters = "-.0123456789_abcdefghijklmnopqrstuvwxyz"
     codes = np.zeros((ROWS, 82), np.int32)
     for row, name in zip(codes, names, strict=True):
-        row[:len(name)] = [letters.index(letter) for letter in name]
+        row[: len(name)] = [letters.index(letter) for letter in name]
     return {"domain_input": codes}, classes
 
 
@@ -153,10 +155,14 @@ def _mtcnn(packages, target, name, shape):
     import tensorflow as tf
 
     _import(packages / "mtcnn", package="mtcnn")
-    network = getattr(importlib.import_module(f"mtcnn.network.{name}"), {"pnet": "PNet", "rnet": "RNet", "onet": "ONet"}[name])()
+    network = getattr(
+        importlib.import_module(f"mtcnn.network.{name}"), {"pnet": "PNet", "rnet": "RNet", "onet": "ONet"}[name]
+    )()
     network.build()
     network.set_weights(joblib.load(packages / "mtcnn" / "mtcnn" / "assets" / "weights" / f"{name}.lz4"))
-    called = tf.function(lambda image: _named(name, network(image)), input_signature=[tf.TensorSpec(shape, tf.float32, "image")])
+    called = tf.function(
+        lambda image: _named(name, network(image)), input_signature=[tf.TensorSpec(shape, tf.float32, "image")]
+    )
     tf.saved_model.save(network, str(target), signatures={"serving_default": called})
 
 

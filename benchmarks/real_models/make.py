@@ -32,9 +32,24 @@ def make(models: pathlib.Path, case: cases.Case) -> None:
     shutil.rmtree(scratch.parent, ignore_errors=True)
     scratch.parent.mkdir()
     module = case.make.__module__
-    done = subprocess.run([str(interpreter), "-m", "benchmarks.real_models._worker", module, case.make.__name__, str(folder), str(scratch)],
-                          cwd=_models.ROOT, env=_models.environment(gpu=False), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          errors="replace", check=False)
+    done = subprocess.run(
+        [
+            str(interpreter),
+            "-m",
+            "benchmarks.real_models._worker",
+            module,
+            case.make.__name__,
+            str(folder),
+            str(scratch),
+        ],
+        cwd=_models.ROOT,
+        env=_models.environment(gpu=False),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"{case.name} could not be made:\n" + "\n".join(done.stdout.strip().splitlines()[-5:]))
     for name in _PARTS:

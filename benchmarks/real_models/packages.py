@@ -29,9 +29,18 @@ def _download(package, folder):
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         wanted = pathlib.Path(scratch) / "wanted.txt"
         wanted.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
-        _pip(sys.executable, "download", "--no-deps", "--ignore-requires-python", "--require-hashes", "--requirement", wanted,
-             "--dest", scratch)
-        found, = (path for path in pathlib.Path(scratch).iterdir() if path != wanted)
+        _pip(
+            sys.executable,
+            "download",
+            "--no-deps",
+            "--ignore-requires-python",
+            "--require-hashes",
+            "--requirement",
+            wanted,
+            "--dest",
+            scratch,
+        )
+        (found,) = (path for path in pathlib.Path(scratch).iterdir() if path != wanted)
         kept = folder / found.name
         shutil.move(found, kept)
     return kept
@@ -46,7 +55,7 @@ def _unpack(archive, target):
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         with tarfile.open(archive) as opened:
             opened.extractall(scratch, filter="data")
-        only, = pathlib.Path(scratch).iterdir()
+        (only,) = pathlib.Path(scratch).iterdir()
         shutil.move(only, target)
 
 
@@ -63,7 +72,7 @@ def python(environment: str, folder: pathlib.Path) -> pathlib.Path:
         alone = environment in cases.ALONE
         _pip(target / "bin/python", "install", *([] if alone else ["--no-deps"]), *needs)
         if not alone:
-            site, = target.glob("lib/python*/site-packages")
+            (site,) = target.glob("lib/python*/site-packages")
             (site / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
         stamp.write_text("\n".join(needs) + "\n")
     return target / "bin/python"
@@ -74,7 +83,11 @@ def _pip(interpreter, *arguments):
 
 
 def _run(*command):
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     if done.returncode:
         said = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("WARNING")]
-        raise RuntimeError("\n".join([f"{' '.join(map(str, command[:4]))} … ended with {done.returncode}:", *said[-5:]]))
+        raise RuntimeError(
+            "\n".join([f"{' '.join(map(str, command[:4]))} … ended with {done.returncode}:", *said[-5:]])
+        )

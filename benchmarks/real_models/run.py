@@ -44,7 +44,9 @@ def run(chosen: tuple[cases.Case, ...], models: pathlib.Path, options, limits: L
                 continue
             if step.needs and not step.needs.exists():
                 continue  # its conversion failed and says why
-            line = _run(case, step, options.output, min(limits.step, model_end - time.monotonic()), end - time.monotonic())
+            line = _run(
+                case, step, options.output, min(limits.step, model_end - time.monotonic()), end - time.monotonic()
+            )
             journal.add(**line)
             if line["exit"] == _LATE and step.makes:
                 # It may have been written in the last moment; what follows would measure a step that counts as not done.
@@ -72,20 +74,37 @@ def _run(case, step, output, limit, left):
     result.unlink(missing_ok=True)
     start = time.monotonic()
     with open(log, "w") as said:
-        exit_code = _ended([sys.executable, "-m", "tftrt_tools", *step.command, f"--json={result}"], said, max(0.0, min(limit, left)))
+        exit_code = _ended(
+            [sys.executable, "-m", "tftrt_tools", *step.command, f"--json={result}"], said, max(0.0, min(limit, left))
+        )
     seconds = time.monotonic() - start
     text = log.read_text(errors="replace")
     kept = steps.figures(step.kind, _read(result))
     late = exit_code == _LATE
     words = f"not ended after {seconds:.0f} s" if late else steps.message(exit_code, text, kept)
-    return {"kind": "cut" if late and left <= limit else "step", "model": case.name, "column": step.name, "exit": exit_code,
-            "seconds": round(seconds, 1), "message": words, "traceback": steps.traceback(text), "command": list(step.command), **kept}
+    return {
+        "kind": "cut" if late and left <= limit else "step",
+        "model": case.name,
+        "column": step.name,
+        "exit": exit_code,
+        "seconds": round(seconds, 1),
+        "message": words,
+        "traceback": steps.traceback(text),
+        "command": list(step.command),
+        **kept,
+    }
 
 
 def _ended(command, said, limit):
     """Run a command and its children. Returns: its exit code, or _LATE."""
-    process = subprocess.Popen(command, cwd=_models.ROOT, env=_models.environment(gpu=True), stdout=said, stderr=subprocess.STDOUT,
-                               start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        cwd=_models.ROOT,
+        env=_models.environment(gpu=True),
+        stdout=said,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
     try:
         return process.wait(limit)
     except subprocess.TimeoutExpired:

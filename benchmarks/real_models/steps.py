@@ -46,22 +46,62 @@ def _steps(case, models, work, options):
     shapes = f"--shapes={case.shape(*batches)}" if options.gpu else "--use_dynamic_shape"
     if options.methods and not options.gpu:
         yield Step("compare", "INT8", ("calibrate", str(model), calibration, "--compare", "--use_dynamic_shape"))
-    columns = [(precision, "") for precision in options.precisions] + [("INT8", method) for method in options.methods if options.gpu]
+    columns = [(precision, "") for precision in options.precisions] + [
+        ("INT8", method) for method in options.methods if options.gpu
+    ]
     for precision, method in columns:
         target = work / "-".join(filter(None, (case.name, precision, method)))
         flags = [calibration] if precision == "INT8" else []
         flags += [f"--calibration_method={method}"] if method else []
         column = f"{precision} {method}".strip()
-        yield Step("convert", column, ("convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={target}", "--overwrite",
-                                       f"--precision_mode={precision}", shapes, *flags, *options.convert_flags), makes=target)
+        yield Step(
+            "convert",
+            column,
+            (
+                "convert",
+                f"--input_saved_model_dir={model}",
+                f"--output_saved_model_dir={target}",
+                "--overwrite",
+                f"--precision_mode={precision}",
+                shapes,
+                *flags,
+                *options.convert_flags,
+            ),
+            makes=target,
+        )
         yield Step("verify", column, ("verify", str(model), str(target), *_rows(case, models)), needs=target)
         for batch in batches if options.gpu else ():
-            yield Step("regress", column, ("regress", "--in_process", f"--native={model}", f"--candidate={target}", "--allow_worse",
-                                           f"--data={maker.part(models, case, 'rows.npz')}", f"--batch_size={batch}",
-                                           f"--rounds={options.rounds}", f"--max_rounds={options.rounds}"), batch=batch, needs=target)
+            yield Step(
+                "regress",
+                column,
+                (
+                    "regress",
+                    "--in_process",
+                    f"--native={model}",
+                    f"--candidate={target}",
+                    "--allow_worse",
+                    f"--data={maker.part(models, case, 'rows.npz')}",
+                    f"--batch_size={batch}",
+                    f"--rounds={options.rounds}",
+                    f"--max_rounds={options.rounds}",
+                ),
+                batch=batch,
+                needs=target,
+            )
     if not options.gpu:
-        yield Step("export", "ONNX", ("export", str(model), f"--output={work / case.name}.onnx", *_rows(case, models, labels=False),
-                                      "--data_rows=8", "--allow_constant_outputs", *case.export))
+        yield Step(
+            "export",
+            "ONNX",
+            (
+                "export",
+                str(model),
+                f"--output={work / case.name}.onnx",
+                *_rows(case, models, labels=False),
+                "--data_rows=8",
+                "--allow_constant_outputs",
+                *case.export,
+            ),
+        )
 
 
 def _rows(case, models, labels=True):
@@ -80,45 +120,71 @@ def figures(kind: str, result: dict) -> dict:
 
 def _inspected(result):
     signatures = result.get("signatures", [])
-    return {"share": _share(signatures), "flops_share": _flops(result), "engines": sum(len(one["segments"]) for one in signatures),
-            "other_share": _largest(one["other_batch_mode"]["coverage"] for one in signatures if one.get("other_batch_mode")),
-            "outside": _reasons(signatures), "problems": [one["problem"] for one in signatures if one.get("problem")]}
+    return {
+        "share": _share(signatures),
+        "flops_share": _flops(result),
+        "engines": sum(len(one["segments"]) for one in signatures),
+        "other_share": _largest(
+            one["other_batch_mode"]["coverage"] for one in signatures if one.get("other_batch_mode")
+        ),
+        "outside": _reasons(signatures),
+        "problems": [one["problem"] for one in signatures if one.get("problem")],
+    }
 
 
 def _converted(result):
     signatures = result.get("signatures", [])
     built = [one["build_seconds"] for one in signatures if one.get("build_seconds")]
-    return {"share": result.get("coverage"), "flops_share": _flops(result), "engines": result.get("engine_count"),
-            "build_seconds": sum(built) if built else None,
-            "native_ops": {op: count for one in signatures[:1] for op, count in list((one.get("native_ops") or {}).items())[:6]},
-            **_compared(result)}
+    return {
+        "share": result.get("coverage"),
+        "flops_share": _flops(result),
+        "engines": result.get("engine_count"),
+        "build_seconds": sum(built) if built else None,
+        "native_ops": {
+            op: count for one in signatures[:1] for op, count in list((one.get("native_ops") or {}).items())[:6]
+        },
+        **_compared(result),
+    }
 
 
 def _verified(result):
     compared = result.get("comparisons", [])
     accuracy = result.get("accuracy") or {}
     found = [one["snr_db"] for one in compared if one.get("snr_db") is not None]
-    return {"passed": result.get("passed"), "snr_db": min(found, key=float) if found else None, "evidence": result.get("evidence"),
-            "score": [accuracy.get(name) for name in ("original", "converted")] if accuracy else None, "metric": accuracy.get("metric", ""),
-            "problems": result.get("problems", [])[:3], "warnings": result.get("warnings", [])[:3]}
+    return {
+        "passed": result.get("passed"),
+        "snr_db": min(found, key=float) if found else None,
+        "evidence": result.get("evidence"),
+        "score": [accuracy.get(name) for name in ("original", "converted")] if accuracy else None,
+        "metric": accuracy.get("metric", ""),
+        "problems": result.get("problems", [])[:3],
+        "warnings": result.get("warnings", [])[:3],
+    }
 
 
 def _regressed(result):
     judged = {one["metric"]: one for one in (result.get("verdict") or {}).get("judgements", ())}
     p50 = judged.get("p50") or {}
     speed = p50["native"] / p50["candidate"] if p50.get("native") and p50.get("candidate") else None
-    return {"outcome": result.get("outcome"), "headline": result.get("headline"), "times_as_fast": speed,
-            "native_ms": p50["native"] * 1000 if speed else None, "problems": [one["reason"] for one in result.get("checks", ())
-                                                                              if one["verdict"] == "fail"][:3]}
+    return {
+        "outcome": result.get("outcome"),
+        "headline": result.get("headline"),
+        "times_as_fast": speed,
+        "native_ms": p50["native"] * 1000 if speed else None,
+        "problems": [one["reason"] for one in result.get("checks", ()) if one["verdict"] == "fail"][:3],
+    }
 
 
 def _exported(result):
     files = result.get("files", [])
     compared = [one for file in files for one in (file.get("verification") or {}).get("comparisons", ())]
     found = [one["snr_db"] for one in compared if one.get("snr_db") is not None]
-    return {"passed": result.get("passed"), "snr_db": min(found, key=float) if found else None,
-            "nodes": sum(file.get("nodes") or 0 for file in files),
-            "rewritten": {one["name"]: one["nodes"] for file in files for one in file.get("rewrites", ()) if one["nodes"]}}
+    return {
+        "passed": result.get("passed"),
+        "snr_db": min(found, key=float) if found else None,
+        "nodes": sum(file.get("nodes") or 0 for file in files),
+        "rewritten": {one["name"]: one["nodes"] for file in files for one in file.get("rewrites", ()) if one["nodes"]},
+    }
 
 
 def _compared(result):
@@ -128,8 +194,14 @@ def _compared(result):
     return {"method": comparison.get("taken") or calibration.get("method"), "methods": comparison.get("worst_db")}
 
 
-_FIGURES = {"inspect": _inspected, "convert": _converted, "verify": _verified, "regress": _regressed, "compare": _compared,
-            "export": _exported}
+_FIGURES = {
+    "inspect": _inspected,
+    "convert": _converted,
+    "verify": _verified,
+    "regress": _regressed,
+    "compare": _compared,
+    "export": _exported,
+}
 
 
 def _share(signatures):
@@ -151,7 +223,7 @@ def _largest(values):
 def _reasons(signatures):
     """Why ops stay in TensorFlow, most of them first: "63 StridedSlice: …", of the first signature."""
     counts = {}
-    for one in (signatures[0]["left_out"] if signatures else ()):
+    for one in signatures[0]["left_out"] if signatures else ():
         key = (one["op"], one["reason"])
         counts[key] = counts.get(key, 0) + one.get("count", 1)
     ordered = sorted(counts.items(), key=lambda item: -item[1])[:_REASONS]

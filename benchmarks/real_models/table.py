@@ -3,10 +3,26 @@
 from benchmarks import _report
 
 _NOTHING = 1.05  # times as fast, from which on a model gains
-_COLUMNS = (("model", "model"), ("precision", "precision"), ("share", "ops %"), ("flops", "FLOPs %"), ("engines", "engines"),
-            ("build", "build s"), ("snr", "SNR dB"), ("score", "score"), ("small", "x, small batch"), ("large", "x, large batch"),
-            ("result", "result"))
-_EXPORTS = (("model", "model"), ("onnx", "as an ONNX file"), ("nodes", "nodes"), ("snr", "SNR dB"), ("rewritten", "nodes rewritten by"))
+_COLUMNS = (
+    ("model", "model"),
+    ("precision", "precision"),
+    ("share", "ops %"),
+    ("flops", "FLOPs %"),
+    ("engines", "engines"),
+    ("build", "build s"),
+    ("snr", "SNR dB"),
+    ("score", "score"),
+    ("small", "x, small batch"),
+    ("large", "x, large batch"),
+    ("result", "result"),
+)
+_EXPORTS = (
+    ("model", "model"),
+    ("onnx", "as an ONNX file"),
+    ("nodes", "nodes"),
+    ("snr", "SNR dB"),
+    ("rewritten", "nodes rewritten by"),
+)
 
 
 def rows(lines: list[dict]) -> list[dict]:
@@ -33,31 +49,60 @@ def _row(model, column, kinds):
     converted, verified = kinds["convert"][""], kinds.get("verify", {}).get("", {})
     timed = [kinds.get("regress", {})[batch] for batch in sorted(kinds.get("regress", {}), key=int)]
     speeds = [line.get("times_as_fast") for line in timed] + [None, None]
-    return {"model": model, "precision": column, "share": _percent(converted.get("share")), "flops": _percent(converted.get("flops_share")),
-            "engines": converted.get("engines"), "build": converted.get("build_seconds"), "snr": _number(verified.get("snr_db")),
-            "score": _score(verified), "small": speeds[0], "large": speeds[1] if len(timed) > 1 else None,
-            "result": _result([converted, *([verified] if verified else []), *timed])}
+    return {
+        "model": model,
+        "precision": column,
+        "share": _percent(converted.get("share")),
+        "flops": _percent(converted.get("flops_share")),
+        "engines": converted.get("engines"),
+        "build": converted.get("build_seconds"),
+        "snr": _number(verified.get("snr_db")),
+        "score": _score(verified),
+        "small": speeds[0],
+        "large": speeds[1] if len(timed) > 1 else None,
+        "result": _result([converted, *([verified] if verified else []), *timed]),
+    }
 
 
 def methods(lines: list[dict]) -> list[dict]:
     """The calibration methods that were compared, one row a model: dB of the worst output in INT8, simulated."""
-    found = {line["model"]: {"model": line["model"], "taken": line["method"], **line["methods"]} for line in lines if line.get("methods")}
+    found = {
+        line["model"]: {"model": line["model"], "taken": line["method"], **line["methods"]}
+        for line in lines
+        if line.get("methods")
+    }
     return list(found.values())
 
 
 def exports(lines: list[dict]) -> list[dict]:
     """Models as ONNX files, one row a model."""
     last = {line["model"]: line for line in lines if line["kind"] == "step" and line["column"] == "export ONNX"}
-    return [{"model": model, "onnx": "no" if line["exit"] else "yes", "nodes": line.get("nodes"), "snr": _number(line.get("snr_db")),
-             "rewritten": ", ".join(f"{count} {name}" for name, count in (line.get("rewritten") or {}).items())}
-            for model, line in last.items()]
+    return [
+        {
+            "model": model,
+            "onnx": "no" if line["exit"] else "yes",
+            "nodes": line.get("nodes"),
+            "snr": _number(line.get("snr_db")),
+            "rewritten": ", ".join(f"{count} {name}" for name, count in (line.get("rewritten") or {}).items()),
+        }
+        for model, line in last.items()
+    ]
 
 
 def text(lines: list[dict]) -> str:
     """For a terminal."""
     compared, exported = methods(lines), exports(lines)
-    return "\n\n".join(filter(None, [_report.table(_COLUMNS, rows(lines)), compared and _report.table(_heads(compared), compared),
-                                     exported and _report.table(_EXPORTS, exported), *_notes(lines)]))
+    return "\n\n".join(
+        filter(
+            None,
+            [
+                _report.table(_COLUMNS, rows(lines)),
+                compared and _report.table(_heads(compared), compared),
+                exported and _report.table(_EXPORTS, exported),
+                *_notes(lines),
+            ],
+        )
+    )
 
 
 def markdown(lines: list[dict]) -> str:
@@ -65,8 +110,17 @@ def markdown(lines: list[dict]) -> str:
     made = rows(lines)
     shown = [(key, head) for key, head in _COLUMNS if any(row[key] not in (None, "") for row in made)]
     compared, exported = methods(lines), exports(lines)
-    return "\n\n".join(filter(None, [_markdown(shown, made), compared and _markdown(_heads(compared), compared),
-                                     exported and _markdown(_EXPORTS, exported), *_notes(lines)]))
+    return "\n\n".join(
+        filter(
+            None,
+            [
+                _markdown(shown, made),
+                compared and _markdown(_heads(compared), compared),
+                exported and _markdown(_EXPORTS, exported),
+                *_notes(lines),
+            ],
+        )
+    )
 
 
 def _heads(compared):
@@ -75,18 +129,37 @@ def _heads(compared):
 
 
 def _markdown(columns, made):
-    body = [[head for _, head in columns], ["---"] * len(columns), *([_report.cell(row.get(key)) for key, _ in columns] for row in made)]
+    body = [
+        [head for _, head in columns],
+        ["---"] * len(columns),
+        *([_report.cell(row.get(key)) for key, _ in columns] for row in made),
+    ]
     return "\n".join("| " + " | ".join(line) + " |" for line in body)
 
 
 def _notes(lines):
     last = {(line["model"], line["column"]): line for line in lines if line["kind"] in ("step", "cut")}
-    failed = [f"- {model}, {column}: exit {line['exit']}: {line['message']}" for (model, column), line in last.items() if line["exit"]]
+    failed = [
+        f"- {model}, {column}: exit {line['exit']}: {line['message']}"
+        for (model, column), line in last.items()
+        if line["exit"]
+    ]
     bugs = [f"- {model}, {column}: a traceback" for (model, column), line in last.items() if line.get("traceback")]
     inspected = {model: line for (model, column), line in last.items() if column == "inspect"}
-    idle = [f"- {model}: {_why(inspected[model])}" for model in dict.fromkeys(_gains_nothing(rows(lines))) if model in inspected]
-    return ["\n".join([title, "", *found]) for title, found in (("What ended with another code than 0:", failed), ("Bugs:", bugs),
-                                                                ("What gains nothing, and what stays in TensorFlow:", idle)) if found]
+    idle = [
+        f"- {model}: {_why(inspected[model])}"
+        for model in dict.fromkeys(_gains_nothing(rows(lines)))
+        if model in inspected
+    ]
+    return [
+        "\n".join([title, "", *found])
+        for title, found in (
+            ("What ended with another code than 0:", failed),
+            ("Bugs:", bugs),
+            ("What gains nothing, and what stays in TensorFlow:", idle),
+        )
+        if found
+    ]
 
 
 def _gains_nothing(made):
@@ -94,7 +167,12 @@ def _gains_nothing(made):
     for model in dict.fromkeys(row["model"] for row in made):
         mine = [row for row in made if row["model"] == model]
         speeds = [speed for row in mine for speed in (row["small"], row["large"]) if speed]
-        shares = [share for row in mine for share in [row["share"] if row["flops"] is None else row["flops"]] if share is not None]
+        shares = [
+            share
+            for row in mine
+            for share in [row["share"] if row["flops"] is None else row["flops"]]
+            if share is not None
+        ]
         if (max(speeds) < _NOTHING) if speeds else (shares and max(shares) < 50):
             yield model
 

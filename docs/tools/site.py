@@ -25,7 +25,10 @@ OUTSIDE = {
     "BUILD_NOTES.md": "dev/index.md",
     "serving/README.md": "images.md",
     "tftrt_tools/servers/serving/local/README.md": "dev/development_server.md",
-    **{str(path.relative_to(ROOT)): f"examples/{path.name}" for path in sorted((ROOT / "benchmarks/examples").glob("*.html"))},
+    **{
+        str(path.relative_to(ROOT)): f"examples/{path.name}"
+        for path in sorted((ROOT / "benchmarks/examples").glob("*.html"))
+    },
 }
 _INSIDE = {there: here for here, there in OUTSIDE.items()}
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")

@@ -20,7 +20,12 @@ and BUILD_NOTES.md with 106,560; the commands now write `docs/flags.md`.
 
 def text() -> str:
     """The page; it has no line for itself."""
-    pages = [ROOT / "README.md", ROOT / "BUILD_NOTES.md", ROOT / "serving/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [
+        ROOT / "README.md",
+        ROOT / "BUILD_NOTES.md",
+        ROOT / "serving/README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
     rows = [f"| {path.relative_to(ROOT)} | {path.stat().st_size:,} |" for path in pages if path != PAGE]
     return "\n".join([_HEAD, *rows]) + "\n"
 

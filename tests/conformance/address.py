@@ -57,7 +57,9 @@ class Server:
         try:
             connection.request(verb, path, body, dict(headers))
             answer = connection.getresponse()
-            return RestAnswer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+            return RestAnswer(
+                answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+            )
         finally:
             connection.close()
 

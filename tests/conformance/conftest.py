@@ -17,9 +17,13 @@ import pytest
 
 from tests.conformance import address, launch, models
 
-_OPTIONS = {"server": "gRPC address HOST:PORT of the server to test, instead of starting one", "rest": "its REST address HOST:PORT",
-            "models": "the folder of its models, where this process can write to it",
-            "batching_server": "gRPC address of the server with batching", "batching_rest": "its REST address"}
+_OPTIONS = {
+    "server": "gRPC address HOST:PORT of the server to test, instead of starting one",
+    "rest": "its REST address HOST:PORT",
+    "models": "the folder of its models, where this process can write to it",
+    "batching_server": "gRPC address of the server with batching",
+    "batching_rest": "its REST address",
+}
 
 
 def pytest_addoption(parser):
@@ -29,7 +33,9 @@ def pytest_addoption(parser):
 
 
 def _option(request, name):
-    return request.config.getoption(name, default=None)  # a run of the whole of tests/ reads this file after the command line
+    return request.config.getoption(
+        name, default=None
+    )  # a run of the whole of tests/ reads this file after the command line
 
 
 @pytest.fixture(scope="session")

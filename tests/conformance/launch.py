@@ -29,8 +29,16 @@ class LocalServer:
     """Args: flags: those of tensorflow_model_server, less the ports. log: path its output goes to. root: a checkout of the project.
     looked_at: its command line or environment is read from /proc, which shows those of a fork's parent."""
 
-    def __init__(self, flags, log, ports=None, command=(sys.executable, "-m", "tftrt_tools.servers.serving.local"), env=None, root=ROOT,
-                 looked_at=False):
+    def __init__(
+        self,
+        flags,
+        log,
+        ports=None,
+        command=(sys.executable, "-m", "tftrt_tools.servers.serving.local"),
+        env=None,
+        root=ROOT,
+        looked_at=False,
+    ):
         self.flags, self.log, self._root = list(flags), pathlib.Path(log), root
         self.port, self.rest_port = ports or free_ports(2)
         self.command = [*command, f"--port={self.port}", f"--rest_api_port={self.rest_port}", *self.flags]
@@ -49,8 +57,14 @@ class LocalServer:
     def start(self, timeout=120):
         """Both ports are open when it returns: the models configured at start are AVAILABLE then."""
         with self.log.open("ab") as log:
-            self.process = self._start(self.command, env=self._env, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                       cwd=self._root)
+            self.process = self._start(
+                self.command,
+                env=self._env,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=self._root,
+            )
         deadline = time.monotonic() + timeout
         while not (_open(self.port) and _open(self.rest_port)):
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -77,7 +91,9 @@ class LocalServer:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError(f"the server did not end within {timeout} s of signal {number}; its log is {self.log}") from None
+            raise AssertionError(
+                f"the server did not end within {timeout} s of signal {number}; its log is {self.log}"
+            ) from None
 
     def __enter__(self):
         return self if self.process else self.start()

@@ -10,9 +10,23 @@ import pathlib
 import shutil
 import sys
 
-DTYPES = {"double": "float64", "half": "float16", "bfloat16": "bfloat16", "int8": "int8", "int16": "int16", "int32": "int32",
-          "int64": "int64", "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64", "bool": "bool",
-          "string": "string", "complex64": "complex64", "complex128": "complex128"}
+DTYPES = {
+    "double": "float64",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "int8": "int8",
+    "int16": "int16",
+    "int32": "int32",
+    "int64": "int64",
+    "uint8": "uint8",
+    "uint16": "uint16",
+    "uint32": "uint32",
+    "uint64": "uint64",
+    "bool": "bool",
+    "string": "string",
+    "complex64": "complex64",
+    "complex128": "complex128",
+}
 VERSIONS = (1, 2, 3)  # of the model `versions`; 3 is on disk and not configured
 LABELS = {"stable": 1, "canary": 2}
 MAX_BATCH_SIZE = 4
@@ -50,8 +64,15 @@ def dtypes(path):
     """x -> y, unchanged. serving_default float32 (N), and one signature for each of DTYPES, named by TensorFlow's name for it."""
     import tensorflow as tf
 
-    signatures = {name: _function(lambda x: {"y": tf.identity(x)}, x=tf.TensorSpec([None], dtype)) for name, dtype in DTYPES.items()}
-    _save(path, serving_default=_function(lambda x: {"y": tf.identity(x)}, x=tf.TensorSpec([None], tf.float32)), **signatures)
+    signatures = {
+        name: _function(lambda x: {"y": tf.identity(x)}, x=tf.TensorSpec([None], dtype))
+        for name, dtype in DTYPES.items()
+    }
+    _save(
+        path,
+        serving_default=_function(lambda x: {"y": tf.identity(x)}, x=tf.TensorSpec([None], tf.float32)),
+        **signatures,
+    )
 
 
 def several(path):
@@ -61,19 +82,30 @@ def several(path):
     """
     import tensorflow as tf
 
-    a, b, c = tf.TensorSpec([None, 2], tf.float32), tf.TensorSpec([None, 2], tf.float32), tf.TensorSpec([None], tf.int32)
-    _save(path,
-          serving_default=_function(lambda a, b, c: {"sum": a + b, "scaled": a * tf.cast(c, tf.float32)[:, None], "count": c + 1},
-                                    a=a, b=b, c=c),
-          only_sum=_function(lambda a, b: {"sum": a + b}, a=a, b=b))
+    a, b, c = (
+        tf.TensorSpec([None, 2], tf.float32),
+        tf.TensorSpec([None, 2], tf.float32),
+        tf.TensorSpec([None], tf.int32),
+    )
+    _save(
+        path,
+        serving_default=_function(
+            lambda a, b, c: {"sum": a + b, "scaled": a * tf.cast(c, tf.float32)[:, None], "count": c + 1}, a=a, b=b, c=c
+        ),
+        only_sum=_function(lambda a, b: {"sum": a + b}, a=a, b=b),
+    )
 
 
 def uneven(path):
     """x float32 (N) -> rows float32 (N), x; more float32 (N + 1), x and a zero. Their 0th dimensions differ."""
     import tensorflow as tf
 
-    _save(path, serving_default=_function(lambda x: {"rows": tf.identity(x), "more": tf.concat([x, [0.0]], 0)},
-                                          x=tf.TensorSpec([None], tf.float32)))
+    _save(
+        path,
+        serving_default=_function(
+            lambda x: {"rows": tf.identity(x), "more": tf.concat([x, [0.0]], 0)}, x=tf.TensorSpec([None], tf.float32)
+        ),
+    )
 
 
 def reduced(path):
@@ -81,16 +113,23 @@ def reduced(path):
     import tensorflow as tf
 
     x = tf.TensorSpec([None], tf.float32)
-    _save(path, serving_default=_function(lambda x: {"total": tf.reduce_sum(x, 0, keepdims=True)}, x=x),
-          scalar=_function(lambda x: {"total": tf.reduce_sum(x)}, x=x))
+    _save(
+        path,
+        serving_default=_function(lambda x: {"total": tf.reduce_sum(x, 0, keepdims=True)}, x=x),
+        scalar=_function(lambda x: {"total": tf.reduce_sum(x)}, x=x),
+    )
 
 
 def texts(path):
     """x string (N) -> text string (N) and raw_bytes string (N), x: over REST the name *_bytes is written in base64."""
     import tensorflow as tf
 
-    _save(path, serving_default=_function(lambda x: {"text": tf.identity(x), "raw_bytes": tf.identity(x)},
-                                          x=tf.TensorSpec([None], tf.string)))
+    _save(
+        path,
+        serving_default=_function(
+            lambda x: {"text": tf.identity(x), "raw_bytes": tf.identity(x)}, x=tf.TensorSpec([None], tf.string)
+        ),
+    )
 
 
 def slow(path):
@@ -99,8 +138,11 @@ def slow(path):
 
     def count(steps):
         last = tf.reduce_max(steps)
-        _, total = tf.while_loop(lambda step, _: step < last, lambda step, total: (step + 1, total * 0.5 + 1.0),
-                                 [tf.constant(0, tf.int64), tf.zeros(tf.shape(steps))])
+        _, total = tf.while_loop(
+            lambda step, _: step < last,
+            lambda step, total: (step + 1, total * 0.5 + 1.0),
+            [tf.constant(0, tf.int64), tf.zeros(tf.shape(steps))],
+        )
         return {"done": total}
 
     _save(path, serving_default=_function(count, steps=tf.TensorSpec([None], tf.int64)))
@@ -110,8 +152,12 @@ def fragile(path):
     """index int32 (N) -> value float32 (N), taken from a table of three: any other index fails."""
     import tensorflow as tf
 
-    _save(path, serving_default=_function(lambda index: {"value": tf.gather([10.0, 20.0, 30.0], index)},
-                                          index=tf.TensorSpec([None], tf.int32)))
+    _save(
+        path,
+        serving_default=_function(
+            lambda index: {"value": tf.gather([10.0, 20.0, 30.0], index)}, index=tf.TensorSpec([None], tf.int32)
+        ),
+    )
 
 
 def defaults(path):
@@ -145,12 +191,19 @@ def examples(path):
         serialized, other = (v1.placeholder(tf.string, [None], name) for name in ("examples", "other"))
         spec = {"x": tf.io.FixedLenFeature([1], tf.float32, [0.0])}
         x = tf.io.parse_example(serialized, spec)["x"]
-        tensors = {"scores": tf.concat([x, 1 - x], 1), "classes": tf.tile(tf.constant([["yes", "no"]]), [tf.shape(x)[0], 1]),
-                   "outputs": x * 2 + 1, "examples": serialized, "other": other,
-                   "other_outputs": tf.io.parse_example(other, spec)["x"]}
+        tensors = {
+            "scores": tf.concat([x, 1 - x], 1),
+            "classes": tf.tile(tf.constant([["yes", "no"]]), [tf.shape(x)[0], 1]),
+            "outputs": x * 2 + 1,
+            "examples": serialized,
+            "other": other,
+            "other_outputs": tf.io.parse_example(other, spec)["x"],
+        }
         with v1.Session() as session:
             builder = v1.saved_model.Builder(str(path))
-            builder.add_meta_graph_and_variables(session, [tf.saved_model.SERVING], signature_def_map=_example_signatures(tf, tensors))
+            builder.add_meta_graph_and_variables(
+                session, [tf.saved_model.SERVING], signature_def_map=_example_signatures(tf, tensors)
+            )
             builder.save()
 
 
@@ -160,9 +213,11 @@ def _example_signatures(tf, tensors):
     info["class_vector"] = tf.compat.v1.saved_model.build_tensor_info(tensors["classes"][:, 0])
 
     def signature(method, inputs, outputs):
-        return tf.compat.v1.saved_model.build_signature_def({key: info[name] for key, name in inputs.items()},
-                                                            {key: info[name] for key, name in outputs.items()},
-                                                            f"tensorflow/serving/{method}")
+        return tf.compat.v1.saved_model.build_signature_def(
+            {key: info[name] for key, name in inputs.items()},
+            {key: info[name] for key, name in outputs.items()},
+            f"tensorflow/serving/{method}",
+        )
 
     one, two = {"inputs": "examples"}, {"inputs": "examples", "second": "other"}
     scores, classes, outputs = {"scores": "scores"}, {"classes": "classes"}, {"outputs": "outputs"}
@@ -186,8 +241,10 @@ def _example_signatures(tf, tensors):
     }
 
 
-BUILDERS = {builder.__name__: builder for builder in
-            (half_plus_two, versions, dtypes, several, uneven, reduced, texts, slow, fragile, defaults, examples)}
+BUILDERS = {
+    builder.__name__: builder
+    for builder in (half_plus_two, versions, dtypes, several, uneven, reduced, texts, slow, fragile, defaults, examples)
+}
 
 
 def build(folder):
@@ -222,8 +279,9 @@ def config(folder, labels):
 
     answer = model_server_config_pb2.ModelServerConfig()
     for name in BUILDERS:
-        entry = answer.model_config_list.config.add(name=name, base_path=str(pathlib.Path(folder).absolute() / name),
-                                                    model_platform="tensorflow")
+        entry = answer.model_config_list.config.add(
+            name=name, base_path=str(pathlib.Path(folder).absolute() / name), model_platform="tensorflow"
+        )
         if name == "versions":
             entry.model_version_policy.specific.versions.extend([1, 2])
             for label, version in labels.items():
@@ -240,20 +298,34 @@ def config_text(folder, labels):
 def flags(folder, batching):
     """The flags of a server of these models, less its ports."""
     folder = pathlib.Path(folder).absolute()
-    common = [f"--monitoring_config_file={folder / 'monitoring.config'}", f"--rest_api_timeout_in_ms={REST_TIMEOUT_MS}",
-              "--max_num_load_retries=0", "--file_system_poll_wait_seconds=1",
-              "--grpc_max_threads=64"]  # by default four for each core; the tests have more calls at once
+    common = [
+        f"--monitoring_config_file={folder / 'monitoring.config'}",
+        f"--rest_api_timeout_in_ms={REST_TIMEOUT_MS}",
+        "--max_num_load_retries=0",
+        "--file_system_poll_wait_seconds=1",
+        "--grpc_max_threads=64",
+    ]  # by default four for each core; the tests have more calls at once
     if batching:
-        return [f"--model_config_file={folder / 'batching.config'}", "--enable_batching=true",
-                "--enable_signature_method_name_check=true", f"--batching_parameters_file={folder / 'batching_parameters.txt'}", *common]
-    return [f"--model_config_file={folder / 'models.config'}", "--allow_version_labels_for_unavailable_models=true", *common]
+        return [
+            f"--model_config_file={folder / 'batching.config'}",
+            "--enable_batching=true",
+            "--enable_signature_method_name_check=true",
+            f"--batching_parameters_file={folder / 'batching_parameters.txt'}",
+            *common,
+        ]
+    return [
+        f"--model_config_file={folder / 'models.config'}",
+        "--allow_version_labels_for_unavailable_models=true",
+        *common,
+    ]
 
 
 def _function(function, **specs):
     import tensorflow as tf
 
     return tf.function(function).get_concrete_function(
-        **{name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()})
+        **{name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
+    )
 
 
 def _save(path, **signatures):
@@ -267,9 +339,14 @@ def main(arguments):
         raise SystemExit("usage: python -m tests.conformance.models DIR")
     build(arguments[0])
     for batching, port in ((False, 8500), (True, 8510)):
-        print(f"tensorflow_model_server --port={port} --rest_api_port={port + 1} " + " ".join(flags(arguments[0], batching)))
-    print(f"pytest tests/conformance --server=HOST:8500 --rest=HOST:8501 --batching_server=HOST:8510 --batching_rest=HOST:8511"
-          f" --models={pathlib.Path(arguments[0]).absolute()}")
+        print(
+            f"tensorflow_model_server --port={port} --rest_api_port={port + 1} "
+            + " ".join(flags(arguments[0], batching))
+        )
+    print(
+        f"pytest tests/conformance --server=HOST:8500 --rest=HOST:8501 --batching_server=HOST:8510 --batching_rest=HOST:8511"
+        f" --models={pathlib.Path(arguments[0]).absolute()}"
+    )
 
 
 if __name__ == "__main__":

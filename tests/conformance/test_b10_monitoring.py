@@ -20,13 +20,19 @@ def _families(server):
 
 def _value(server, sample, **labels):
     """The value of one sample, 0 where there is none yet."""
-    return sum(each.value for family in _families(server).values() for each in family.samples
-               if each.name == sample and {key: each.labels.get(key) for key in labels} == labels)
+    return sum(
+        each.value
+        for family in _families(server).values()
+        for each in family.samples
+        if each.name == sample and {key: each.labels.get(key) for key in labels} == labels
+    )
 
 
 def _requests(server, model, status):
-    return sum(_value(server, name, model_name=model, status=status) for name in
-               (":tensorflow:serving:request_count", ":tensorflow:serving:request_count_total"))
+    return sum(
+        _value(server, name, model_name=model, status=status)
+        for name in (":tensorflow:serving:request_count", ":tensorflow:serving:request_count_total")
+    )
 
 
 def _latencies(server, model):
@@ -70,17 +76,26 @@ def test_latency_is_by_model_api_and_entrypoint(server):
     server.predict("versions", {"x": [1.0]})
     server.rest_predict("versions", {"instances": [1.0]})
     family = _families(server)[":tensorflow:serving:request_latency"]
-    samples = [each for each in family.samples if each.name.endswith("_count") and each.labels["model_name"] == "versions"]
+    samples = [
+        each for each in family.samples if each.name.endswith("_count") and each.labels["model_name"] == "versions"
+    ]
     assert all(set(each.labels) == {"model_name", "API", "entrypoint"} for each in samples)
-    assert {(each.labels["API"].lower(), each.labels["entrypoint"]) for each in samples} >= {("predict", "GRPC"), ("predict", "REST")}
+    assert {(each.labels["API"].lower(), each.labels["entrypoint"]) for each in samples} >= {
+        ("predict", "GRPC"),
+        ("predict", "REST"),
+    }
 
 
 def test_runtime_latency_is_by_model_api_and_runtime(server):
     """B10."""
     server.predict("versions", {"x": [1.0]})
     family = _families(server)[":tensorflow:serving:runtime_latency"]
-    counts = [each for each in family.samples if each.name.endswith("_count") and each.labels["model_name"] == "versions"]
-    assert [(each.labels["API"], each.labels["runtime"]) for each in counts] == [("Predict", "TF1")] and counts[0].value >= 1
+    counts = [
+        each for each in family.samples if each.name.endswith("_count") and each.labels["model_name"] == "versions"
+    ]
+    assert [(each.labels["API"], each.labels["runtime"]) for each in counts] == [("Predict", "TF1")] and counts[
+        0
+    ].value >= 1
 
 
 @pytest.mark.parametrize("name", ["request_latency", "runtime_latency"])
@@ -89,12 +104,14 @@ def test_latencies_are_histograms_of_33_buckets_ten_times_powers_of_1_8(server, 
     server.predict("versions", {"x": [1.0]})
     family = _families(server)[f":tensorflow:serving:{name}"]
     assert family.type == "histogram"
-    buckets = [each for each in family.samples if each.name.endswith("_bucket") and each.labels["model_name"] == "versions"]
+    buckets = [
+        each for each in family.samples if each.name.endswith("_bucket") and each.labels["model_name"] == "versions"
+    ]
     first = {key: value for key, value in buckets[0].labels.items() if key != "le"}
     buckets = [each for each in buckets if {key: value for key, value in each.labels.items() if key != "le"} == first]
     bounds = [float(each.labels["le"]) for each in buckets]
     assert bounds[-1] == math.inf and len(bounds) in (33, 34)
-    assert bounds[:-1] == pytest.approx(BOUNDS[:len(bounds) - 1], rel=1e-5)
+    assert bounds[:-1] == pytest.approx(BOUNDS[: len(bounds) - 1], rel=1e-5)
     counts = [each.value for each in buckets]
     assert counts == sorted(counts)
     count = next(each.value for each in family.samples if each.name.endswith("_count") and each.labels == first)
@@ -122,13 +139,19 @@ def test_multi_inference_metadata_and_status_are_not_counted(server):
     from tests.conformance.test_b4_classify_regress import CLASSIFY, _tasks
 
     def all_requests():
-        return sum(each.value for family in _families(server).values() for each in family.samples
-                   if each.name.startswith(":tensorflow:serving:request_count"))
+        return sum(
+            each.value
+            for family in _families(server).values()
+            for each in family.samples
+            if each.name.startswith(":tensorflow:serving:request_count")
+        )
 
     before = all_requests()
     server.prediction.MultiInference(_tasks(("examples", None, CLASSIFY)), timeout=30)
-    server.prediction.GetModelMetadata(get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec("several"), metadata_field=["signature_def"]),
-                                       timeout=30)
+    server.prediction.GetModelMetadata(
+        get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec("several"), metadata_field=["signature_def"]),
+        timeout=30,
+    )
     server.model.GetModelStatus(get_model_status_pb2.GetModelStatusRequest(model_spec=spec("several")), timeout=30)
     assert all_requests() == before
 

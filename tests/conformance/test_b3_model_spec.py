@@ -43,7 +43,13 @@ def _with(request, model_spec):
     return request
 
 
-REQUESTS = {"Predict": _predict, "Classify": _classify, "Regress": _regress, "GetModelMetadata": _metadata, "MultiInference": _multi}
+REQUESTS = {
+    "Predict": _predict,
+    "Classify": _classify,
+    "Regress": _regress,
+    "GetModelMetadata": _metadata,
+    "MultiInference": _multi,
+}
 every_rpc = pytest.mark.parametrize("rpc", REQUESTS)
 
 
@@ -62,7 +68,9 @@ def test_a_multi_inference_without_tasks_or_model_spec_has_no_name(server):
     from tensorflow_serving.apis import inference_pb2
 
     for request in (inference_pb2.MultiInferenceRequest(), _multi(None)):
-        assert_refused(server.prediction.MultiInference, request, "INVALID_ARGUMENT", "ModelSpec has no name specified.")
+        assert_refused(
+            server.prediction.MultiInference, request, "INVALID_ARGUMENT", "ModelSpec has no name specified."
+        )
 
 
 @every_rpc
@@ -87,7 +95,13 @@ def test_an_unknown_model_is_not_found(server, rpc):
 def test_an_unknown_version_is_not_found(server, rpc):
     """B3; version 3 is on disk and not among the versions that the configuration names."""
     for version in (3, 99, 0, -1, 2**63 - 1):
-        _refused(server, rpc, spec("versions", version), "NOT_FOUND", f"Servable not found for request: Specific(versions, {version})")
+        _refused(
+            server,
+            rpc,
+            spec("versions", version),
+            "NOT_FOUND",
+            f"Servable not found for request: Specific(versions, {version})",
+        )
 
 
 @every_rpc
@@ -99,13 +113,21 @@ def test_a_version_of_an_unknown_model_is_not_found(server, rpc):
 @every_rpc
 def test_an_unknown_label_is_refused(server, rpc):
     """B3."""
-    _refused(server, rpc, spec("versions", label="nightly"), "INVALID_ARGUMENT", "Unrecognized servable version label: nightly")
+    _refused(
+        server,
+        rpc,
+        spec("versions", label="nightly"),
+        "INVALID_ARGUMENT",
+        "Unrecognized servable version label: nightly",
+    )
 
 
 @every_rpc
 def test_a_label_of_an_unknown_model_is_an_unknown_label(server, rpc):
     """B3: the label is looked up first."""
-    _refused(server, rpc, spec("nobody", label="stable"), "INVALID_ARGUMENT", "Unrecognized servable version label: stable")
+    _refused(
+        server, rpc, spec("nobody", label="stable"), "INVALID_ARGUMENT", "Unrecognized servable version label: stable"
+    )
 
 
 def test_without_a_version_the_largest_loaded_one_answers(server):
@@ -147,7 +169,11 @@ def test_the_readiness_probe_of_clients_reads_servable_in_the_message(server):
     assert "Servable" in refusal(server.prediction.Predict, predict_request("nobody", {"x": [1.0]}))[1]
 
 
-REST_BODIES = {"predict": {"instances": [1.0]}, "classify": {"examples": [{"x": 1.0}]}, "regress": {"examples": [{"x": 1.0}]}}
+REST_BODIES = {
+    "predict": {"instances": [1.0]},
+    "classify": {"examples": [{"x": 1.0}]},
+    "regress": {"examples": [{"x": 1.0}]},
+}
 
 
 @pytest.mark.parametrize("method", REST_BODIES)
@@ -173,15 +199,25 @@ def test_over_rest_an_unknown_label_is_400(server, method):
 
 def test_over_rest_metadata_resolves_in_the_same_way(server):
     """B3, REST."""
-    assert_rest_refused(server.rest("GET", "/v1/models/nobody/metadata"), 404, "Servable not found for request: Latest(nobody)")
-    assert_rest_refused(server.rest("GET", "/v1/models/versions/versions/9/metadata"), 404,
-                        "Servable not found for request: Specific(versions, 9)")
-    assert_rest_refused(server.rest("GET", "/v1/models/versions/labels/nightly/metadata"), 400,
-                        "Unrecognized servable version label: nightly")
+    assert_rest_refused(
+        server.rest("GET", "/v1/models/nobody/metadata"), 404, "Servable not found for request: Latest(nobody)"
+    )
+    assert_rest_refused(
+        server.rest("GET", "/v1/models/versions/versions/9/metadata"),
+        404,
+        "Servable not found for request: Specific(versions, 9)",
+    )
+    assert_rest_refused(
+        server.rest("GET", "/v1/models/versions/labels/nightly/metadata"),
+        400,
+        "Unrecognized servable version label: nightly",
+    )
 
 
-@pytest.mark.parametrize("path, expected", [("", 3.0), ("/versions/1", 2.0), ("/versions/2", 3.0), ("/labels/stable", 2.0),
-                                            ("/labels/canary", 3.0)])
+@pytest.mark.parametrize(
+    "path, expected",
+    [("", 3.0), ("/versions/1", 2.0), ("/versions/2", 3.0), ("/labels/stable", 2.0), ("/labels/canary", 3.0)],
+)
 def test_over_rest_versions_and_labels_are_parts_of_the_path(server, path, expected):
     """B3, REST."""
     answer = server.rest("POST", f"/v1/models/versions{path}:predict", {"instances": [1.0]})

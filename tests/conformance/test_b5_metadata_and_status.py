@@ -32,25 +32,41 @@ def _signatures(answer):
 
 def test_metadata_without_a_field_is_refused(server):
     """B5."""
-    assert_refused(server.prediction.GetModelMetadata, _metadata(spec("dtypes"), ()), "INVALID_ARGUMENT",
-                   "GetModelMetadataRequest must specify at least one metadata_field")
+    assert_refused(
+        server.prediction.GetModelMetadata,
+        _metadata(spec("dtypes"), ()),
+        "INVALID_ARGUMENT",
+        "GetModelMetadataRequest must specify at least one metadata_field",
+    )
 
 
 def test_metadata_other_than_the_signatures_is_not_supported(server):
     """B5."""
-    assert_refused(server.prediction.GetModelMetadata, _metadata(spec("dtypes"), ["signature_def", "graph_def"]), "INVALID_ARGUMENT",
-                   pattern="Metadata field (graph_def|%s) is not supported(graph_def)?")
+    assert_refused(
+        server.prediction.GetModelMetadata,
+        _metadata(spec("dtypes"), ["signature_def", "graph_def"]),
+        "INVALID_ARGUMENT",
+        pattern="Metadata field (graph_def|%s) is not supported(graph_def)?",
+    )
 
 
 def test_metadata_fields_are_checked_before_the_model(server):
     """B5."""
-    assert_refused(server.prediction.GetModelMetadata, _metadata(spec("nobody"), ()), "INVALID_ARGUMENT",
-                   "GetModelMetadataRequest must specify at least one metadata_field")
+    assert_refused(
+        server.prediction.GetModelMetadata,
+        _metadata(spec("nobody"), ()),
+        "INVALID_ARGUMENT",
+        "GetModelMetadataRequest must specify at least one metadata_field",
+    )
 
 
 def test_metadata_names_the_model_and_its_version_but_no_signature(server):
     """B5."""
-    for model_spec, version in ((spec("versions"), 2), (spec("versions", 1), 1), (spec("versions", label="stable", signature="x"), 1)):
+    for model_spec, version in (
+        (spec("versions"), 2),
+        (spec("versions", 1), 1),
+        (spec("versions", label="stable", signature="x"), 1),
+    ):
         answer = server.prediction.GetModelMetadata(_metadata(model_spec), timeout=30)
         assert answer.model_spec == spec("versions", version)
 
@@ -97,8 +113,10 @@ def test_over_rest_metadata_of_a_version_and_a_label(server):
 def test_status_lists_every_configured_version(server):
     """B5."""
     answer = server.model.GetModelStatus(_status(spec("versions")), timeout=30)
-    assert {each.version: (each.state, each.status.error_code, each.status.error_message) for each in answer.model_version_status} == {
-        1: (AVAILABLE, 0, ""), 2: (AVAILABLE, 0, "")}
+    assert {
+        each.version: (each.state, each.status.error_code, each.status.error_message)
+        for each in answer.model_version_status
+    } == {1: (AVAILABLE, 0, ""), 2: (AVAILABLE, 0, "")}
 
 
 def test_status_of_one_version(server):
@@ -117,22 +135,38 @@ def test_status_ignores_the_label(server):
 @pytest.mark.parametrize("name", ["nobody", ""])
 def test_status_of_an_unknown_or_empty_name_is_not_found(server, name):
     """B5: NOT_FOUND for the empty name too, which is INVALID_ARGUMENT elsewhere."""
-    assert_refused(server.model.GetModelStatus, _status(spec(name)), "NOT_FOUND", f"Could not find any versions of model {name}")
+    assert_refused(
+        server.model.GetModelStatus, _status(spec(name)), "NOT_FOUND", f"Could not find any versions of model {name}"
+    )
 
 
 @pytest.mark.parametrize("name, version", [("versions", 3), ("versions", 99), ("nobody", 1)])
 def test_status_of_an_unknown_version_is_not_found(server, name, version):
     """B5."""
-    assert_refused(server.model.GetModelStatus, _status(spec(name, version)), "NOT_FOUND", f"Could not find version {version} of model {name}")
+    assert_refused(
+        server.model.GetModelStatus,
+        _status(spec(name, version)),
+        "NOT_FOUND",
+        f"Could not find version {version} of model {name}",
+    )
 
 
 def test_over_rest_status_is_an_object_of_version_states(server):
     """B5, REST."""
     answer = server.rest("GET", "/v1/models/versions/versions/1")
-    assert (answer.status, answer.json()) == (200, {"model_version_status": [
-        {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}]})
+    assert (answer.status, answer.json()) == (
+        200,
+        {
+            "model_version_status": [
+                {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+            ]
+        },
+    )
     assert answer.headers["content-type"] == "application/json"
-    assert {each["version"] for each in server.rest("GET", "/v1/models/versions").json()["model_version_status"]} == {"1", "2"}
+    assert {each["version"] for each in server.rest("GET", "/v1/models/versions").json()["model_version_status"]} == {
+        "1",
+        "2",
+    }
 
 
 def test_over_rest_the_label_is_ignored_for_the_status(server):
@@ -145,4 +179,6 @@ def test_over_rest_the_label_is_ignored_for_the_status(server):
 def test_over_rest_an_unknown_model_or_version_has_no_status(server):
     """B5, REST."""
     assert_rest_refused(server.rest("GET", "/v1/models/nobody"), 404, "Could not find any versions of model nobody")
-    assert_rest_refused(server.rest("GET", "/v1/models/versions/versions/9"), 404, "Could not find version 9 of model versions")
+    assert_rest_refused(
+        server.rest("GET", "/v1/models/versions/versions/9"), 404, "Could not find version 9 of model versions"
+    )

@@ -96,8 +96,12 @@ def test_a_model_left_out_is_unloaded_and_its_versions_end(server, reloading, ne
     assert reloading(lambda config: _add(config, "leaving", path)) == ("OK", "")
     assert reloading() == ("OK", "")
     _until(lambda: _states(server, "leaving") == {1: END})
-    assert_refused(server.prediction.Predict, predict_request("leaving", {"x": [1.0]}), "NOT_FOUND",
-                   "Servable not found for request: Latest(leaving)")
+    assert_refused(
+        server.prediction.Predict,
+        predict_request("leaving", {"x": [1.0]}),
+        "NOT_FOUND",
+        "Servable not found for request: Latest(leaving)",
+    )
 
 
 def test_the_other_models_answer_after_a_reload(server, reloading, new_model):
@@ -123,7 +127,9 @@ def test_a_config_that_is_no_list_of_models_is_refused(server, reloading):
     """B5."""
     from tensorflow_serving.apis import model_management_pb2
 
-    expected = "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is currently supported"
+    expected = (
+        "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is currently supported"
+    )
     requests = [model_management_pb2.ReloadConfigRequest() for _ in range(2)]
     requests[1].config.custom_model_config.SetInParent()
     for request in requests:
@@ -132,6 +138,7 @@ def test_a_config_that_is_no_list_of_models_is_refused(server, reloading):
 
 def test_a_model_listed_twice_is_refused(reloading):
     """B5."""
+
     def twice(config):
         config.model_config_list.config.add().CopyFrom(_entry(config, "several"))
 
@@ -154,19 +161,25 @@ def test_relative_and_absolute_base_paths_are_not_mixed_silently(server, reloadi
 
 def test_a_changed_platform_is_refused(reloading):
     """B5."""
+
     def change(config):
         _entry(config, "several").model_platform = "other"
 
     code, message = reloading(change)
     assert code == "INVALID_ARGUMENT"
-    assert message == "Illegal to change a model's platform. For model several platform was tensorflow and new platform requested is other"
+    assert (
+        message
+        == "Illegal to change a model's platform. For model several platform was tensorflow and new platform requested is other"
+    )
 
 
 def test_an_unsupported_platform_is_refused(reloading, new_model):
     """B5."""
     path = new_model("foreign", 1)
     assert reloading(lambda config: _add(config, "foreign", path, "other")) == (
-        "INVALID_ARGUMENT", "Model foreign requests unsupported platform other")
+        "INVALID_ARGUMENT",
+        "Model foreign requests unsupported platform other",
+    )
 
 
 def test_a_model_that_cannot_load_is_named_with_its_error(server, reloading, new_model):
@@ -177,14 +190,19 @@ def test_a_model_that_cannot_load_is_named_with_its_error(server, reloading, new
     (path / "1" / "saved_model.pb").write_bytes(b"\xff\xff\xff not a model")
     code, message = reloading(lambda config: _add(config, "broken", path))
     assert code == "UNKNOWN"
-    assert message.startswith("1 model(s) did not become available: {{{name: broken version: 1} due to error: ") and message.endswith("}, }")
-    status = server.model.GetModelStatus(get_model_status_pb2.GetModelStatusRequest(model_spec=spec("broken")), timeout=30)
+    assert message.startswith(
+        "1 model(s) did not become available: {{{name: broken version: 1} due to error: "
+    ) and message.endswith("}, }")
+    status = server.model.GetModelStatus(
+        get_model_status_pb2.GetModelStatusRequest(model_spec=spec("broken")), timeout=30
+    )
     assert [(each.version, each.state) for each in status.model_version_status] == [(1, END)]
     assert status.model_version_status[0].status.error_code != 0 and status.model_version_status[0].status.error_message
 
 
 def test_a_label_can_be_moved_to_a_loaded_version(server, reloading):
     """B5."""
+
     def swap(config):
         _entry(config, "versions").version_labels.update({"stable": 2, "canary": 1})
 
@@ -194,21 +212,29 @@ def test_a_label_can_be_moved_to_a_loaded_version(server, reloading):
 
 def test_a_label_left_out_is_unknown_afterwards(server, reloading):
     """B5."""
+
     def drop(config):
         del _entry(config, "versions").version_labels["canary"]
 
     assert reloading(drop) == ("OK", "")
-    assert_refused(server.prediction.Predict, predict_request("versions", {"x": [1.0]}, label="canary"), "INVALID_ARGUMENT",
-                   "Unrecognized servable version label: canary")
+    assert_refused(
+        server.prediction.Predict,
+        predict_request("versions", {"x": [1.0]}, label="canary"),
+        "INVALID_ARGUMENT",
+        "Unrecognized servable version label: canary",
+    )
 
 
 def test_an_existing_label_is_not_moved_to_a_version_that_is_not_loaded(server, reloading):
     """B5: always, whatever --allow_version_labels_for_unavailable_models says; and the label stays where it was."""
+
     def move(config):
         _entry(config, "versions").version_labels["stable"] = 3
 
-    assert reloading(move) == ("FAILED_PRECONDITION", "Request to assign label to version 3 of model versions, which is not currently "
-                                                      "available for inference")
+    assert reloading(move) == (
+        "FAILED_PRECONDITION",
+        "Request to assign label to version 3 of model versions, which is not currently available for inference",
+    )
     assert server.predict("versions", {"x": [1.0]}, label="stable").model_spec.version.value == 1
 
 
@@ -226,12 +252,17 @@ def test_labels_are_checked_before_the_sources_are_touched(server, reloading, ne
 
 def test_a_new_label_may_be_given_to_a_version_that_is_not_loaded_where_the_flag_allows_it(server, reloading):
     """B5: the server was started with --allow_version_labels_for_unavailable_models."""
+
     def assign(config):
         _entry(config, "versions").version_labels["next"] = 3
 
     assert reloading(assign) == ("OK", "")
-    assert_refused(server.prediction.Predict, predict_request("versions", {"x": [1.0]}, label="next"), "NOT_FOUND",
-                   "Servable not found for request: Specific(versions, 3)")
+    assert_refused(
+        server.prediction.Predict,
+        predict_request("versions", {"x": [1.0]}, label="next"),
+        "NOT_FOUND",
+        "Servable not found for request: Specific(versions, 3)",
+    )
 
 
 def test_without_the_flag_a_new_label_needs_a_loaded_version(batching):
@@ -245,8 +276,12 @@ def test_without_the_flag_a_new_label_needs_a_loaded_version(batching):
         if code == "OK":
             assert batching.model.HandleReloadConfigRequest(request, timeout=60).status.error_code == 0
         else:
-            assert_refused(batching.model.HandleReloadConfigRequest, request, code,
-                           "Request to assign label to version 3 of model versions, which is not currently available for inference")
+            assert_refused(
+                batching.model.HandleReloadConfigRequest,
+                request,
+                code,
+                "Request to assign label to version 3 of model versions, which is not currently available for inference",
+            )
 
 
 def test_the_version_policy_can_be_changed_by_a_reload(server, reloading, new_model):

@@ -16,7 +16,9 @@ FULL = models.MAX_BATCH_SIZE
 
 
 def _refused(batching, model, inputs, code, message=None, *, pattern=None, **options):
-    assert_refused(batching.prediction.Predict, predict_request(model, inputs, **options), code, message, pattern=pattern)
+    assert_refused(
+        batching.prediction.Predict, predict_request(model, inputs, **options), code, message, pattern=pattern
+    )
 
 
 def _together(*calls):
@@ -44,8 +46,11 @@ def empty_queue(batching):
 
 def test_every_request_gets_its_own_rows(batching):
     """B8."""
+
     def ask(value):
-        return lambda: list(batching.predict("half_plus_two", {"x": np.full((1, 2), value, np.float32)}).outputs["y"].float_val)
+        return lambda: list(
+            batching.predict("half_plus_two", {"x": np.full((1, 2), value, np.float32)}).outputs["y"].float_val
+        )
 
     values = [float(value) for value in range(12)]
     assert _together(*map(ask, values)) == [[value / 2 + 2] * 2 for value in values]
@@ -54,7 +59,9 @@ def test_every_request_gets_its_own_rows(batching):
 def test_a_padded_batch_answers_only_the_rows_sent(batching):
     """B8: a batch of three is padded to the next allowed size, four; nobody sees the padding."""
     for rows in range(1, FULL + 1):
-        answer = batching.predict("half_plus_two", {"x": np.arange(rows * 2, dtype=np.float32).reshape(rows, 2)}).outputs["y"]
+        answer = batching.predict(
+            "half_plus_two", {"x": np.arange(rows * 2, dtype=np.float32).reshape(rows, 2)}
+        ).outputs["y"]
         assert [dim.size for dim in answer.tensor_shape.dim] == [rows, 2]
         assert list(answer.float_val) == [value / 2 + 2 for value in range(rows * 2)]
 
@@ -75,8 +82,13 @@ def test_an_input_without_dimensions_is_refused(batching):
 
 def test_inputs_of_unequal_0th_dimension_are_refused(batching):
     """B8."""
-    _refused(batching, "several", {"a": [[1.0, 2.0]], "b": [[3.0, 4.0]], "c": tensor([5, 6], np.int32)}, "INVALID_ARGUMENT",
-             "Batching Run() input tensors must have equal 0th-dimension size")
+    _refused(
+        batching,
+        "several",
+        {"a": [[1.0, 2.0]], "b": [[3.0, 4.0]], "c": tensor([5, 6], np.int32)},
+        "INVALID_ARGUMENT",
+        "Batching Run() input tensors must have equal 0th-dimension size",
+    )
 
 
 def test_a_request_larger_than_a_batch_is_refused(batching):
@@ -88,20 +100,32 @@ def test_a_request_larger_than_a_batch_is_refused(batching):
 
 def test_an_output_that_lost_its_0th_dimension_is_a_failed_precondition(batching):
     """B8: a model that cannot be batched."""
-    message = "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of the input tensors"
+    message = (
+        "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of the input tensors"
+    )
     _refused(batching, "reduced", {"x": [1.0, 2.0]}, "FAILED_PRECONDITION", message)
     assert_rest_refused(batching.rest_predict("reduced", {"instances": [1.0, 2.0]}), 400, message)
 
 
 def test_an_output_without_dimensions_is_a_failed_precondition(batching):
     """B8."""
-    _refused(batching, "reduced", {"x": [1.0, 2.0]}, "FAILED_PRECONDITION", "Batched output tensor has 0 dimensions", signature="scalar")
+    _refused(
+        batching,
+        "reduced",
+        {"x": [1.0, 2.0]},
+        "FAILED_PRECONDITION",
+        "Batched output tensor has 0 dimensions",
+        signature="scalar",
+    )
 
 
 def test_rows_of_different_shapes_do_not_share_a_batch(batching):
     """B8: no padding of the other dimensions; the whole batch fails."""
+
     def ask(columns):
-        return lambda: refusal(batching.prediction.Predict, predict_request("half_plus_two", {"x": np.ones((1, columns), np.float32)}))
+        return lambda: refusal(
+            batching.prediction.Predict, predict_request("half_plus_two", {"x": np.ones((1, columns), np.float32)})
+        )
 
     pattern = "Tensors with name '[^']+' from different tasks have different shapes and padding is turned off\\..*"
     for _ in range(5):  # two requests that start together nearly always meet in the time that a batch waits
@@ -114,8 +138,11 @@ def test_rows_of_different_shapes_do_not_share_a_batch(batching):
 
 def test_one_bad_request_fails_its_whole_batch(batching):
     """B8."""
+
     def ask(index):
-        return lambda: refusal(batching.prediction.Predict, predict_request("fragile", {"index": tensor([index], np.int32)}))
+        return lambda: refusal(
+            batching.prediction.Predict, predict_request("fragile", {"index": tensor([index], np.int32)})
+        )
 
     for _ in range(5):
         answers = _together(ask(0), ask(7))
@@ -146,7 +173,9 @@ def blocked(batching, empty_queue):
             time.sleep(0.1)
             ended = [one for one in running if one.done()]
             if ended:
-                assert {one.exception().code() for one in ended} == {grpc.StatusCode.UNAVAILABLE}, [one.exception() for one in ended]
+                assert {one.exception().code() for one in ended} == {grpc.StatusCode.UNAVAILABLE}, [
+                    one.exception() for one in ended
+                ]
                 return [one for one in running if one not in ended], ended[0]
         raise AssertionError([future.exception() for future in running])
 
@@ -157,8 +186,10 @@ def blocked(batching, empty_queue):
 
 def test_a_full_queue_is_unavailable(batching, blocked):
     """B8: what comes while one batch runs and two wait is turned away at once; over REST it is 503."""
-    full = (r"The batch scheduling queue to which this task was submitted is full; currently \d+ batches enqueued and "
-            rf"max_enqueued_batches is {models.MAX_ENQUEUED_BATCHES}")
+    full = (
+        r"The batch scheduling queue to which this task was submitted is full; currently \d+ batches enqueued and "
+        rf"max_enqueued_batches is {models.MAX_ENQUEUED_BATCHES}"
+    )
     waiting, refused = blocked(8)
     assert len(waiting) >= models.MAX_ENQUEUED_BATCHES
     assert re.fullmatch(full, refused.exception().details())
@@ -174,6 +205,7 @@ def test_a_request_whose_time_passes_in_the_queue_is_resource_exhausted(batching
 
 def test_a_batch_runs_until_the_latest_deadline_of_its_members(batching, empty_queue):
     """B8: the one with the shorter deadline is answered with the other's success or has given up; none fails the other."""
+
     def ask(timeout):
         return lambda: batching.predict("slow", {"steps": tensor([1, 1], np.int64)}, timeout=timeout)
 
@@ -188,13 +220,26 @@ def test_the_last_allowed_size_has_to_be_the_largest_batch(models_folder, tmp_pa
     if request.config.getoption("server", default=None):
         pytest.skip("starts a server of its own")
     folder = tmp_path_factory.mktemp("bad_sizes")
-    (folder / "parameters.txt").write_text("max_batch_size { value: 8 }\nallowed_batch_sizes: 2\nallowed_batch_sizes: 4\n")
-    server = launch.LocalServer([f"--model_base_path={models_folder / 'half_plus_two'}", "--model_name=half_plus_two", "--enable_batching=true",
-                                 f"--batching_parameters_file={folder / 'parameters.txt'}", "--max_num_load_retries=0"], folder / "log.txt")
+    (folder / "parameters.txt").write_text(
+        "max_batch_size { value: 8 }\nallowed_batch_sizes: 2\nallowed_batch_sizes: 4\n"
+    )
+    server = launch.LocalServer(
+        [
+            f"--model_base_path={models_folder / 'half_plus_two'}",
+            "--model_name=half_plus_two",
+            "--enable_batching=true",
+            f"--batching_parameters_file={folder / 'parameters.txt'}",
+            "--max_num_load_retries=0",
+        ],
+        folder / "log.txt",
+    )
     with pytest.raises(AssertionError, match="no server"):
         server.start(timeout=60)
     assert server.process.returncode not in (0, -9)
-    assert "Last entry in allowed_batch_sizes must match max_batch_size; last entry was 4, expected 8" in (folder / "log.txt").read_text()
+    assert (
+        "Last entry in allowed_batch_sizes must match max_batch_size; last entry was 4, expected 8"
+        in (folder / "log.txt").read_text()
+    )
 
 
 def test_the_defaults_of_absent_parameters():

@@ -14,4 +14,7 @@ def _find_other_distributions(context=None):
     return iter(()) if context is not None and context.name in _EXTRA else _find_distributions(*filter(None, [context]))
 
 
-PathFinder.find_spec, PathFinder.find_distributions = staticmethod(_find_others), staticmethod(_find_other_distributions)
+PathFinder.find_spec, PathFinder.find_distributions = (
+    staticmethod(_find_others),
+    staticmethod(_find_other_distributions),
+)

@@ -41,11 +41,15 @@ class Goal(records.Record):
         if self.kind == "threshold":
             return self.value
         if not math.isfinite(original):
-            raise errors.UsageError(f"{self._asked}: {self.metric} of the original is {original}, and nothing can be taken from that",
-                                    f"write {self.metric}:threshold=…")
+            raise errors.UsageError(
+                f"{self._asked}: {self.metric} of the original is {original}, and nothing can be taken from that",
+                f"write {self.metric}:threshold=…",
+            )
         if self.kind == "percent-max-degradation" and original == 0:
-            raise errors.UsageError(f"{self._asked}: {self.metric} of the original is 0, and a percentage of that is nothing",
-                                    f"write {self.metric}:threshold=… or {self.metric}:max-degradation=…")
+            raise errors.UsageError(
+                f"{self._asked}: {self.metric} of the original is 0, and a percentage of that is nothing",
+                f"write {self.metric}:threshold=… or {self.metric}:max-degradation=…",
+            )
         loss = self.value if self.kind == "max-degradation" else abs(original) * self.value / 100
         return original - loss if self.higher else original + loss
 
@@ -82,7 +86,9 @@ def parse(text: str, direction: str = "", where: str = "--accuracy") -> Goal:
         raise errors.UsageError(f"{where}: {kind!r} is no kind of goal", f"use one of {', '.join(KINDS)}; {_EXAMPLE}")
     value = _number(number)
     if value is None or kind != "threshold" and value < 0:
-        raise errors.UsageError(f"{where}: {number.strip()!r} is no {'number' if value is None else 'loss: it is negative'}", _EXAMPLE)
+        raise errors.UsageError(
+            f"{where}: {number.strip()!r} is no {'number' if value is None else 'loss: it is negative'}", _EXAMPLE
+        )
     higher = _higher(metric, direction, where)
     _check(metric, kind, value, where)
     return Goal(metric, kind, value, higher)
@@ -106,10 +112,14 @@ def _higher(metric: str, direction: str, where: str) -> bool:
         return direction != "lower"
     if metric not in metrics.METRICS:
         near = errors.nearest(metric, metrics.METRICS)
-        raise errors.UsageError(f"{where}: no metric {metric!r}", near if near.startswith("did") else
-                                f"metrics: {', '.join(metrics.METRICS)}, or module:function")
+        raise errors.UsageError(
+            f"{where}: no metric {metric!r}",
+            near if near.startswith("did") else f"metrics: {', '.join(metrics.METRICS)}, or module:function",
+        )
     if direction:
-        raise errors.UsageError(f"--metric_direction says how a function's values count, and {metric} is no function", "leave it out")
+        raise errors.UsageError(
+            f"--metric_direction says how a function's values count, and {metric} is no function", "leave it out"
+        )
     return metrics.METRICS[metric].higher
 
 
@@ -118,19 +128,27 @@ def _check(metric: str, kind: str, value: float, where: str) -> None:
         return
     known = metrics.METRICS[metric]
     if known.share and kind != "percent-max-degradation" and value > 1:
-        raise errors.UsageError(f"{where}: {metric} lies between 0 and 1, and the goal says {value:g}", "write shares: 0.01 for 1 %")
+        raise errors.UsageError(
+            f"{where}: {metric} lies between 0 and 1, and the goal says {value:g}", "write shares: 0.01 for 1 %"
+        )
     if kind == "threshold":
         if decided := known.decided(value):
-            raise errors.UsageError(f"{where}: {metric}:threshold={value:g} judges nothing: {decided}",
-                                    "give a bound that some answers keep and others miss")
+            raise errors.UsageError(
+                f"{where}: {metric}:threshold={value:g} judges nothing: {decided}",
+                "give a bound that some answers keep and others miss",
+            )
         return
     whole = 1.0 if kind == "max-degradation" else 100.0
     if known.share and value >= whole:
-        raise errors.UsageError(f"{where}: a loss of {value:g} is all of {metric}, so every model keeps it",
-                                "write 0.01 for one point" if whole == 1 else "write 1 for 1 % of the original's")
+        raise errors.UsageError(
+            f"{where}: a loss of {value:g} is all of {metric}, so every model keeps it",
+            "write 0.01 for one point" if whole == 1 else "write 1 for 1 % of the original's",
+        )
     # The metric of the original against itself, unless there are labels; of inf and 0 no percentage can be taken.
     own = known.perfect
     if math.isinf(own) or own == 0 and kind == "percent-max-degradation" and not known.labels:
         shown = "infinite" if math.isinf(own) else "0"
-        raise errors.UsageError(f"{where}: {metric} measures the distance to the original, whose own is {shown}; {kind} has no meaning",
-                                f"write {metric}:threshold=…")
+        raise errors.UsageError(
+            f"{where}: {metric} measures the distance to the original, whose own is {shown}; {kind} has no meaning",
+            f"write {metric}:threshold=…",
+        )

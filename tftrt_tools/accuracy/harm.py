@@ -60,9 +60,19 @@ class Effect(records.Record):
         noise = math.inf if broken else 10 ** (-compared.snr_db / 10)
         missed: tuple[str, ...] = ()
         if precision:
-            wanted = {metric: bound for metric, bound in thresholds.bounds(compared, precision, True, {}).items() if metric in METRICS}
+            wanted = {
+                metric: bound
+                for metric, bound in thresholds.bounds(compared, precision, True, {}).items()
+                if metric in METRICS
+            }
             missed = tuple(one.text() for one in thresholds.misses(compared, wanted, allow_matching_nonfinite=True))
-        return cls(output=compared.output, noise=noise, top1=compared.top1 if compared.classes else None, nonfinite=broken, missed=missed)
+        return cls(
+            output=compared.output,
+            noise=noise,
+            top1=compared.top1 if compared.classes else None,
+            nonfinite=broken,
+            missed=missed,
+        )
 
     @property
     def snr_db(self) -> float:
@@ -77,8 +87,11 @@ def effects(compared: Iterable[Comparison], precision: Precision) -> tuple[Effec
 
 def not_finite(compared: Iterable[Comparison]) -> tuple[str, ...]:
     """The outputs that have NaN or Inf without any rounding, in words. Args: compared: as of `effects`."""
-    return tuple(f"{one.name} has {one.nonfinite_reference} NaN or Inf of {one.elements} elements without any rounding"
-                 for one in compared if one.nonfinite_reference)
+    return tuple(
+        f"{one.name} has {one.nonfinite_reference} NaN or Inf of {one.elements} elements without any rounding"
+        for one in compared
+        if one.nonfinite_reference
+    )
 
 
 def worst(effects: Iterable[Effect]) -> Effect:
@@ -259,7 +272,7 @@ class SignatureHarm(records.Record):
     @property
     def suggested_nodes(self) -> tuple[str, ...]:
         """Names of the nodes that `suggested` keeps."""
-        return tuple(node.name for node in self.nodes[:self.suggested.nodes]) if self.suggested else ()
+        return tuple(node.name for node in self.nodes[: self.suggested.nodes]) if self.suggested else ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -333,7 +346,9 @@ class Sensitivity(passport.Stamped):
             name, _, percentile = self.better_method.partition(" ")
             given = percentile and float(percentile) != methods.PERCENTILE
             return f"--calibration_method={name}" + (f" --calibration_percentile={percentile}" if given else "")
-        names = list(dict.fromkeys(name for one in self.signatures if not one.nothing_shown for name in one.suggested_nodes))
+        names = list(
+            dict.fromkeys(name for one in self.signatures if not one.nothing_shown for name in one.suggested_nodes)
+        )
         if self.of_onnx:
             # A list of expressions, with commas between them.
             return f"--fp32_nodes='{'|'.join(re.escape(name).replace(',', '.') for name in names)}'" if names else ""
@@ -362,7 +377,7 @@ def ranked(nodes: Sequence[Node]) -> tuple[Node, ...]:
 def tried(nodes: Sequence[Node]) -> int:
     """How many of the ranked Nodes to try in a higher precision: 8, or all before the widest gap in the ranking (at least WORTH_DB,
     among the first 32) if that comes later. The noises of nodes add up: to leave out one of many equally harmful nodes gains little."""
-    levels = [_limited(node.worst.snr_db) for node in nodes[:_MOST_TRIED + 1]]
+    levels = [_limited(node.worst.snr_db) for node in nodes[: _MOST_TRIED + 1]]
     gaps = [(after - before, number) for number, (before, after) in enumerate(zip(levels, levels[1:], strict=False), 1)]
     gap, number = max(gaps, default=(0.0, 0))
     return max(_TRIED, number) if gap >= WORTH_DB else _TRIED

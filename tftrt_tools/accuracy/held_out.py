@@ -40,7 +40,9 @@ class CalibrationUse(records.Record):
         return f"{self.shared} of {self.rows} rows were used for calibration"
 
 
-def check(document: Mapping[str, Any] | None, calls: Iterable[Call], sources: Mapping[str, str], allowed: bool) -> CalibrationUse | None:
+def check(
+    document: Mapping[str, Any] | None, calls: Iterable[Call], sources: Mapping[str, str], allowed: bool
+) -> CalibrationUse | None:
     """Compare the rows of a verification's data with those of the calibration.
 
     Args: document: the model's calibration.json, or None. calls: run.Calls. sources: {signature: "data" or "random"}. allowed: accept
@@ -60,6 +62,8 @@ def check(document: Mapping[str, Any] | None, calls: Iterable[Call], sources: Ma
     scaled = () if data.get("random") else tuple(value_ranges.differing(value_ranges.read(data), ranges.found))
     found = CalibrationUse(bool(data.get("random")), shared, total, scaled)
     if not allowed and shared > REFUSED_SHARE * total:
-        raise errors.UsageError(f"{found.text()}: --data has to be data that the calibration has not seen",
-                                "give other rows; --allow_calibration_data accepts these")
+        raise errors.UsageError(
+            f"{found.text()}: --data has to be data that the calibration has not seen",
+            "give other rows; --allow_calibration_data accepts these",
+        )
     return found

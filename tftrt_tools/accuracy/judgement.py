@@ -53,12 +53,21 @@ class Rules:
     @classmethod
     def of(cls, options: Asked) -> Rules:
         """Of a command's Options, which have the texts of the flags. Raises: UsageError."""
-        given = {name: getattr(options, name) for name in ("epsilon", "allow_matching_nonfinite") if hasattr(options, name)}
+        given = {
+            name: getattr(options, name) for name in ("epsilon", "allow_matching_nonfinite") if hasattr(options, name)
+        }
         bounds = thresholds.parse(options.thresholds)
         if thresholds.LABELS in bounds and not getattr(options, "labels", ""):
-            raise errors.UsageError(f"--thresholds: bounds behind {thresholds.LABELS}: are for the score against --labels",
-                                    "give --labels, where the command has it, or leave them out")
-        return cls(bounds=bounds, kinds=kinds.parse(options.output_kind), allow_constant_outputs=options.allow_constant_outputs, **given)
+            raise errors.UsageError(
+                f"--thresholds: bounds behind {thresholds.LABELS}: are for the score against --labels",
+                "give --labels, where the command has it, or leave them out",
+            )
+        return cls(
+            bounds=bounds,
+            kinds=kinds.parse(options.output_kind),
+            allow_constant_outputs=options.allow_constant_outputs,
+            **given,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,8 +94,14 @@ class Judgement:
         return (*self.problems, *(miss.text() for miss in self.misses), *self.nothing_shown)
 
 
-def judge(pairs: Iterable[Pair], arithmetic: str, own_data: Iterable[str], rules: Rules,
-          labels: Labels | None = None, own_arithmetic: Mapping[str, str] = MappingProxyType({})) -> Judgement:
+def judge(
+    pairs: Iterable[Pair],
+    arithmetic: str,
+    own_data: Iterable[str],
+    rules: Rules,
+    labels: Labels | None = None,
+    own_arithmetic: Mapping[str, str] = MappingProxyType({}),
+) -> Judgement:
     """Compare answers and check them against their bounds.
 
     Args: pairs: (run.Call, {output: array} of the original, {output: array} of the other). arithmetic: key of thresholds.DEFAULTS.
@@ -99,18 +114,37 @@ def judge(pairs: Iterable[Pair], arithmetic: str, own_data: Iterable[str], rules
     kept: list[Pair] = []
     compared, broken = metrics.compare(_keeping(pairs, kept) if wanted else pairs, rules.epsilon, watch, rules.kinds)
     functions = {} if broken else {one.metric: _value(one.metric, kept, labels) for one in wanted}
-    broken += [f"{one.metric} is {functions[one.metric]:.6g}, wanted {one.text(0.0).partition(' ')[2]}" for one in wanted
-               if one.metric in functions and not one.kept(functions[one.metric], 0.0)]
-    bounds = {one.name: thresholds.bounds(one, own_arithmetic.get(one.signature, arithmetic), one.signature in own_data, rules.bounds)
-              for one in compared}
+    broken += [
+        f"{one.metric} is {functions[one.metric]:.6g}, wanted {one.text(0.0).partition(' ')[2]}"
+        for one in wanted
+        if one.metric in functions and not one.kept(functions[one.metric], 0.0)
+    ]
+    bounds = {
+        one.name: thresholds.bounds(
+            one, own_arithmetic.get(one.signature, arithmetic), one.signature in own_data, rules.bounds
+        )
+        for one in compared
+    }
     unknown = [name for name in rules.bounds if name not in ("", thresholds.LABELS, thresholds.FUNCTIONS, *bounds)]
     if unknown:
         raise errors.UsageError(f"--thresholds: no output {unknown[0]!r}", "outputs here: " + ", ".join(bounds))
-    misses = [miss for one in compared for miss in thresholds.misses(one, bounds[one.name], rules.allow_matching_nonfinite)]
+    misses = [
+        miss for one in compared for miss in thresholds.misses(one, bounds[one.name], rules.allow_matching_nonfinite)
+    ]
     nothing, warnings = _shown(watch, own_data, rules)
-    idle = [f"--thresholds: {metric} applies to no output here, and bounds nothing" for metric in thresholds.unused(rules.bounds, compared)]
-    return Judgement(comparisons=tuple(compared), bounds=bounds, misses=tuple(misses), problems=tuple(broken), nothing_shown=nothing,
-                     warnings=(*warnings, *idle), functions=functions)
+    idle = [
+        f"--thresholds: {metric} applies to no output here, and bounds nothing"
+        for metric in thresholds.unused(rules.bounds, compared)
+    ]
+    return Judgement(
+        comparisons=tuple(compared),
+        bounds=bounds,
+        misses=tuple(misses),
+        problems=tuple(broken),
+        nothing_shown=nothing,
+        warnings=(*warnings, *idle),
+        functions=functions,
+    )
 
 
 def _keeping(pairs: Iterable[Pair], kept: list[Pair]) -> Iterator[Pair]:

@@ -1,14 +1,14 @@
 """What the numbers of an output mean, which decides how they are judged: given by --output_kind, or recognised.
 
-    --output_kind=classes:ids;serving_default/boxes:boxes
+--output_kind=classes:ids;serving_default/boxes:boxes
 
-    values         numbers; what a float output is taken for
-    ids            classes or tokens by their numbers, in floats or integers: right or wrong, never near
-    scores         confidences: compared with a threshold, or ranked
-    boxes          corners of rectangles, four numbers in the last dimension: [y1, x1, y2, x2] or [x1, y1, x2, y2]
-    probabilities  of classes in the last dimension
-    masks          probabilities or scores of classes in the last dimension, for each pixel
-    texts          strings that are compared word by word
+values         numbers; what a float output is taken for
+ids            classes or tokens by their numbers, in floats or integers: right or wrong, never near
+scores         confidences: compared with a threshold, or ranked
+boxes          corners of rectangles, four numbers in the last dimension: [y1, x1, y2, x2] or [x1, y1, x2, y2]
+probabilities  of classes in the last dimension
+masks          probabilities or scores of classes in the last dimension, for each pixel
+texts          strings that are compared word by word
 """
 
 import re
@@ -20,13 +20,23 @@ import numpy.typing as npt
 
 from tftrt_tools.base import errors
 
-VALUES, IDS, SCORES, BOXES, PROBABILITIES, MASKS, TEXTS = "values", "ids", "scores", "boxes", "probabilities", "masks", "texts"
+VALUES, IDS, SCORES, BOXES, PROBABILITIES, MASKS, TEXTS = (
+    "values",
+    "ids",
+    "scores",
+    "boxes",
+    "probabilities",
+    "masks",
+    "texts",
+)
 # What --output_kind takes.
 KINDS = (VALUES, IDS, SCORES, BOXES, PROBABILITIES, MASKS, TEXTS)
 # The kind of integers, booleans and strings without a given kind; the kind of boxes, scores and classes that are compared together.
 EXACT, DETECTIONS = "exact", "detections"
 _EXAMPLE = f"write --output_kind='OUTPUT:KIND;SIGNATURE/OUTPUT:KIND' with one of {', '.join(KINDS)}"
-_ID_NAME = re.compile(r"class|categor|label|(^|[_/.])ids?($|[_/.\d])|index|indices|num|count|token|argmax", re.IGNORECASE)
+_ID_NAME = re.compile(
+    r"class|categor|label|(^|[_/.])ids?($|[_/.\d])|index|indices|num|count|token|argmax", re.IGNORECASE
+)
 # More different numbers than this are measurements that happen to be whole.
 _MOST_IDS = 10_000
 
@@ -65,7 +75,10 @@ def said(given: Mapping[str, str], signature: str, output: str) -> str:
 def check_fits(kind: str, name: str, array: npt.NDArray[Any]) -> None:
     """Refuse a kind that does not fit the answer. Raises: UsageError."""
     type_name = "string" if array.dtype.kind in "OSU" else array.dtype.name
-    needs = {TEXTS: (array.dtype.kind in "OSU", "texts are strings"), IDS: (array.dtype.kind in "fiuV", "ids are numbers")}
+    needs = {
+        TEXTS: (array.dtype.kind in "OSU", "texts are strings"),
+        IDS: (array.dtype.kind in "fiuV", "ids are numbers"),
+    }
     fits, why = needs.get(kind, (array.dtype.kind in "f" or type_name == "bfloat16", f"{kind} are floats"))
     if kind == BOXES and fits:
         fits, why = array.ndim > 1 and array.shape[-1] == 4, "boxes have four numbers in the last dimension"
@@ -73,7 +86,9 @@ def check_fits(kind: str, name: str, array: npt.NDArray[Any]) -> None:
         fits, why = array.ndim > 1, f"{kind} have the classes in the last dimension"
     if not fits:
         shape = ",".join(map(str, array.shape))
-        raise errors.UsageError(f"--output_kind: {name} is {type_name}[{shape}], and {why}", "say another kind, or leave it out")
+        raise errors.UsageError(
+            f"--output_kind: {name} is {type_name}[{shape}], and {why}", "say another kind, or leave it out"
+        )
 
 
 class Ids:
@@ -87,7 +102,9 @@ class Ids:
     def add(self, *arrays: npt.NDArray[Any]) -> None:
         """Args: arrays: of the reference and the answer, one call, real numbers."""
         for array in arrays if self.possible else ():
-            self.possible = bool(np.all(np.isfinite(array)) and np.all(array == np.round(array)) and np.all(array >= -1))
+            self.possible = bool(
+                np.all(np.isfinite(array)) and np.all(array == np.round(array)) and np.all(array >= -1)
+            )
             if self.possible:
                 self._seen |= set(np.unique(array).tolist())
                 self.possible = len(self._seen) <= _MOST_IDS

@@ -1,14 +1,14 @@
 """The right answers, --labels: one for each row of --data. Their kind follows from the array and from the output that they are about.
 
-  classes  whole numbers, [rows]: an output [rows, classes] holds a number for each class; or the class's number; or, of labels 0 and 1, the
-           probability of class 1. [rows, steps] with outputs [rows, steps, classes] as well
-  tags     0 and 1, [rows, tags]: an output of that shape says how likely each tag is
-  values   floats, in the shape of the output: a regression
-  masks    whole numbers, [rows, height, width]: the class of each pixel; an output [rows, height, width, classes], or of one number each
-  texts    strings, in the shape of the output, which is strings too; for other outputs they are names of classes
-  boxes    an .npz with `boxes` and `classes`: of detectors. boxes [rows, most, 4] and classes [rows, most], where boxes without area and
-           classes below 0 fill up; or boxes [n, 4], classes [n] and `rows` [n], the row (from 0) that each belongs to. Corners as the
-           detector gives them
+classes  whole numbers, [rows]: an output [rows, classes] holds a number for each class; or the class's number; or, of labels 0 and 1, the
+         probability of class 1. [rows, steps] with outputs [rows, steps, classes] as well
+tags     0 and 1, [rows, tags]: an output of that shape says how likely each tag is
+values   floats, in the shape of the output: a regression
+masks    whole numbers, [rows, height, width]: the class of each pixel; an output [rows, height, width, classes], or of one number each
+texts    strings, in the shape of the output, which is strings too; for other outputs they are names of classes
+boxes    an .npz with `boxes` and `classes`: of detectors. boxes [rows, most, 4] and classes [rows, most], where boxes without area and
+         classes below 0 fill up; or boxes [n, 4], classes [n] and `rows` [n], the row (from 0) that each belongs to. Corners as the
+         detector gives them
 """
 
 import dataclasses
@@ -60,7 +60,7 @@ class Labels:
     def of(self, start: int, rows: int) -> "Labels":
         """The labels of some rows."""
         if not self.flat:
-            return Labels({name: array[start:start + rows] for name, array in self.arrays.items()}, self.names)
+            return Labels({name: array[start : start + rows] for name, array in self.arrays.items()}, self.names)
         mine = (self.arrays["rows"] >= start) & (self.arrays["rows"] < start + rows)
         cut = {name: array[mine] for name, array in self.arrays.items()}
         return Labels(cut | {"rows": cut["rows"] - start}, self.names)
@@ -73,8 +73,10 @@ class Labels:
         """
         there = len(set(self.array.reshape(-1).tolist())) if self.texts and not self.names else classes
         if classes and there != classes:
-            raise errors.UsageError(f"--labels has {there} names of classes, and the output {classes} classes: which is which is not clear",
-                                    "name all classes in the model's order by --classes=FILE, one a line")
+            raise errors.UsageError(
+                f"--labels has {there} names of classes, and the output {classes} classes: which is which is not clear",
+                "name all classes in the model's order by --classes=FILE, one a line",
+            )
         return self if self.boxes else Labels({"": files.numbered(self.array, self.names)}, self.names)
 
     def kind(self, answer: npt.NDArray[Any]) -> str:
@@ -82,7 +84,10 @@ class Labels:
         if self.boxes or not self.array.ndim or not answer.ndim:
             return ""
         mine, theirs = _without_ones(self.array.shape[1:]), answer.shape[1:]
-        same, by_row = mine == _without_ones(theirs), bool(theirs) and theirs[-1] > 1 and mine == _without_ones(theirs[:-1])
+        same, by_row = (
+            mine == _without_ones(theirs),
+            bool(theirs) and theirs[-1] > 1 and mine == _without_ones(theirs[:-1]),
+        )
         if answer.dtype.kind in "OSU":
             return TEXTS if self.texts and same else ""
         if self.array.dtype.kind == "f" and same:
@@ -96,13 +101,19 @@ class Labels:
 
     def save(self, path: str | pathlib.Path) -> None:
         """Write them to a file of this package's own."""
-        npz.save(path, {**{f"array {name}": array for name, array in self.arrays.items()}, "names": np.array(self.names, object)})
+        npz.save(
+            path,
+            {**{f"array {name}": array for name, array in self.arrays.items()}, "names": np.array(self.names, object)},
+        )
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> "Labels":
         """What `save` wrote."""
         found = npz.load(path)
-        return cls({name.removeprefix("array "): array for name, array in found.items() if name != "names"}, tuple(found["names"]))
+        return cls(
+            {name.removeprefix("array "): array for name, array in found.items() if name != "names"},
+            tuple(found["names"]),
+        )
 
 
 def _of_numbers(array: npt.NDArray[Any], answer: npt.NDArray[Any], dimensions: int) -> str:
@@ -142,7 +153,9 @@ def _checked_boxes(arrays: Mapping[str, npt.NDArray[Any]], path: str) -> Labels:
     boxes, classes, rows = (arrays.get(name) for name in ("boxes", "classes", "rows"))
     if unknown or boxes is None or classes is None:
         raise errors.UsageError(f"--labels={path} holds {', '.join(arrays)}", f"labels of detectors are {example}")
-    right = boxes.dtype.kind in "fiu" and boxes.shape == (*classes.shape, 4) and classes.ndim == (2 if rows is None else 1)
+    right = (
+        boxes.dtype.kind in "fiu" and boxes.shape == (*classes.shape, 4) and classes.ndim == (2 if rows is None else 1)
+    )
     if not right or rows is not None and (rows.shape != classes.shape or rows.dtype.kind not in "iu"):
         shapes = ", ".join(f"{name} {array.dtype}{list(array.shape)}" for name, array in arrays.items())
         raise errors.UsageError(f"--labels={path} holds {shapes}", f"labels of detectors are {example}")
@@ -157,11 +170,15 @@ def check_count(labels: Labels, rows: int, dropped: int = 0) -> None:
     if labels.flat:
         last = int(labels.arrays["rows"].max(initial=-1))
         if last >= rows + dropped:
-            raise errors.UsageError(f"--labels has boxes of row {last} (counted from 0), and --data has {rows + dropped} rows",
-                                    "give the labels of these rows")
+            raise errors.UsageError(
+                f"--labels has boxes of row {last} (counted from 0), and --data has {rows + dropped} rows",
+                "give the labels of these rows",
+            )
         return
     count = len(array) if array.ndim else 1
     if not rows <= count <= rows + dropped:
         beside = f" and at most {dropped} that fill no batch" if dropped else ""
-        raise errors.UsageError(f"--labels holds {count} {array.dtype} values for {rows} rows{beside}",
-                                "give one for each row, in their order")
+        raise errors.UsageError(
+            f"--labels holds {count} {array.dtype} values for {rows} rows{beside}",
+            "give one for each row, in their order",
+        )

@@ -45,8 +45,10 @@ def chunks(request: dict[str, Any]) -> dict[str, Any]:
       on a GPU, where engines are built anew with them, "whole": of a run without one, "inside": whether engines may be built anew}.
     Returns: as plans.tensors_job.job. Raises: UsageError for a tensor that one of them has not, or if they share none.
     """
-    both = [_of(_without_engines(model, pathlib.Path(request["folder"]) / f"copy-{number}").root, request["signature"])
-            for number, model in enumerate(request["models"])]
+    both = [
+        _of(_without_engines(model, pathlib.Path(request["folder"]) / f"copy-{number}").root, request["signature"])
+        for number, model in enumerate(request["models"])
+    ]
     first, second = (marking.computed(frozen.graph_def, prefix) for frozen, prefix in both)
     shared = {name: second[name] for name, one in first.items() if name in second and one.alike(second[name])}
     seen = {name: one for name, one in shared.items() if request["inside"] or not one.engine or one.output >= 0}
@@ -55,17 +57,24 @@ def chunks(request: dict[str, Any]) -> dict[str, Any]:
         if name not in seen:
             raise errors.UsageError(*_refused(said, name, shared, seen))
     if not seen:
-        raise errors.UsageError("--tensors: the models have no inner tensor of the same name", "compare a model with what was made from it")
+        raise errors.UsageError(
+            "--tensors: the models have no inner tensor of the same name", "compare a model with what was made from it"
+        )
     chosen = {name: one for name, one in seen.items() if name in names or not names}
     doubtful = _doubtful(first, shared)
     listed, found = list(chosen), []
     size = request["chunk" if gpu_module.seen() else "whole"]
     for start in range(0, len(listed), size):
-        mine = listed[start:start + size]
+        mine = listed[start : start + size]
         paths = [str(pathlib.Path(request["folder"]) / f"{side}-{start}.json") for side in ("first", "second")]
         for model, path in zip(request["models"], paths, strict=True):
-            pathlib.Path(path).write_text(json.dumps(Marked(model=model, signature=request["signature"], tensors=tuple(mine)).to_dict()))
-        told = [{"tensor": name, "node": _told(chosen[name]), "first": name, "second": name, "doubtful": name in doubtful} for name in mine]
+            pathlib.Path(path).write_text(
+                json.dumps(Marked(model=model, signature=request["signature"], tensors=tuple(mine)).to_dict())
+            )
+        told = [
+            {"tensor": name, "node": _told(chosen[name]), "first": name, "second": name, "doubtful": name in doubtful}
+            for name in mine
+        ]
         found.append({"first": paths[0], "second": paths[1], "tensors": told})
     return {"chunks": found, "computed": len(second)}
 
@@ -83,11 +92,15 @@ def _told(one: marking.Computed) -> str:
     return f"{one.op} in {graph.engine_name(one.engine)}" if one.engine else one.op
 
 
-def _refused(said: str, name: str, shared: dict[str, marking.Computed], seen: dict[str, marking.Computed]) -> tuple[str, str]:
+def _refused(
+    said: str, name: str, shared: dict[str, marking.Computed], seen: dict[str, marking.Computed]
+) -> tuple[str, str]:
     """(why there is no such tensor to compare, the mend). Args: said: as the user wrote the name."""
     if name in shared:
-        return (f"--tensors: {said!r} is inside an INT8 engine, where a further output has no range and changes what it measures",
-                "--tensors=all compares what engines give; export the model, and compare the ONNX file with its plan")
+        return (
+            f"--tensors: {said!r} is inside an INT8 engine, where a further output has no range and changes what it measures",
+            "--tensors=all compares what engines give; export the model, and compare the ONNX file with its plan",
+        )
     mend = errors.nearest(said, ["all", *seen], _MOST_TOLD) if seen else "they share none"
     return f"--tensors: {said!r} is no tensor of floats that both models compute", mend
 
@@ -105,7 +118,11 @@ def _of(root: Any, signature: str) -> tuple[graph_pass.Frozen, str]:
     frozen = dataclasses.replace(frozen, graph_def=inline.inline_calls(frozen.graph_def))
     engines = [node.name for node in frozen.graph_def.node if node.op == graph.ENGINE_OP]
     # A converted signature is a call of the converted graph, and the call's name stands before each name of it.
-    calls = [op.name + "/" for op in function.graph.get_operations() if op.type in ("PartitionedCall", "StatefulPartitionedCall")]
+    calls = [
+        op.name + "/"
+        for op in function.graph.get_operations()
+        if op.type in ("PartitionedCall", "StatefulPartitionedCall")
+    ]
     return frozen, next((call for call in calls if engines and all(name.startswith(call) for name in engines)), "")
 
 
@@ -161,8 +178,12 @@ class _Runner(runner_job.Loaded):
             graph.rename(definition, {}, {name: f"{name}_native" for name in graph.library(definition)})
 
         def run(*inputs: Any) -> list[Any]:
-            found: list[Any] = tf.graph_util.import_graph_def(definition, input_map=self._frozen.input_map(inputs),
-                                                              return_elements=list(fetched.values()), name="model")
+            found: list[Any] = tf.graph_util.import_graph_def(
+                definition,
+                input_map=self._frozen.input_map(inputs),
+                return_elements=list(fetched.values()),
+                name="model",
+            )
             return found
 
         return tf.compat.v1.wrap_function(run, self._frozen.input_specs())

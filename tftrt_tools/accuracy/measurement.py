@@ -29,9 +29,16 @@ if TYPE_CHECKING:
 _JOB = "tftrt_tools.accuracy.measurement_job:job"
 
 
-def measured(model: str, settings: Settings, given: Calibration | None, calls: Mapping[str, Sequence[Call]],
-             saved: Mapping[str, Sequence[str]], found: Sequence[harm.SignatureHarm], count: int,
-             folder: str) -> list[harm.SignatureHarm]:
+def measured(
+    model: str,
+    settings: Settings,
+    given: Calibration | None,
+    calls: Mapping[str, Sequence[Call]],
+    saved: Mapping[str, Sequence[str]],
+    found: Sequence[harm.SignatureHarm],
+    count: int,
+    folder: str,
+) -> list[harm.SignatureHarm]:
     """Measure the `count` worst nodes of all signatures.
 
     Args: model: SavedModel directory; settings: Settings with signature_keys; given: file.Calibration with the tables for INT8, None for
@@ -41,25 +48,44 @@ def measured(model: str, settings: Settings, given: Calibration | None, calls: M
     """
     flat = [(signature, path) for signature, paths in saved.items() for path in paths]
     reference = run.run(saved_model.at(model), flat, f"{folder}/reference", "the original", exact=True)
-    scored = [{"signature": signature, "inputs": path, "reference": answer} for (signature, path), answer in
-              zip(flat, reference.answers, strict=True)]
-    request: dict[str, Any] = {"source": str(model), "int8": {"options": None, "given": given.to_dict() if given else None},
-                               "calls": scored}
+    scored = [
+        {"signature": signature, "inputs": path, "reference": answer}
+        for (signature, path), answer in zip(flat, reference.answers, strict=True)
+    ]
+    request: dict[str, Any] = {
+        "source": str(model),
+        "int8": {"options": None, "given": given.to_dict() if given else None},
+        "calls": scored,
+    }
     settings = dataclasses.replace(settings, shapes=shapes_flag(calls, settings.dynamic), calibrator="toolkit")
     nodes = [(signature.name, node) for signature in found for node in signature.nodes]
     worst = sorted(nodes, key=lambda pair: -pair[1].worst.noise)[:count]
-    outcomes = _outcomes([request | {"settings": one.to_dict()} for one in
-                          (settings, *(excluding(settings, node.name) for _, node in worst))])
+    outcomes = _outcomes(
+        [
+            request | {"settings": one.to_dict()}
+            for one in (settings, *(excluding(settings, node.name) for _, node in worst))
+        ]
+    )
     first = outcomes[0]
     if isinstance(first, errors.TftrtError):
-        raise errors.TftrtError(f"with everything in {settings.precision_mode} the model does not run: {first.cause}",
-                                first.mend or "--measure=simulate needs no engines")
+        raise errors.TftrtError(
+            f"with everything in {settings.precision_mode} the model does not run: {first.cause}",
+            first.mend or "--measure=simulate needs no engines",
+        )
     baseline = _effects(first)
     known = {}
     for (signature, node), outcome in zip(worst, outcomes[1:], strict=True):
         known[signature, node.name, node.engine] = _measured(outcome, baseline, signature)
-    return [dataclasses.replace(one, measured=baseline[one.name], nodes=tuple(
-        dataclasses.replace(node, measured=known.get((one.name, node.name, node.engine))) for node in one.nodes)) for one in found]
+    return [
+        dataclasses.replace(
+            one,
+            measured=baseline[one.name],
+            nodes=tuple(
+                dataclasses.replace(node, measured=known.get((one.name, node.name, node.engine))) for node in one.nodes
+            ),
+        )
+        for one in found
+    ]
 
 
 def excluding(settings: Settings, name: str) -> Settings:
@@ -97,8 +123,11 @@ def _outcomes(requests: Sequence[dict[str, Any]]) -> list[dict[str, Any] | error
     while len(found) < len(requests):
         with child.worker(_JOB, env=pass_log.ENV) as worker:
             while len(found) < len(requests) and worker.alive:
-                progress.say("building engines without one node each" if found else "building engines with everything rounded",
-                             len(found), len(requests))
+                progress.say(
+                    "building engines without one node each" if found else "building engines with everything rounded",
+                    len(found),
+                    len(requests),
+                )
                 try:
                     found.append(worker.call(requests[len(found)]).result)
                 except errors.TftrtError as error:
@@ -113,8 +142,9 @@ def _effects(outcome: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tu
     return {name: tuple(map(harm.Effect.from_dict, effects)) for name, effects in outcome.items()}
 
 
-def _measured(outcome: dict[str, Any] | errors.TftrtError, baseline: Mapping[str, tuple[harm.Effect, ...]],
-              signature: str) -> harm.Measured:
+def _measured(
+    outcome: dict[str, Any] | errors.TftrtError, baseline: Mapping[str, tuple[harm.Effect, ...]], signature: str
+) -> harm.Measured:
     if isinstance(outcome, errors.TftrtError):
         return harm.Measured(None, None, None, outcome.cause)
     return harm.Measured.of(_effects(outcome)[signature], baseline[signature])

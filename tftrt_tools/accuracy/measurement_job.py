@@ -26,12 +26,27 @@ def job(request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     with scratch.folder("measure") as folder:
         output = pathlib.Path(folder) / "model"
         output.mkdir()
-        convert_job.job({"source": request["source"], "output": str(output), "settings": request["settings"], "int8": request["int8"],
-                     "cache": None})
+        convert_job.job(
+            {
+                "source": request["source"],
+                "output": str(output),
+                "settings": request["settings"],
+                "int8": request["int8"],
+                "cache": None,
+            }
+        )
         saved = run.named([(call["signature"], call["inputs"]) for call in request["calls"]])
         calls = [{**call, "output": f"{folder}/{number}.npz"} for number, call in enumerate(saved)]
-        done = runner_job.job({"model": str(output), "calls": calls, "trace": True, "kernels": False, "exact": False,
-                               "label": "the engines"})
+        done = runner_job.job(
+            {
+                "model": str(output),
+                "calls": calls,
+                "trace": True,
+                "kernels": False,
+                "exact": False,
+                "label": "the engines",
+            }
+        )
         _check_engines(done)
         return _compared(calls, request["calls"])
 
@@ -40,11 +55,15 @@ def _check_engines(done: Mapping[str, Any]) -> None:
     for one in done["calls"]:
         fallen = one["trace"]["fallback"] if one["trace"] else {}
         if fallen:
-            raise errors.TftrtError(f"{next(iter(fallen))} ran in TensorFlow, not as an engine: " + "; ".join(one["trace"]["reasons"][:1]),
-                                    "`tftrt verify` on the converted model says more")
+            raise errors.TftrtError(
+                f"{next(iter(fallen))} ran in TensorFlow, not as an engine: " + "; ".join(one["trace"]["reasons"][:1]),
+                "`tftrt verify` on the converted model says more",
+            )
 
 
-def _compared(calls: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _compared(
+    calls: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]]
+) -> dict[str, list[dict[str, Any]]]:
     found: dict[tuple[str, str], metrics.Accumulator] = {}
     for call, before in zip(calls, references, strict=True):
         answer, reference = npz.load(call["output"]), npz.load(before["reference"])

@@ -69,25 +69,40 @@ class Simulation(records.Record):
     @property
     def words(self) -> str:
         """Such as "INT8 simulated"; "" where nothing was."""
-        return f"{' and '.join(dict.fromkeys(sorted(self.simulated.values(), reverse=True)))} simulated" if self.simulated else ""
+        return (
+            f"{' and '.join(dict.fromkeys(sorted(self.simulated.values(), reverse=True)))} simulated"
+            if self.simulated
+            else ""
+        )
 
     def text(self) -> str:
         """A line on what was simulated; "" where nothing was."""
         if not self.simulated:
             return ""
         nodes = sum(self.nodes.values())
-        rows = f"{self.rows} row{'s'[:self.rows != 1]}"
-        return (f"{self.words} on {rows}: {nodes} node{'s'[:nodes != 1]} rounded in TensorFlow by the model's own engine ops "
-                f"({self.seconds:.1f} s)")
+        rows = f"{self.rows} row{'s'[: self.rows != 1]}"
+        return (
+            f"{self.words} on {rows}: {nodes} node{'s'[: nodes != 1]} rounded in TensorFlow by the model's own engine ops "
+            f"({self.seconds:.1f} s)"
+        )
 
     def warnings(self) -> tuple[str, ...]:
         """What was not simulated, a line each."""
-        return tuple(f"{self.left_out_precision} was not simulated for {name}, and no engine ran: {reason}"
-                     for name, reason in self.left_out.items())
+        return tuple(
+            f"{self.left_out_precision} was not simulated for {name}, and no engine ran: {reason}"
+            for name, reason in self.left_out.items()
+        )
 
 
-def simulated(model: Model, calls: Sequence[Call], native: Run, own: Collection[str], names: Mapping[str, Names],
-              saved: Sequence[tuple[str, str]], folder: str) -> tuple[Simulation, Run]:
+def simulated(
+    model: Model,
+    calls: Sequence[Call],
+    native: Run,
+    own: Collection[str],
+    names: Mapping[str, Names],
+    saved: Sequence[tuple[str, str]],
+    folder: str,
+) -> tuple[Simulation, Run]:
     """Simulate the rounding of a converted SavedModel's engines.
 
     Args: model: the converted model. calls: what it was asked, saved: the same as saved. native: its answers without engines.
@@ -100,22 +115,43 @@ def simulated(model: Model, calls: Sequence[Call], native: Run, own: Collection[
     start = time.monotonic()
     place = pathlib.Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    asked = [{**call, "output": str(place / f"{number}.npz"), "native": native.answers[number]}
-             for number, call in enumerate(run.named(saved, names))]
+    asked = [
+        {**call, "output": str(place / f"{number}.npz"), "native": native.answers[number]}
+        for number, call in enumerate(run.named(saved, names))
+    ]
     wanted = [number for number, call in enumerate(calls) if call.signature in own]
     built = passport.signatures(model.document(passport.MANIFEST))
-    drawn = {name: NO_DATA for name in dict.fromkeys(call.signature for call in calls)
-             if name not in own and built.get(name, {}).get("engines", True)}
+    drawn = {
+        name: NO_DATA
+        for name in dict.fromkeys(call.signature for call in calls)
+        if name not in own and built.get(name, {}).get("engines", True)
+    }
     if not wanted:
         return Simulation(left_out=drawn, left_out_precision=lowest), native
     there = {calls[number].signature: asked[number]["signature"] for number in wanted}
-    request = {"model": str(model.path), "calls": [asked[number] for number in wanted], "calibration": model.document(passport.CALIBRATION)}
+    request = {
+        "model": str(model.path),
+        "calls": [asked[number] for number in wanted],
+        "calibration": model.document(passport.CALIBRATION),
+    }
     answer = child.run("tftrt_tools.accuracy.rounded_answers_job:job", request).result
     by_name: dict[str, dict[str, Any]] = {name: answer["signatures"][mine] for name, mine in there.items()}
-    done = {name: cast("Precision", one["precision"]) for name, one in by_name.items() if not one["problem"] and one["nodes"]}
+    done = {
+        name: cast("Precision", one["precision"])
+        for name, one in by_name.items()
+        if not one["problem"] and one["nodes"]
+    }
     rows = {name: sum(call.rows for call in calls if call.signature == name) for name in done}
-    found = Simulation(simulated=done, rows_of=rows, nodes={name: by_name[name]["nodes"] for name in done},
-                       left_out={**{name: one["problem"] for name, one in by_name.items() if one["problem"]}, **drawn},
-                       left_out_precision=lowest, seconds=time.monotonic() - start)
-    answers = tuple(asked[number]["output"] if call.signature in done else native.answers[number] for number, call in enumerate(calls))
+    found = Simulation(
+        simulated=done,
+        rows_of=rows,
+        nodes={name: by_name[name]["nodes"] for name in done},
+        left_out={**{name: one["problem"] for name, one in by_name.items() if one["problem"]}, **drawn},
+        left_out_precision=lowest,
+        seconds=time.monotonic() - start,
+    )
+    answers = tuple(
+        asked[number]["output"] if call.signature in done else native.answers[number]
+        for number, call in enumerate(calls)
+    )
     return found, dataclasses.replace(native, answers=answers)

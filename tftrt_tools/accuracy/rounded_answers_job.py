@@ -64,13 +64,17 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"signatures": found}
 
 
-def _answered(name: str, function: Any, prefix: str, made: Calibration | None, calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _answered(
+    name: str, function: Any, prefix: str, made: Calibration | None, calls: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     """What `job` returns of one signature; its answers are written."""
     precision, nodes = "", 0
     try:
         frozen = graph_pass.freeze(name, function)
         graph_def = inline.inline_calls(frozen.graph_def)
-        graph.rename(graph_def, {}, {one.signature.name: f"{prefix}_{one.signature.name}" for one in graph_def.library.function})
+        graph.rename(
+            graph_def, {}, {one.signature.name: f"{prefix}_{one.signature.name}" for one in graph_def.library.function}
+        )
         engines = {one.name: one for one in graph.engine_ops(graph_def)}
         precision = lowest_precision(one.precision for one in engines.values())
         if precision in ("", _FP32):
@@ -80,7 +84,11 @@ def _answered(name: str, function: Any, prefix: str, made: Calibration | None, c
         _write(name, frozen, put_in, calls)
     except _NotSimulatedError as why:
         return {"precision": precision, "nodes": nodes, "problem": str(why)}
-    except (errors.TftrtError, tf.errors.OpError, ValueError) as error:  # a graph over TensorFlow's 2 GiB is a ValueError
+    except (
+        errors.TftrtError,
+        tf.errors.OpError,
+        ValueError,
+    ) as error:  # a graph over TensorFlow's 2 GiB is a ValueError
         cause = error.cause if isinstance(error, errors.TftrtError) else errors.first_line(str(error))
         return {"precision": precision, "nodes": nodes, "problem": cause}
     return {"precision": precision, "nodes": nodes, "problem": ""}
@@ -97,7 +105,9 @@ class _PutIn:
     nodes: int
 
 
-def _put_in(name: str, graph_def: graph_pb2.GraphDef, engines: Mapping[str, EngineOp], made: Calibration | None) -> _PutIn:
+def _put_in(
+    name: str, graph_def: graph_pb2.GraphDef, engines: Mapping[str, EngineOp], made: Calibration | None
+) -> _PutIn:
     """Raises: _NotSimulatedError, TftrtError."""
     inlined, inner = inline.inline_segments(graph_def)
     rounding_engines = {engine: one for engine, one in engines.items() if one.precision != _FP32}
@@ -111,7 +121,9 @@ def _put_in(name: str, graph_def: graph_pb2.GraphDef, engines: Mapping[str, Engi
     scales = toolkit.by_tensor(inner, named, tables)
     left_out = toolkit.left_out(inner, named, tables)
     sites, _, ranges = rounded.with_scales(inlined, {engine: inner[engine] for engine in of_int8}, scales, left_out)
-    half = rounding_sites.fp16_sites(inlined, {engine: inner[engine] for engine in rounding_engines if engine not in of_int8})
+    half = rounding_sites.fp16_sites(
+        inlined, {engine: inner[engine] for engine in rounding_engines if engine not in of_int8}
+    )
     if of_int8 and not sites:
         raise _NotSimulatedError("no node of its INT8 engines has a range and an INT8 kernel")
     if not sites and not half:
@@ -132,22 +144,35 @@ def _check(engine: str, one: EngineOp, inlined: bool) -> None:
     if one.precision == "INT8" and one.explicit_precision:
         raise _NotSimulatedError(f"{engine} is quantization-aware: its own nodes say what is rounded")
     if one.precision == "INT8" and not one.calibrated:
-        raise _NotSimulatedError(f"{engine} carries no calibration table: its ranges are not known before a GPU calibrates it")
+        raise _NotSimulatedError(
+            f"{engine} carries no calibration table: its ranges are not known before a GPU calibrates it"
+        )
     if not inlined:
         raise _NotSimulatedError(f"{engine} lies in a branch or loop that stays a function")
 
 
-def _tables(graph_def: graph_pb2.GraphDef, wanted: Sequence[str], engines: Mapping[str, EngineOp],
-            made: Calibration | None) -> dict[str, table.Table]:
+def _tables(
+    graph_def: graph_pb2.GraphDef, wanted: Sequence[str], engines: Mapping[str, EngineOp], made: Calibration | None
+) -> dict[str, table.Table]:
     """{engine: the table on its op, with the names of the declared shapes}."""
-    texts = {graph.engine_name(node.name): node.attr["calibration_data"].s.decode() for node in graph.engine_nodes(graph_def)}
+    texts = {
+        graph.engine_name(node.name): node.attr["calibration_data"].s.decode() for node in graph.engine_nodes(graph_def)
+    }
     native, found = graph.native_segments(graph_def), {}
     for engine in wanted:
         read, zeros = table.read(texts[engine], f"the table of {engine}")
         known = next((one for one in made.engines if one.engine == engine), None) if made else None
-        one = file.EngineTable(segment="", signature="", engine=engine, table=read,
-                               left_out=tuple((name, reason) for name, reason in (known.left_out if known else file.without_range(zeros))
-                                              if name not in read.scales))
+        one = file.EngineTable(
+            segment="",
+            signature="",
+            engine=engine,
+            table=read,
+            left_out=tuple(
+                (name, reason)
+                for name, reason in (known.left_out if known else file.without_range(zeros))
+                if name not in read.scales
+            ),
+        )
         method = int8.method_of(made) if made else "entropy"
         build = native[engine].function, not engines[engine].implicit_batch, native[engine].shapes
         found[engine] = fitting.fitted(one, *build, method).table
@@ -181,7 +206,9 @@ def _check_fidelity(name: str, call: Mapping[str, Any], plain: Mapping[str, npt.
         compared = metrics.Accumulator(name, output, wanted=("snr_db",))
         compared.add(native, mine)
         if compared.result().snr_db < studying_job.LEAST_FIDELITY_DB:
-            raise _NotSimulatedError(f"it answers otherwise each time ({output}): it draws random numbers, or keeps state")
+            raise _NotSimulatedError(
+                f"it answers otherwise each time ({output}): it draws random numbers, or keeps state"
+            )
 
 
 def _function(frozen: Frozen, put_in: _PutIn) -> Callable[..., Any]:
@@ -192,8 +219,9 @@ def _function(frozen: Frozen, put_in: _PutIn) -> Callable[..., Any]:
         for tensor, value in put_in.fed.items():
             fed = tf.fill(value.shape, on) if tensor in put_in.gates else tf.constant(value)
             given |= {tensor: fed, f"^{tensor.removesuffix(':0')}": fed}
-        return tf.graph_util.import_graph_def(put_in.graph_def, input_map={**given, **frozen.input_map(inputs)},
-                                              return_elements=frozen.outputs, name="")
+        return tf.graph_util.import_graph_def(
+            put_in.graph_def, input_map={**given, **frozen.input_map(inputs)}, return_elements=frozen.outputs, name=""
+        )
 
     found: Callable[..., Any] = tf.compat.v1.wrap_function(run, [tf.TensorSpec((), tf.bool), *frozen.input_specs()])
     return found

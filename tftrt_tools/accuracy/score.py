@@ -30,8 +30,15 @@ class Score:
     nonfinite: int
 
 
-def score(goal: Goal, calls: Sequence[str], reference: Sequence[Answer], answers: Sequence[Answer], labels: Labels | None = None,
-          output: str = "", kinds: Mapping[str, str] | None = None) -> Score:
+def score(
+    goal: Goal,
+    calls: Sequence[str],
+    reference: Sequence[Answer],
+    answers: Sequence[Answer],
+    labels: Labels | None = None,
+    output: str = "",
+    kinds: Mapping[str, str] | None = None,
+) -> Score:
     """Score a model's answers.
 
     Args:
@@ -45,7 +52,9 @@ def score(goal: Goal, calls: Sequence[str], reference: Sequence[Answer], answers
     compared = _compared(calls, reference, answers, kinds or {})
     nonfinite = sum(one.nonfinite - one.nonfinite_same for one in compared.values())
     if output and output not in compared:
-        raise errors.UsageError(f"--accuracy_output={output} is no output of the data's signatures", "here: " + ", ".join(compared))
+        raise errors.UsageError(
+            f"--accuracy_output={output} is no output of the data's signatures", "here: " + ", ".join(compared)
+        )
     if goal.is_function:
         return Score(own(goal.metric, calls, reference, answers, labels, output), nonfinite)
     if labels is not None and metrics.METRICS[goal.metric].labels:
@@ -62,13 +71,16 @@ def score(goal: Goal, calls: Sequence[str], reference: Sequence[Answer], answers
     return Score(min(values) if goal.higher else max(values), nonfinite)
 
 
-def _compared(calls: Sequence[str], reference: Sequence[Answer], answers: Sequence[Answer],
-              kinds: Mapping[str, str]) -> dict[str, metrics.Comparison]:
+def _compared(
+    calls: Sequence[str], reference: Sequence[Answer], answers: Sequence[Answer], kinds: Mapping[str, str]
+) -> dict[str, metrics.Comparison]:
     comparing = metrics.Comparing(said=kinds)
     for signature, before, after in zip(calls, reference, answers, strict=True):
         lost = next((output for output in before if output not in after), None)
         if lost is not None:
-            raise errors.TftrtError(f"output {lost!r} of {signature!r} is missing", "the converted model answers in another form")
+            raise errors.TftrtError(
+                f"output {lost!r} of {signature!r} is missing", "the converted model answers in another form"
+            )
         comparing.add(signature, before, after)
     if comparing.problems:
         raise errors.TftrtError(next(iter(comparing.problems)), "the converted model answers in another form")
@@ -82,24 +94,39 @@ def _applicable(metric: str, compared: Mapping[str, metrics.Comparison]) -> list
     return [one for one in able if one.classes] or able if metrics.METRICS[metric].of_classes else able
 
 
-def _against(metric: str, calls: Sequence[str], compared: Mapping[str, metrics.Comparison], reference: Sequence[Answer],
-             answers: Sequence[Answer], labels: Labels, output: str, kinds: Mapping[str, str]) -> float | None:
+def _against(
+    metric: str,
+    calls: Sequence[str],
+    compared: Mapping[str, metrics.Comparison],
+    reference: Sequence[Answer],
+    answers: Sequence[Answer],
+    labels: Labels,
+    output: str,
+    kinds: Mapping[str, str],
+) -> float | None:
     """The metric against labels; None where labels of their kind do not have it."""
     first = dict(reversed(list(zip(calls, reference, strict=True))))
     classes = [name for name, one in compared.items() if one.classes]
     target = truth.find(labels, first, kinds, classes, output, "--accuracy_output")
     if target.kind not in metrics.METRICS[metric].labels:
         return None
-    found = truth.score(labels, target, [answer for one, answer in zip(calls, answers, strict=True) if one == target.signature])
+    found = truth.score(
+        labels, target, [answer for one, answer in zip(calls, answers, strict=True) if one == target.signature]
+    )
     if metric not in found.values:
-        raise errors.UsageError(f"--accuracy: {metric} does not apply to {target.name} and these labels",
-                                f"they have {', '.join(found.values)}")
+        raise errors.UsageError(
+            f"--accuracy: {metric} does not apply to {target.name} and these labels",
+            f"they have {', '.join(found.values)}",
+        )
     return found.values[metric]
 
 
 def _joined(answers: Sequence[Answer]) -> dict[str, npt.NDArray[Any]]:
     """{output: the rows of all calls}; outputs without rows are those of the first call."""
-    return {name: np.concatenate([one[name] for one in answers]) if answers[0][name].ndim else answers[0][name] for name in answers[0]}
+    return {
+        name: np.concatenate([one[name] for one in answers]) if answers[0][name].ndim else answers[0][name]
+        for name in answers[0]
+    }
 
 
 def _given(labels: Labels) -> npt.NDArray[Any] | dict[str, npt.NDArray[Any]]:
@@ -107,17 +134,30 @@ def _given(labels: Labels) -> npt.NDArray[Any] | dict[str, npt.NDArray[Any]]:
     return dict(labels.arrays) if labels.boxes else (labels.as_numbers() if labels.names else labels).array
 
 
-def own(reference_text: str, calls: Sequence[str], reference: Sequence[Answer], answers: Sequence[Answer], labels: Labels | None,
-        output: str, said: str = "--accuracy") -> float:
+def own(
+    reference_text: str,
+    calls: Sequence[str],
+    reference: Sequence[Answer],
+    answers: Sequence[Answer],
+    labels: Labels | None,
+    output: str,
+    said: str = "--accuracy",
+) -> float:
     """The value of the user's function for a model's answers, NaN if it is not finite. Args: reference_text: module:function; the
     others as of `score`. Raises: UsageError."""
     signatures = list(dict.fromkeys(calls))
     signature = split(output, signatures)[0] or signatures[0]
     if len(signatures) > 1 and not output:
-        raise errors.UsageError("the data fills several signatures, and the metric judges one",
-                                "name it with --accuracy_output=SIGNATURE/OUTPUT" if said == "--accuracy" else
-                                "choose it with --signature_keys")
-    picked = [[answer for one, answer in zip(calls, listed, strict=True) if one == signature] for listed in (answers, reference)]
+        raise errors.UsageError(
+            "the data fills several signatures, and the metric judges one",
+            "name it with --accuracy_output=SIGNATURE/OUTPUT"
+            if said == "--accuracy"
+            else "choose it with --signature_keys",
+        )
+    picked = [
+        [answer for one, answer in zip(calls, listed, strict=True) if one == signature]
+        for listed in (answers, reference)
+    ]
     outputs, originals = map(_joined, picked)
     rows = max((len(array) for array in outputs.values() if array.ndim), default=0)
     if labels is not None and not labels.flat and len(labels.array) < rows:
@@ -126,7 +166,9 @@ def own(reference_text: str, calls: Sequence[str], reference: Sequence[Answer], 
     try:
         value = float(function(outputs, None if labels is None else _given(labels.of(0, rows)), originals))
     except Exception as error:
-        raise errors.UsageError(f"{said}={reference_text}: {user_function.text(error)}",
-                                "it is called as metric(outputs: {name: array}, labels or None, reference: {name: array}) and returns a "
-                                "number") from None
+        raise errors.UsageError(
+            f"{said}={reference_text}: {user_function.text(error)}",
+            "it is called as metric(outputs: {name: array}, labels or None, reference: {name: array}) and returns a "
+            "number",
+        ) from None
     return value if math.isfinite(value) else math.nan

@@ -65,7 +65,9 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
     start = time.monotonic()
     check_asked(settings.precision_mode, options)
     if settings.calibrator != "toolkit" and not options.calibration:
-        raise errors.UsageError(f"--calibrator={settings.calibrator} needs --calibration_data", "give it, or use --calibrator=toolkit")
+        raise errors.UsageError(
+            f"--calibrator={settings.calibrator} needs --calibration_data", "give it, or use --calibrator=toolkit"
+        )
     source = check(model)
     stack_room.check_can_convert()
     given = calibration_file.read(settings.calibration_table) if settings.calibration_table else None
@@ -77,33 +79,54 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
         for name in walked.names:
             tensor_kinds.check(name, seen.inputs[name], seen.outputs[name])
         calls = calls_of(inputs.Takes.walking(walked, seen.inputs), options, folder)
-        saved = {name: [path for _, path in run.save_calls(made, f"{folder}/in/{number}")] for number, (name, made) in
-                 enumerate(calls.items())}
+        saved = {
+            name: [path for _, path in run.save_calls(made, f"{folder}/in/{number}")]
+            for number, (name, made) in enumerate(calls.items())
+        }
         settings = dataclasses.replace(settings, signature_keys=tuple(calls), use_dynamic_shape=settings.dynamic)
-        int8 = {"options": options.calibration.to_dict() if options.calibration else None, "given": given.to_dict() if given else None,
-                "twins": walked.twins}
+        int8 = {
+            "options": options.calibration.to_dict() if options.calibration else None,
+            "given": given.to_dict() if given else None,
+            "twins": walked.twins,
+        }
         request = {"model": model, "settings": settings.to_dict(), "int8": int8, "calls": saved, "nodes": options.nodes}
-        answer = pass_apart.run("tftrt_tools.accuracy.simulation_job:job", request, env=pass_log.ENV, log_file=options.log_file).result
-        found = [harm.SignatureHarm.from_dict({**one, "twins": walked.twins[one["name"]]}) for one in answer["signatures"]]
+        answer = pass_apart.run(
+            "tftrt_tools.accuracy.simulation_job:job", request, env=pass_log.ENV, log_file=options.log_file
+        ).result
+        found = [
+            harm.SignatureHarm.from_dict({**one, "twins": walked.twins[one["name"]]}) for one in answer["signatures"]
+        ]
         problem = _why_not_measured(answer["gpu"], options)
         if not problem:
             tables = [calibration_file.EngineTable.from_dict(one) for one in answer["tables"]]
             made = measurement.calibration(tables, answer["method"]) if tables else None
             found = measurement.measured(model, settings, made, calls, saved, found, options.measure_nodes, folder)
     path = pathlib.Path(source).absolute()
-    return harm.Sensitivity(model=str(path), model_digest=files.digest(path), precision=settings.precision_mode,
-                            settings=settings.to_dict(), data=options.data,
-                            ranges=ranges(settings.precision_mode, settings.calibration_table, options, answer["method"]),
-                            signatures=tuple(found), gpu=answer["gpu"], seconds=time.monotonic() - start, measured_problem=problem)
+    return harm.Sensitivity(
+        model=str(path),
+        model_digest=files.digest(path),
+        precision=settings.precision_mode,
+        settings=settings.to_dict(),
+        data=options.data,
+        ranges=ranges(settings.precision_mode, settings.calibration_table, options, answer["method"]),
+        signatures=tuple(found),
+        gpu=answer["gpu"],
+        seconds=time.monotonic() - start,
+        measured_problem=problem,
+    )
 
 
 def check_asked(precision: str, options: Options) -> None:
     """Refuse what cannot be studied. Raises: UsageError."""
     if precision not in ("INT8", "FP16"):
-        raise errors.UsageError(f"--precision_mode={precision} rounds nothing that could be studied", "use INT8 or FP16")
+        raise errors.UsageError(
+            f"--precision_mode={precision} rounds nothing that could be studied", "use INT8 or FP16"
+        )
     if not options.data:
-        raise errors.UsageError("--data is missing: harm is measured on inputs", "give pictures, arrays, TFRecords, .csv, .txt or "
-                                "module:function, as to `tftrt verify`")
+        raise errors.UsageError(
+            "--data is missing: harm is measured on inputs",
+            "give pictures, arrays, TFRecords, .csv, .txt or module:function, as to `tftrt verify`",
+        )
     for flag, value, least in (("batch_size", options.batch_size, 1), ("measure_nodes", options.measure_nodes, 1)):
         if value < least:
             raise errors.UsageError(f"--{flag} is {value}", f"give {least} or more")
@@ -112,7 +135,9 @@ def check_asked(precision: str, options: Options) -> None:
     try:
         re.compile(options.nodes)
     except re.error as error:
-        raise errors.UsageError(f"--nodes={options.nodes} is no regular expression: {error}", "see Python's `re` syntax") from None
+        raise errors.UsageError(
+            f"--nodes={options.nodes} is no regular expression: {error}", "see Python's `re` syntax"
+        ) from None
 
 
 def calls_of(takes: inputs.Takes, options: Options, folder: str) -> dict[str, list[Call]]:
@@ -130,8 +155,10 @@ def _why_not_measured(gpu: Mapping[str, Any] | None, options: Options) -> str:
     if gpu:
         return ""
     if options.measure == "gpu":
-        raise errors.TftrtError("--measure=gpu builds engines, and engines need a GPU; none is visible here",
-                                "leave it out to simulate only")
+        raise errors.TftrtError(
+            "--measure=gpu builds engines, and engines need a GPU; none is visible here",
+            "leave it out to simulate only",
+        )
     return "simulated only: no GPU is visible here"
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", bound=Hashable)
 
+
 def job(request: Mapping[str, Any]) -> dict[str, Any]:
     """Round each node of a model alone, all together, and all but the worst; INT8 with each calibration method.
 
@@ -59,16 +60,23 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     with scratch.folder("engines") as folder:
         walked = signatures.Once.of(request["calls"], model.same)
         source = source.of_model(walked, {name: model.specs(name) for name in model.root.signatures})
-        passed = (_passed(name, model, settings, source, paths, folder, gathered)
-                  for name, paths in request["calls"].items())
+        passed = (
+            _passed(name, model, settings, source, paths, folder, gathered) for name, paths in request["calls"].items()
+        )
         for one, measured, decision in int8.each_decided(passed, settings, source):
-            simulated = _fp16(one) if settings.precision_mode == "FP16" else _int8(one, measured, decision, settings, source)
+            simulated = (
+                _fp16(one) if settings.precision_mode == "FP16" else _int8(one, measured, decision, settings, source)
+            )
             alone = _chosen(one.name, simulated.sites, request["nodes"], settings, gathered)
             found.append(studying_job.studied(simulated, alone, settings.precision_mode))
             tables += simulated.tables
     gathered.check()
-    return {"signatures": [one.to_dict() for one in found], "tables": [one.to_dict() for one in tables], "method": decision.said,
-            "gpu": gpu_module.seen()}
+    return {
+        "signatures": [one.to_dict() for one in found],
+        "tables": [one.to_dict() for one in tables],
+        "method": decision.said,
+        "gpu": gpu_module.seen(),
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,17 +94,22 @@ class _Passed:
     paths: tuple[str, ...]
 
 
-def _passed(name: str, model: Model, settings: Settings, source: Source, paths: Iterable[str], folder: str,
-            gathered: Patterns) -> tuple[_Passed, Measured]:
+def _passed(
+    name: str, model: Model, settings: Settings, source: Source, paths: Iterable[str], folder: str, gathered: Patterns
+) -> tuple[_Passed, Measured]:
     """Returns: (_Passed, int8.Measured)."""
     progress.say(f"converting signature {name}")
     frozen, passed = prepare.passed(name, model.root.signatures[name], settings, gathered)
     if not passed.engines:
-        raise errors.TftrtError(f"no segment of signature {name!r} is worth an engine: nothing would run in {settings.precision_mode}",
-                                "`tftrt inspect` names each op and the reason")
+        raise errors.TftrtError(
+            f"no segment of signature {name!r} is worth an engine: nothing would run in {settings.precision_mode}",
+            "`tftrt inspect` names each op and the reason",
+        )
     if passed.quantization.aware:
-        raise errors.UsageError(f"signature {name!r} is quantization-aware: its own nodes say what is rounded and how",
-                                "study the model as it was before they were put in")
+        raise errors.UsageError(
+            f"signature {name!r} is quantization-aware: its own nodes say what is rounded and how",
+            "study the model as it was before they were put in",
+        )
     graph_def, measured = passed.graph_def, int8.NOTHING
     if settings.precision_mode == "INT8":
         if source.options or source.given:
@@ -105,8 +118,14 @@ def _passed(name: str, model: Model, settings: Settings, source: Source, paths: 
             measured = int8.of_batches(name, frozen, graph_def, settings, list(map(npz.load, paths)))
     inlined, inner = inline.inline_segments(graph_def)
     of_precision = {engine.name for engine in passed.engines if engine.precision == settings.precision_mode}
-    return _Passed(name=name, frozen=frozen, graph_def=graph_def, inlined=inlined,
-                   inner={engine: tensors for engine, tensors in inner.items() if engine in of_precision}, paths=tuple(paths)), measured
+    return _Passed(
+        name=name,
+        frozen=frozen,
+        graph_def=graph_def,
+        inlined=inlined,
+        inner={engine: tensors for engine, tensors in inner.items() if engine in of_precision},
+        paths=tuple(paths),
+    ), measured
 
 
 def _fp16(one: _Passed) -> _Simulation:
@@ -121,8 +140,12 @@ def _int8(one: _Passed, measured: Measured, decision: Decision, settings: Settin
 
     def of(made: Iterable[EngineTable]) -> tuple[tuple[Site, ...], tuple[str, ...], dict[str, float]]:
         tables = {each.engine: each.table for each in made}
-        return rounded.with_scales(one.inlined, one.inner, toolkit.by_tensor(one.inner, named, tables),
-                                   toolkit.left_out(one.inner, named, tables))
+        return rounded.with_scales(
+            one.inlined,
+            one.inner,
+            toolkit.by_tensor(one.inner, named, tables),
+            toolkit.left_out(one.inner, named, tables),
+        )
 
     sites, unrounded, ranges = of(tables)
     scales = {decision.said: ranges}
@@ -135,11 +158,16 @@ def _int8(one: _Passed, measured: Measured, decision: Decision, settings: Settin
 def _chosen(name: str, sites: Sequence[Site], nodes: str | None, settings: Settings, gathered: Patterns) -> list[int]:
     """Indices of the sites to round alone. Raises: UsageError, TftrtError."""
     if not sites:
-        raise errors.TftrtError(f"no node of signature {name!r} would be rounded to {settings.precision_mode}: its engines hold no "
-                                "convolution, matrix product or other node with a range", "`tftrt inspect --all` lists the engines' ops")
+        raise errors.TftrtError(
+            f"no node of signature {name!r} would be rounded to {settings.precision_mode}: its engines hold no "
+            "convolution, matrix product or other node with a range",
+            "`tftrt inspect --all` lists the engines' ops",
+        )
     if nodes is None:
         return []
-    matching = patterns.matching("nodes", nodes, [site.name for site in sites], gathered, f" that {settings.precision_mode} rounds")
+    matching = patterns.matching(
+        "nodes", nodes, [site.name for site in sites], gathered, f" that {settings.precision_mode} rounds"
+    )
     return [number for number, site in enumerate(sites) if not nodes or site.name in matching]
 
 
@@ -150,8 +178,17 @@ class _Simulation:
     names of nodes without ranges.
     """
 
-    def __init__(self, one: _Passed, sites: tuple[Site, ...], put_in: Rounded, scales: Mapping[str, Mapping[str, float]], method: str,
-                 tables: tuple[EngineTable, ...] = (), unrounded: tuple[str, ...] = (), int8: bool = True) -> None:
+    def __init__(
+        self,
+        one: _Passed,
+        sites: tuple[Site, ...],
+        put_in: Rounded,
+        scales: Mapping[str, Mapping[str, float]],
+        method: str,
+        tables: tuple[EngineTable, ...] = (),
+        unrounded: tuple[str, ...] = (),
+        int8: bool = True,
+    ) -> None:
         """Args: one: _Passed. put_in: rounding.Rounded. scales: {method: {tensor: scale}}."""
         self.name, self.sites, self.method, self.tables, self.unrounded = one.name, sites, method, tables, unrounded
         self._paths, self._int8 = one.paths, int8
@@ -159,8 +196,10 @@ class _Simulation:
         self._simulated = rounded.Simulated(one.name, one.frozen, put_in)
         self._scales = {name: self._simulated.vector(found) for name, found in scales.items()}
         if not self._simulated.floats:
-            raise errors.TftrtError(f"signature {one.name!r} has no float output, and noise is measured on floats",
-                                    "study a signature that gives scores or features, not only classes or strings")
+            raise errors.TftrtError(
+                f"signature {one.name!r} has no float output, and noise is measured on floats",
+                "study a signature that gives scores or features, not only classes or strings",
+            )
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -183,8 +222,9 @@ class _Simulation:
             return np.array([not high & set(site.tensors) for site in self.sites])
         return np.array([number not in kept for number in range(len(self.sites))])
 
-    def sweep(self, runs_wanted: Mapping[K, npt.NDArray[np.bool_]], text: str,
-              methods: Mapping[K, str] = MappingProxyType({})) -> tuple[dict[K, tuple[Comparison, ...]], float, int]:
+    def sweep(
+        self, runs_wanted: Mapping[K, npt.NDArray[np.bool_]], text: str, methods: Mapping[K, str] = MappingProxyType({})
+    ) -> tuple[dict[K, tuple[Comparison, ...]], float, int]:
         """Run all of the data once for each of `runs_wanted`, {key: bool vector}, batch by batch.
 
         Args: methods: {key: one of `methods`} where it is not the one in force.
@@ -201,11 +241,15 @@ class _Simulation:
             feed = {name: tf.constant(value) for name, value in inputs.items()}
             original = self._simulated.original(feed)
             if not self._watched:
-                self._watch.add(Call(self.name, inputs), {output: original[output] for output in self._simulated.floats})
+                self._watch.add(
+                    Call(self.name, inputs), {output: original[output] for output in self._simulated.floats}
+                )
             plain: dict[str, npt.NDArray[Any]] = {}
             for key, gates in all_runs:
                 progress.say(text, done, len(self._paths) * (len(runs_wanted) + 1))
-                answer = self._simulated.answers(gates, self._scales[self.method if key is None else methods.get(key, self.method)], feed)
+                answer = self._simulated.answers(
+                    gates, self._scales[self.method if key is None else methods.get(key, self.method)], feed
+                )
                 plain = answer if key is None else plain
                 into = own if key is None else compared[key]
                 for output in self._simulated.floats:
@@ -217,4 +261,6 @@ class _Simulation:
         return {key: tuple(one.result() for one in all_of.values()) for key, all_of in compared.items()}, fidelity, rows
 
     def _accumulators(self) -> dict[str, Accumulator]:
-        return {output: metrics.Accumulator(self.name, output, wanted=harm.METRICS) for output in self._simulated.floats}
+        return {
+            output: metrics.Accumulator(self.name, output, wanted=harm.METRICS) for output in self._simulated.floats
+        }

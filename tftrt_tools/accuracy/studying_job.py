@@ -38,15 +38,19 @@ class Simulation(Protocol, Generic[G]):
     @property
     def name(self) -> str:
         """Of the signature."""
+
     @property
     def sites(self) -> Sequence[Site]:
         """The nodes."""
+
     @property
     def method(self) -> str:
         """The calibration method in force, "" for FP16."""
+
     @property
     def methods(self) -> tuple[str, ...]:
         """All that can be simulated, ("",) for FP16."""
+
     @property
     def unrounded(self) -> tuple[str, ...]:
         """Names of nodes without ranges."""
@@ -64,8 +68,9 @@ class Simulation(Protocol, Generic[G]):
     def without(self, kept: Sequence[int]) -> G:
         """Round everything but these sites, as the flag that keeps them in a higher precision would."""
 
-    def sweep(self, runs_wanted: Mapping[K, G], text: str, methods: Mapping[K, str] = ...) -> tuple[
-            dict[K, tuple[Comparison, ...]], float, int]:
+    def sweep(
+        self, runs_wanted: Mapping[K, G], text: str, methods: Mapping[K, str] = ...
+    ) -> tuple[dict[K, tuple[Comparison, ...]], float, int]:
         """Run all of the data once for each of `runs_wanted`.
 
         Args: text: for the progress. methods: {key: one of `methods`} where it is not the one in force.
@@ -79,26 +84,60 @@ def studied(simulated: Simulation[G], alone: Sequence[int], precision: Precision
     model."""
     sites = simulated.sites
     all_of = simulated.all_rounded()
-    others: dict[Hashable, str] = {("method", method): method for method in simulated.methods if method != simulated.method}
-    wanted: dict[Hashable, G] = {"all": all_of, **dict.fromkeys(others, all_of), **{number: simulated.alone(number) for number in alone}}
-    found, fidelity, rows = simulated.sweep(wanted, f"rounding nodes of {simulated.name} to {precision}, one at a time", others)
+    others: dict[Hashable, str] = {
+        ("method", method): method for method in simulated.methods if method != simulated.method
+    }
+    wanted: dict[Hashable, G] = {
+        "all": all_of,
+        **dict.fromkeys(others, all_of),
+        **{number: simulated.alone(number) for number in alone},
+    }
+    found, fidelity, rows = simulated.sweep(
+        wanted, f"rounding nodes of {simulated.name} to {precision}, one at a time", others
+    )
     if fidelity < LEAST_FIDELITY_DB:
-        raise errors.TftrtError(f"signature {simulated.name!r}, frozen and with nothing rounded, does not answer like the model "
-                                f"(SNR {fidelity:.1f} dB)", "a model that draws random numbers or keeps state cannot be studied so")
+        raise errors.TftrtError(
+            f"signature {simulated.name!r}, frozen and with nothing rounded, does not answer like the model "
+            f"(SNR {fidelity:.1f} dB)",
+            "a model that draws random numbers or keeps state cannot be studied so",
+        )
     effects = {key: harm.effects(compared, precision) for key, compared in found.items()}
-    nodes = harm.ranked([harm.Node(name=sites[number].name, op=sites[number].op, engine=sites[number].engine,
-                                   effects=effects[number]) for number in alone])
-    order = [next(number for number in alone if sites[number].name == node.name and sites[number].engine == node.engine) for node in nodes]
-    methods = tuple(harm.ByMethod(method, effects[("method", method) if method != simulated.method else "all"])
-                    for method in simulated.methods if method)
-    return harm.SignatureHarm(name=simulated.name, rows=rows, nodes=nodes, total=effects["all"],
-                              kept=_kept(simulated, order, nodes, effects["all"], precision), unrounded=simulated.unrounded,
-                              other_nodes=len(sites) - len(alone), fidelity_db=fidelity, method=simulated.method, methods=methods,
-                              not_finite=harm.not_finite(found["all"]), nothing_shown=simulated.nothing_shown)
+    nodes = harm.ranked(
+        [
+            harm.Node(
+                name=sites[number].name, op=sites[number].op, engine=sites[number].engine, effects=effects[number]
+            )
+            for number in alone
+        ]
+    )
+    order = [
+        next(number for number in alone if sites[number].name == node.name and sites[number].engine == node.engine)
+        for node in nodes
+    ]
+    methods = tuple(
+        harm.ByMethod(method, effects[("method", method) if method != simulated.method else "all"])
+        for method in simulated.methods
+        if method
+    )
+    return harm.SignatureHarm(
+        name=simulated.name,
+        rows=rows,
+        nodes=nodes,
+        total=effects["all"],
+        kept=_kept(simulated, order, nodes, effects["all"], precision),
+        unrounded=simulated.unrounded,
+        other_nodes=len(sites) - len(alone),
+        fidelity_db=fidelity,
+        method=simulated.method,
+        methods=methods,
+        not_finite=harm.not_finite(found["all"]),
+        nothing_shown=simulated.nothing_shown,
+    )
 
 
-def _kept(simulated: Simulation[G], order: Sequence[int], nodes: Sequence[Node], total: Iterable[Effect],
-          precision: Precision) -> tuple[Kept, ...]:
+def _kept(
+    simulated: Simulation[G], order: Sequence[int], nodes: Sequence[Node], total: Iterable[Effect], precision: Precision
+) -> tuple[Kept, ...]:
     """(harm.Kept, …) of the worst nodes: of as many as harm.tried says, and where verify's bounds are missed then, of more until they are
     kept, and of the fewest that keep them. Args: order: indices of the sites, the worst first."""
     # A model with more than half of its nodes in a higher precision is no longer of this precision.
@@ -107,7 +146,11 @@ def _kept(simulated: Simulation[G], order: Sequence[int], nodes: Sequence[Node],
 
     def tried(numbers: Iterable[int]) -> bool:
         gates = {kept: simulated.without(order[:kept]) for kept in numbers}
-        found = simulated.sweep(gates, f"keeping the worst nodes of {simulated.name} in a higher precision")[0] if gates else {}
+        found = (
+            simulated.sweep(gates, f"keeping the worst nodes of {simulated.name} in a higher precision")[0]
+            if gates
+            else {}
+        )
         known.update({kept: harm.Kept(kept, harm.effects(compared, precision)) for kept, compared in found.items()})
         return any(known[kept].holds for kept in gates)
 

@@ -1,12 +1,12 @@
 """How much two answers may differ, by precision and by output.
 
-    --thresholds='snr_db>=40'                          every float output
-    --thresholds='snr_db>=40,max_abs<=0.01'            two bounds
-    --thresholds='snr_db>=30;serving_default/logits:max_abs<=0.5,top1>=0.99'
-                                                       the second group holds for one output; it adds to the defaults, and the same
-                                                       metric's bound replaces the default
-    --thresholds='labels:top1>=0.97'                   what the converted model has to reach against --labels
-    --thresholds='my_metrics:f1>=0.9'                  a function metric(outputs, labels, reference) -> float of your own
+--thresholds='snr_db>=40'                          every float output
+--thresholds='snr_db>=40,max_abs<=0.01'            two bounds
+--thresholds='snr_db>=30;serving_default/logits:max_abs<=0.5,top1>=0.99'
+                                                   the second group holds for one output; it adds to the defaults, and the same
+                                                   metric's bound replaces the default
+--thresholds='labels:top1>=0.97'                   what the converted model has to reach against --labels
+--thresholds='my_metrics:f1>=0.9'                  a function metric(outputs, labels, reference) -> float of your own
 """
 
 from __future__ import annotations
@@ -46,14 +46,18 @@ DEFAULT_TOP1 = {"rewrite": 0.999, "FP32": 0.999, "TF32": 0.98, "FP16": 0.98, "IN
 KIND_DEFAULTS = {
     kinds.SCORES: {"max_share": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.05, "FP16": 0.05, "INT8": 0.2}},
     kinds.PROBABILITIES: {"max_abs": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.05, "FP16": 0.05, "INT8": 0.2}},
-    kinds.BOXES: {"iou": {"rewrite": 0.999, "FP32": 0.99, "TF32": 0.95, "FP16": 0.95, "INT8": 0.85},
-                  "max_box": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.1, "FP16": 0.1, "INT8": 0.4}},
+    kinds.BOXES: {
+        "iou": {"rewrite": 0.999, "FP32": 0.99, "TF32": 0.95, "FP16": 0.95, "INT8": 0.85},
+        "max_box": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.1, "FP16": 0.1, "INT8": 0.4},
+    },
     kinds.MASKS: {"mean_iou": {"rewrite": 0.999, "FP32": 0.99, "TF32": 0.95, "FP16": 0.95, "INT8": 0.85}},
     kinds.TEXTS: {"wer": {"rewrite": 0.0, "FP32": 0.001, "TF32": 0.02, "FP16": 0.02, "INT8": 0.05}},
     kinds.IDS: {"mismatches": {key: round(1 - share, 6) for key, share in DEFAULT_TOP1.items()}},
-    kinds.DETECTIONS: {"matched": {"rewrite": 0.99, "FP32": 0.99, "TF32": 0.95, "FP16": 0.95, "INT8": 0.8},
-                       "matched_iou": {"rewrite": 0.999, "FP32": 0.99, "TF32": 0.95, "FP16": 0.95, "INT8": 0.85},
-                       "matched_score": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.05, "FP16": 0.05, "INT8": 0.2}},
+    kinds.DETECTIONS: {
+        "matched": {"rewrite": 0.99, "FP32": 0.99, "TF32": 0.95, "FP16": 0.95, "INT8": 0.8},
+        "matched_iou": {"rewrite": 0.999, "FP32": 0.99, "TF32": 0.95, "FP16": 0.95, "INT8": 0.85},
+        "matched_score": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.05, "FP16": 0.05, "INT8": 0.2},
+    },
 }
 _ITEM = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+0-9.eE]+)\s*$")
 _FUNCTION = re.compile(r"\s*([A-Za-z_][\w.]*:[A-Za-z_]\w*)\s*(<=|>=)\s*([-+0-9.eE]+)\s*$")
@@ -84,7 +88,11 @@ def parse(flag: str) -> dict[str, dict[str, float]]:
         items = group.split(",")
         functions = [_FUNCTION.match(item) for item in items]
         # A name that is a metric's is that metric, of an output named without its signature.
-        own = [one for one in functions if one and one[1].partition(":")[0] != LABELS and not _is_metric(one[1].partition(":")[2])]
+        own = [
+            one
+            for one in functions
+            if one and one[1].partition(":")[0] != LABELS and not _is_metric(one[1].partition(":")[2])
+        ]
         for one in own:
             groups.setdefault(FUNCTIONS, {})[one[1] + one[2]] = _number(one[3])
         rest = ",".join(item for item, one in zip(items, functions, strict=True) if one not in own)
@@ -101,10 +109,14 @@ def parse(flag: str) -> dict[str, dict[str, float]]:
                 raise _no_bound(item.strip())
             _check_of_labels(name, metric)
             if sign != metrics.METRICS[metric].sign:
-                raise errors.UsageError(f"--thresholds: {metric} is bounded by {metrics.METRICS[metric].sign}, not {sign}", _EXAMPLE)
+                raise errors.UsageError(
+                    f"--thresholds: {metric} is bounded by {metrics.METRICS[metric].sign}, not {sign}", _EXAMPLE
+                )
             if decided := metrics.METRICS[metric].decided(_number(value)):
-                raise errors.UsageError(f"--thresholds: {item.strip()} judges nothing: {decided}",
-                                        "give a bound that some answers keep and others miss")
+                raise errors.UsageError(
+                    f"--thresholds: {item.strip()} judges nothing: {decided}",
+                    "give a bound that some answers keep and others miss",
+                )
             groups.setdefault(name, {})[metric] = _number(value)
     return groups
 
@@ -117,8 +129,10 @@ def _no_bound(item: str) -> errors.UsageError:
         sign = metrics.METRICS[metrics.ALIASES.get(metric, metric)].sign
         return errors.UsageError(f"--thresholds: {item!r} is no bound", f"write {metric}{sign}NUMBER")
     near = errors.nearest(metric, [*metrics.METRICS, *metrics.ALIASES]) if metric else ""
-    return errors.UsageError(f"--thresholds: {item!r} is no bound", near if near.startswith("did") else
-                             f"metrics: {', '.join(metrics.METRICS)}; {_EXAMPLE}")
+    return errors.UsageError(
+        f"--thresholds: {item!r} is no bound",
+        near if near.startswith("did") else f"metrics: {', '.join(metrics.METRICS)}; {_EXAMPLE}",
+    )
 
 
 def _is_metric(name: str) -> bool:
@@ -134,7 +148,9 @@ def _number(text: str) -> float:
 
 def functions(given: Bounds) -> list[goal.Goal]:
     """The bounds of the user's functions, as Goals. Args: given: what `parse` returned."""
-    return [goal.Goal(key[:-2], "threshold", bound, key.endswith(">=")) for key, bound in given.get(FUNCTIONS, {}).items()]
+    return [
+        goal.Goal(key[:-2], "threshold", bound, key.endswith(">=")) for key, bound in given.get(FUNCTIONS, {}).items()
+    ]
 
 
 def _check_of_labels(name: str, metric: str) -> None:
@@ -142,7 +158,9 @@ def _check_of_labels(name: str, metric: str) -> None:
     if name == LABELS and metric not in known:
         raise errors.UsageError(f"--thresholds: {metric} is no metric of labels", f"those are {', '.join(known)}")
     if name != LABELS and not metrics.METRICS[metric].kinds:
-        raise errors.UsageError(f"--thresholds: {metric} needs the truth", f"give --labels, and write --thresholds='{LABELS}:{metric}>=…'")
+        raise errors.UsageError(
+            f"--thresholds: {metric} needs the truth", f"give --labels, and write --thresholds='{LABELS}:{metric}>=…'"
+        )
 
 
 def bounds(comparison: Comparison, arithmetic: str, own_data: bool, given: Bounds) -> dict[str, float]:
@@ -170,7 +188,9 @@ def _default(comparison: Comparison, arithmetic: str, own_data: bool) -> dict[st
     ranked = {metric: DEFAULT_TOP1[arithmetic] for metric in top if counted and metric in comparison.values}
     if kind not in KIND_DEFAULTS:
         return DEFAULTS[arithmetic] | ranked
-    return {metric: by[arithmetic] for metric, by in KIND_DEFAULTS[kind].items() if metric in comparison.values} | ranked
+    return {
+        metric: by[arithmetic] for metric, by in KIND_DEFAULTS[kind].items() if metric in comparison.values
+    } | ranked
 
 
 def unused(given: Bounds, comparisons: Iterable[Comparison]) -> list[str]:
@@ -183,7 +203,9 @@ def of_labels(values: Mapping[str, float], given: Bounds) -> list[Miss]:
     found = []
     for metric, bound in given.get(LABELS, {}).items():
         if metric not in values:
-            raise errors.UsageError(f"--thresholds: {metric} does not apply to these labels", f"they have {', '.join(values)}")
+            raise errors.UsageError(
+                f"--thresholds: {metric} does not apply to these labels", f"they have {', '.join(values)}"
+            )
         if not _kept(metric, values[metric], bound):
             found.append(Miss(LABELS, metric, values[metric], bound))
     return found
@@ -199,7 +221,11 @@ def text(wanted: Mapping[str, float]) -> str:
 
 
 def _kind_text(comparison: Comparison) -> str:
-    return comparison.dtype if comparison.kind in (comparison.dtype, kinds.EXACT) else f"{comparison.dtype}, {comparison.kind}"
+    return (
+        comparison.dtype
+        if comparison.kind in (comparison.dtype, kinds.EXACT)
+        else f"{comparison.dtype}, {comparison.kind}"
+    )
 
 
 def misses(comparison: Comparison, wanted: Mapping[str, float], allow_matching_nonfinite: bool = False) -> list[Miss]:
@@ -214,8 +240,10 @@ def misses(comparison: Comparison, wanted: Mapping[str, float], allow_matching_n
     for metric, bound in wanted.items():
         value = comparison.value(metric)
         if value is None:
-            raise errors.UsageError(f"--thresholds: {metric} does not apply to {comparison.name} ({_kind_text(comparison)})",
-                                    f"it has {', '.join(comparison.values) or 'none'}; --output_kind says what an output is")
+            raise errors.UsageError(
+                f"--thresholds: {metric} does not apply to {comparison.name} ({_kind_text(comparison)})",
+                f"it has {', '.join(comparison.values) or 'none'}; --output_kind says what an output is",
+            )
         if not _kept(metric, value, bound):
             found.append(Miss(comparison.name, metric, value, bound))
     return found

@@ -45,8 +45,14 @@ class Scored:
     per_class: Mapping[int, tuple[int, float]]
 
 
-def find(labels: Labels, first: Mapping[str, Mapping[str, npt.NDArray[Any]]], said: Mapping[str, str], classes: Iterable[str], wanted: str,
-         flag: str) -> Target:
+def find(
+    labels: Labels,
+    first: Mapping[str, Mapping[str, npt.NDArray[Any]]],
+    said: Mapping[str, str],
+    classes: Iterable[str],
+    wanted: str,
+    flag: str,
+) -> Target:
     """The output that labels are about.
 
     Args: first: {signature: the answer to its first rows}, of signatures with the user's data. said: what kinds.parse returned. classes:
@@ -61,25 +67,34 @@ def find(labels: Labels, first: Mapping[str, Mapping[str, npt.NDArray[Any]]], sa
         names |= {f"{one.signature}/{member}": one for one in able if one.group for member in one.group.members}
     if wanted:
         if wanted not in names:
-            raise errors.UsageError(f"--labels: {_text(labels)} fits no output {wanted!r} with --data", _outputs(first, flag))
+            raise errors.UsageError(
+                f"--labels: {_text(labels)} fits no output {wanted!r} with --data", _outputs(first, flag)
+            )
         return names[wanted]
     preferred = [one for one in able if one.name in set(classes)] or able
     if len(preferred) == 1:
         return preferred[0]
     if not able and labels.boxes:
-        raise errors.UsageError("--labels has boxes, and no signature with --data has the outputs of a detector",
-                                "say which they are, as in --output_kind='A:boxes;B:scores;C:ids'; " + _outputs(first, flag))
+        raise errors.UsageError(
+            "--labels has boxes, and no signature with --data has the outputs of a detector",
+            "say which they are, as in --output_kind='A:boxes;B:scores;C:ids'; " + _outputs(first, flag),
+        )
     if not able:
         raise errors.UsageError(f"--labels: {_text(labels)} fits no output", _outputs(first, flag))
-    raise errors.UsageError("--labels: which output holds the classes is not clear" if preferred[0].kind == label_kinds.CLASSES else
-                            "--labels: which output they are about is not clear",
-                            "name it: " + " or ".join(shlex.quote(f"{flag}={one.name}") for one in preferred))
+    raise errors.UsageError(
+        "--labels: which output holds the classes is not clear"
+        if preferred[0].kind == label_kinds.CLASSES
+        else "--labels: which output they are about is not clear",
+        "name it: " + " or ".join(shlex.quote(f"{flag}={one.name}") for one in preferred),
+    )
 
 
 def _able(labels: Labels, first: Mapping[str, Mapping[str, npt.NDArray[Any]]], said: Mapping[str, str]) -> list[Target]:
     if labels.boxes:
-        groups = {signature: detections.find(answer, {output: kinds.said(said, signature, output) for output in answer})
-                  for signature, answer in first.items()}
+        groups = {
+            signature: detections.find(answer, {output: kinds.said(said, signature, output) for output in answer})
+            for signature, answer in first.items()
+        }
         return [Target(signature, group.name, label_kinds.BOXES, group) for signature, group in groups.items() if group]
     found = []
     for signature, answer in first.items():
@@ -95,8 +110,11 @@ def _text(labels: Labels) -> str:
 
 
 def _outputs(first: Mapping[str, Mapping[str, npt.NDArray[Any]]], flag: str) -> str:
-    here = ", ".join(f"{signature}/{output} {array.dtype}{['?', *array.shape[1:]]}".replace("'", "")
-                     for signature, answer in first.items() for output, array in answer.items())
+    here = ", ".join(
+        f"{signature}/{output} {array.dtype}{['?', *array.shape[1:]]}".replace("'", "")
+        for signature, answer in first.items()
+        for output, array in answer.items()
+    )
     return f"outputs here: {here or 'none'}; {flag} names one, and `tftrt verify --help` says what labels may be"
 
 
@@ -121,7 +139,9 @@ def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, npt.NDA
         rows = len(answer[target.group.boxes if target.group else target.output])
         mine = labels.of(start, rows)
         if not labels.flat and len(mine.array) < rows:
-            raise errors.UsageError(f"--labels holds {len(labels.array)} values for {start + rows} rows and more", "give one for each row")
+            raise errors.UsageError(
+                f"--labels holds {len(labels.array)} values for {start + rows} rows and more", "give one for each row"
+            )
         wanted, given = _pair(mine, target, answer, rows)
         _check_classes(mine, target, answer)
         for measure in measures.values():
@@ -130,8 +150,10 @@ def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, npt.NDA
     known = {one.name for listed in registry.of_labels(target.kind).values() for one in listed}
     values = {name: value for measure in measures.values() for name, value in measure.values().items() if name in known}
     if registry.first_of(target.kind) not in values:
-        raise errors.UsageError(f"--labels: {_text(labels)} and {target.name} give no {registry.first_of(target.kind)}",
-                                "labels need at least one box, or rows that have a tag and rows that have not")
+        raise errors.UsageError(
+            f"--labels: {_text(labels)} and {target.name} give no {registry.first_of(target.kind)}",
+            "labels need at least one box, or rows that have a tag and rows that have not",
+        )
     return Scored(values, start, _per_class(measures.values(), target.kind))
 
 
@@ -143,7 +165,9 @@ def _numbered(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[A
 def _width(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]]) -> int:
     """How many classes an output [rows, classes] has; 0 where it has no such axis."""
     shape = () if target.group else answer[target.output].shape
-    return shape[-1] if target.kind == label_kinds.CLASSES and len(shape) == labels.array.ndim + 1 and shape[-1] > 1 else 0
+    return (
+        shape[-1] if target.kind == label_kinds.CLASSES and len(shape) == labels.array.ndim + 1 and shape[-1] > 1 else 0
+    )
 
 
 def _check_classes(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -153,8 +177,10 @@ def _check_classes(labels: Labels, target: Target, answer: Mapping[str, npt.NDAr
         return
     beyond = labels.array[(labels.array < 0) | (labels.array >= classes)]
     if beyond.size:
-        raise errors.UsageError(f"--labels: {beyond.flat[0]} is no class of {target.name}, which has {classes}: 0 to {classes - 1}",
-                                "count classes from 0, in the order of the output")
+        raise errors.UsageError(
+            f"--labels: {beyond.flat[0]} is no class of {target.name}, which has {classes}: 0 to {classes - 1}",
+            "count classes from 0, in the order of the output",
+        )
 
 
 def _pair(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]], rows: int) -> tuple[Any, Any]:
@@ -162,10 +188,16 @@ def _pair(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]]
     if target.group:
         return detections.of_labels(labels, rows), target.group.images(answer)
     array, given = labels.array, answer[target.output]
-    wanted = given.shape[:-1] if target.kind in (label_kinds.CLASSES, label_kinds.MASKS) and array.size != given.size else given.shape
+    wanted = (
+        given.shape[:-1]
+        if target.kind in (label_kinds.CLASSES, label_kinds.MASKS) and array.size != given.size
+        else given.shape
+    )
     if array.size != math.prod(wanted):
-        raise errors.UsageError(f"--labels: {array.dtype}{list(array.shape)} does not go with {target.name} {list(given.shape)}",
-                                "give labels of the shape that the model answers with")
+        raise errors.UsageError(
+            f"--labels: {array.dtype}{list(array.shape)} does not go with {target.name} {list(given.shape)}",
+            "give labels of the shape that the model answers with",
+        )
     if target.kind == label_kinds.TEXTS:
         encode = np.frompyfunc(lambda text: text.encode() if isinstance(text, str) else bytes(text), 1, 1)
         return encode(array.astype(object)).reshape(given.shape), given
@@ -185,9 +217,27 @@ def _per_class(measures: Iterable[Measure], kind: str) -> dict[int, tuple[int, f
 def to_dict(target: Target, original: Scored, converted: Scored) -> dict[str, object]:
     """For JSON: {"output", "labels": rows, "original", "converted": of the first metric, "kind", "metric", "metrics", "per_class"}."""
     first = registry.first_of(target.kind)
-    both = {name: {"original": value, "converted": converted.values[name]} for name, value in original.values.items()
-            if name in converted.values}
-    classes = [{"class": one, "rows": original.per_class[one][0], "original": original.per_class[one][1],
-                "converted": converted.per_class[one][1]} for one in sorted(original.per_class) if one in converted.per_class]
-    return {"output": target.name, "labels": original.rows, **both[first], "kind": target.kind, "metric": first, "metrics": both,
-            "per_class": classes}
+    both = {
+        name: {"original": value, "converted": converted.values[name]}
+        for name, value in original.values.items()
+        if name in converted.values
+    }
+    classes = [
+        {
+            "class": one,
+            "rows": original.per_class[one][0],
+            "original": original.per_class[one][1],
+            "converted": converted.per_class[one][1],
+        }
+        for one in sorted(original.per_class)
+        if one in converted.per_class
+    ]
+    return {
+        "output": target.name,
+        "labels": original.rows,
+        **both[first],
+        "kind": target.kind,
+        "metric": first,
+        "metrics": both,
+        "per_class": classes,
+    }

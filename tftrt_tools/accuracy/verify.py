@@ -8,7 +8,17 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from tftrt_tools.accuracy import held_out, judgement, kinds, metrics, rounded_answers, thresholds, truth, wrapped, wrapped_labels
+from tftrt_tools.accuracy import (
+    held_out,
+    judgement,
+    kinds,
+    metrics,
+    rounded_answers,
+    thresholds,
+    truth,
+    wrapped,
+    wrapped_labels,
+)
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.accuracy.rounded_answers import Simulation
 from tftrt_tools.base import errors
@@ -163,17 +173,31 @@ class Verification(passport.Stamped):
     @property
     def problems(self) -> tuple[str, ...]:
         """Everything that makes the verification fail, a line each."""
-        return (*self.structure_problems, *self.engine_problems, *self.graph_problems, *(miss.text() for miss in self.misses),
-                *self.nothing_shown)
+        return (
+            *self.structure_problems,
+            *self.engine_problems,
+            *self.graph_problems,
+            *(miss.text() for miss in self.misses),
+            *self.nothing_shown,
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the result beside its problems, a line each."""
         not_taken = kernels.not_taken(self.precision, self.kernels)
-        left = [f"{name} was left without an engine and runs in TensorFlow: {reason}" for name, reason in self.unbuilt.items()]
+        left = [
+            f"{name} was left without an engine and runs in TensorFlow: {reason}"
+            for name, reason in self.unbuilt.items()
+        ]
         of_calibration = self.calibration.warnings() if self.calibration else ()
-        return (*left, *self.notes, *of_calibration, *([not_taken] if not_taken else []), *self.constant_outputs,
-                *self.simulation.warnings())
+        return (
+            *left,
+            *self.notes,
+            *of_calibration,
+            *([not_taken] if not_taken else []),
+            *self.constant_outputs,
+            *self.simulation.warnings(),
+        )
 
     @property
     def passed(self) -> bool:
@@ -195,7 +219,9 @@ class Verification(passport.Stamped):
         return f"PASSED ({self.simulation.words if self.simulation.whole else 'the graph'}; {_NO_ENGINE})"
 
 
-def verify(original: str | os.PathLike[str] | Source, converted: str | os.PathLike[str] | Source, options: Options) -> Verification:
+def verify(
+    original: str | os.PathLike[str] | Source, converted: str | os.PathLike[str] | Source, options: Options
+) -> Verification:
     """Compare a model with its conversion.
 
     Args: original: its path, or source.Source. converted: path of a model of any kind. options: Options.
@@ -205,8 +231,10 @@ def verify(original: str | os.PathLike[str] | Source, converted: str | os.PathLi
     renamed = name_matching.parse(options.rename)
     rules = judgement.Rules.of(options)
     if options.labels and not options.asked.data:
-        raise errors.UsageError("--labels needs --data: random inputs have no right class",
-                                "add --data with the rows that the labels are about")
+        raise errors.UsageError(
+            "--labels needs --data: random inputs have no right class",
+            "add --data with the rows that the labels are about",
+        )
     with opening.opened(original, converted, log_file=options.log_file) as (first, second):
         record = wrapped.of(second) if wrapped.of(first) is None else None
         if record:
@@ -228,13 +256,17 @@ def check_labels(original: str | os.PathLike[str] | Source, options: Options, si
         maker = inputs.CallMaker(inputs.Takes.walking(walked, model.inputs).with_frozen(options.freeze), options.asked)
         given = maker.given(folder)
         found, dropped = maker.cut(given, sizes or _batch_sizes({}, options)) if given else ({}, 0)
-        labels = _labels(inputs.Calls(calls=found, origins=dict.fromkeys(found, "data"), given=given, dropped=dropped), options)
+        labels = _labels(
+            inputs.Calls(calls=found, origins=dict.fromkeys(found, "data"), given=given, dropped=dropped), options
+        )
         calls = [listed[0] for listed in found.values() if listed]
         if labels is None or not calls:
             return
         answers = run.run(model, run.save_calls(calls, folder + "/in"), folder + "/answers", "the original", exact=True)
         first = {call.signature: answers.answer(place) for place, call in enumerate(calls)}
-        judged = judgement.judge(((call, first[call.signature], first[call.signature]) for call in calls), "rewrite", list(first), rules)
+        judged = judgement.judge(
+            ((call, first[call.signature], first[call.signature]) for call in calls), "rewrite", list(first), rules
+        )
         target = _target(labels, first, judged, options, rules)
         truth.check(labels, target, first[target.signature])
 
@@ -246,15 +278,22 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         raise errors.UsageError("--rename has no effect on signatures that `tftrt wrap` has added", "leave it out")
     manifest = second.document(passport.MANIFEST) or {}
     with scratch.folder("verify") as folder:
-        exchange = wrapped.exchange(record, first, second, options.asked, _batch_sizes(manifest, options), options.signature_keys, folder)
-        used = held_out.check(second.document(passport.CALIBRATION), exchange.rows(),
-                              {one.call.signature: one.source for one in exchange.sent},
-                              options.allow_calibration_data)
+        exchange = wrapped.exchange(
+            record, first, second, options.asked, _batch_sizes(manifest, options), options.signature_keys, folder
+        )
+        used = held_out.check(
+            second.document(passport.CALIBRATION),
+            exchange.rows(),
+            {one.call.signature: one.source for one in exchange.sent},
+            options.allow_calibration_data,
+        )
         labels = wrapped_labels.read(exchange, options) if options.labels else {}
         mine = run.save_calls(exchange.originals, folder + "/in")
         theirs = run.save_calls([one.call for one in exchange.sent], folder + "/theirs")
-        origins: dict[str, inputs.Origin] = {exchange.originals[one.original].signature: "data" if one.source == "data" else "signature"
-                                             for one in exchange.sent}
+        origins: dict[str, inputs.Origin] = {
+            exchange.originals[one.original].signature: "data" if one.source == "data" else "signature"
+            for one in exchange.sent
+        }
         with inputs.explained(origins):
             reference, answers = _run_both(first, second, mine, folder, options, {}, theirs)
         sent = [one.call for one in exchange.sent]
@@ -265,32 +304,60 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         judged, wrong = _judged_around(exchange, reference, rounded, rules, simulation.arithmetic, ran)
         plain, _ = _judged_around(exchange, reference, answers, rules, {}, ran) if simulation.simulated else ([], {})
         answers = rounded
-        accuracies, short = wrapped_labels.accuracies(exchange, labels, reference, answers, rules, options) if labels else ((), ())
+        accuracies, short = (
+            wrapped_labels.accuracies(exchange, labels, reference, answers, rules, options) if labels else ((), ())
+        )
     rows: dict[str, int] = {}
     for one in exchange.sent:
         rows[one.label] = rows.get(one.label, 0) + one.call.rows
     unbuilt = _unbuilt(manifest)
     return Verification(
-        original=str(pathlib.Path(first.source).absolute()), converted=str(pathlib.Path(second.source).absolute()),
-        original_digest=first.digest(), converted_digest=second.digest(), mode=answers.mode, arithmetic=simulation.lowest or ran,
-        evidence=_evidence(reference, answers, second, simulation), gpu=answers.gpu, simulation=simulation, **_of_graph(plain),
+        original=str(pathlib.Path(first.source).absolute()),
+        converted=str(pathlib.Path(second.source).absolute()),
+        original_digest=first.digest(),
+        converted_digest=second.digest(),
+        mode=answers.mode,
+        arithmetic=simulation.lowest or ran,
+        evidence=_evidence(reference, answers, second, simulation),
+        gpu=answers.gpu,
+        simulation=simulation,
+        **_of_graph(plain),
         comparisons=tuple(one for each in judged for one in each.comparisons),
         bounds={name: bound for each in judged for name, bound in each.bounds.items()},
         misses=(*(one for each in judged for one in each.misses), *short),
         engine_problems=tuple(_engine_problems(sent, answers, second, options, unbuilt)),
-        structure_problems=(*wrong, *(line for each in judged for line in each.problems)), engine_runs=_totals(answers, "engine"),
-        builds=_totals(answers, "build"), calls=len(sent), shapes=_distinct_shapes(sent),
-        sources=dict(exchange.sources), samples=rows, drew=exchange.drew,
-        items=tuple(dict.fromkeys(one.label for one in exchange.sent if one.call.whole)), dropped=0, seed=options.asked.seed,
-        calibration=used, accuracy=accuracies[0] if accuracies else None, accuracies=accuracies,
-        kernels=answers.kernels, precision=_lowest(second), nothing_shown=tuple(line for each in judged for line in each.nothing_shown),
-        constant_outputs=tuple(line for each in judged for line in each.warnings), notes=(*exchange.notes, *_remarks(reference, answers)),
+        structure_problems=(*wrong, *(line for each in judged for line in each.problems)),
+        engine_runs=_totals(answers, "engine"),
+        builds=_totals(answers, "build"),
+        calls=len(sent),
+        shapes=_distinct_shapes(sent),
+        sources=dict(exchange.sources),
+        samples=rows,
+        drew=exchange.drew,
+        items=tuple(dict.fromkeys(one.label for one in exchange.sent if one.call.whole)),
+        dropped=0,
+        seed=options.asked.seed,
+        calibration=used,
+        accuracy=accuracies[0] if accuracies else None,
+        accuracies=accuracies,
+        kernels=answers.kernels,
+        precision=_lowest(second),
+        nothing_shown=tuple(line for each in judged for line in each.nothing_shown),
+        constant_outputs=tuple(line for each in judged for line in each.warnings),
+        notes=(*exchange.notes, *_remarks(reference, answers)),
         unbuilt=unbuilt,
-        runtimes={"original": reference.where.text(), "converted": answers.where.text()})
+        runtimes={"original": reference.where.text(), "converted": answers.where.text()},
+    )
 
 
-def _judged_around(exchange: wrapped.Exchange, reference: Run, answers: Run, rules: judgement.Rules, arithmetic: Mapping[str, str],
-                   ran: str) -> tuple[list[judgement.Judgement], dict[str, None]]:
+def _judged_around(
+    exchange: wrapped.Exchange,
+    reference: Run,
+    answers: Run,
+    rules: judgement.Rules,
+    arithmetic: Mapping[str, str],
+    ran: str,
+) -> tuple[list[judgement.Judgement], dict[str, None]]:
     """(Judgements, what the added signatures answer otherwise, a line each). Args: arithmetic: {signature: its own}; ran: of the others."""
     groups: dict[tuple[str, str], list[Pair]] = {}
     wrong: dict[str, None] = {}
@@ -306,22 +373,33 @@ def _judged_around(exchange: wrapped.Exchange, reference: Run, answers: Run, rul
 def _of_graph(judged: Sequence[judgement.Judgement]) -> dict[str, Any]:
     """The fields of a Verification about the graph beside a simulation. Args: judged: of the answers without rounding, () where there is no
     simulation."""
-    lines = dict.fromkeys(f"the graph, without the engines' rounding: {line}" for one in judged
-                          for line in (*one.problems, *(miss.text() for miss in one.misses)))
+    lines = dict.fromkeys(
+        f"the graph, without the engines' rounding: {line}"
+        for one in judged
+        for line in (*one.problems, *(miss.text() for miss in one.misses))
+    )
     return {"graph": tuple(one for each in judged for one in each.comparisons), "graph_problems": tuple(lines)}
 
 
 def _check_original(first: Model) -> None:
     if first.engines:
-        raise errors.UsageError(f"the original {first.title} is a converted model itself", "usage: tftrt verify ORIGINAL CONVERTED")
+        raise errors.UsageError(
+            f"the original {first.title} is a converted model itself", "usage: tftrt verify ORIGINAL CONVERTED"
+        )
 
 
 def _unbuilt(manifest: Mapping[str, Any]) -> dict[str, str]:
     """{engine op that was left without an engine: why}."""
-    return {one["name"]: one["reason"] for signature in manifest.get("signatures", []) for one in signature.get("unbuilt", ())}
+    return {
+        one["name"]: one["reason"]
+        for signature in manifest.get("signatures", [])
+        for one in signature.get("unbuilt", ())
+    }
 
 
-def _compared(first: Model, second: Model, rules: judgement.Rules, options: Options, renamed: Mapping[str, str]) -> Verification:
+def _compared(
+    first: Model, second: Model, rules: judgement.Rules, options: Options, renamed: Mapping[str, str]
+) -> Verification:
     """The Verification. Args: first, second: models.model.Model of the original and the converted model; renamed: of names.parse."""
     _check_original(first)
     options = _as_it_says(second.contents.facts, options)
@@ -329,11 +407,17 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
     matched = name_matching.match(first, second, options.signature_keys, renamed)
     mine, theirs = (_with_outputs(one, options.outputs) for one in (first.contents, matched.second))
     structure = _structure(mine, theirs, matched.signatures)
-    names = [name for name in matched.signatures if name in matched.second.signatures and _takes_the_same(first, matched.second, name)]
+    names = [
+        name
+        for name in matched.signatures
+        if name in matched.second.signatures and _takes_the_same(first, matched.second, name)
+    ]
     kinds.check(rules.kinds, ((name, spec.name) for name in first.outputs for spec in first.outputs[name]))
     if not names:
-        raise errors.CheckFailed(f"no signature takes the same inputs in both models: {structure[0]}",
-                                 "check that CONVERTED was made from ORIGINAL")
+        raise errors.CheckFailed(
+            f"no signature takes the same inputs in both models: {structure[0]}",
+            "check that CONVERTED was made from ORIGINAL",
+        )
     first.check_dense(names)
     manifest = second.document(passport.MANIFEST) or {}
     unbuilt = _unbuilt(manifest)
@@ -341,7 +425,9 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
     options = dataclasses.replace(options, label_output=walked.path(options.label_output))
     rules = dataclasses.replace(rules, bounds=walked.renamed(rules.bounds), kinds=walked.renamed(rules.kinds))
     with scratch.folder("verify") as folder:
-        takes = inputs.Takes.walking(walked, {**first.inputs, **_specs(first, matched.second, names)}, manifest).with_frozen(options.freeze)
+        takes = inputs.Takes.walking(
+            walked, {**first.inputs, **_specs(first, matched.second, names)}, manifest
+        ).with_frozen(options.freeze)
         chosen = _calls(takes.with_pictures(added.pictures(second.source.path)), manifest, options, folder)
         calls, sources = chosen.all, {name: "data" if name in chosen.own else "random" for name in chosen.calls}
         labels = _labels(chosen, options)
@@ -349,37 +435,77 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         saved = run.save_calls(calls, folder + "/in")
         with inputs.explained(chosen.origins):
             reference, answers = _run_both(first, second, saved, folder, options, matched.names)
-        simulation, rounded = rounded_answers.simulated(second, calls, answers, chosen.own, matched.names, saved, folder + "/rounded")
+        simulation, rounded = rounded_answers.simulated(
+            second, calls, answers, chosen.own, matched.names, saved, folder + "/rounded"
+        )
         progress.say("comparing")
 
         def pairs(run_of: Run) -> Iterator[Pair]:
-            return ((call, _wanted(reference.answer(index), options.outputs), _wanted(run_of.answer(index), options.outputs))
-                    for index, call in enumerate(calls))
+            return (
+                (
+                    call,
+                    _wanted(reference.answer(index), options.outputs),
+                    _wanted(run_of.answer(index), options.outputs),
+                )
+                for index, call in enumerate(calls)
+            )
 
         arithmetic = options.arithmetic or _arithmetic(answers, first, second)
         judged = judgement.judge(pairs(rounded), arithmetic, list(chosen.own), rules, labels, simulation.arithmetic)
-        plain = [judgement.judge(pairs(answers), arithmetic, list(chosen.own), rules, labels)] if simulation.simulated else []
+        plain = (
+            [judgement.judge(pairs(answers), arithmetic, list(chosen.own), rules, labels)]
+            if simulation.simulated
+            else []
+        )
         accuracy, short = _accuracy(chosen, reference, rounded, judged, labels, options, rules)
     return Verification(
-        original=str(pathlib.Path(first.source).absolute()), converted=str(pathlib.Path(second.source).absolute()),
-        original_digest=first.digest(), converted_digest=second.digest(), mode=answers.mode,
-        arithmetic=simulation.lowest or arithmetic, evidence=_evidence(reference, answers, second, simulation), gpu=answers.gpu,
-        comparisons=judged.comparisons, bounds=judged.bounds, simulation=simulation, **_of_graph(plain),
-        misses=(*judged.misses, *short), engine_problems=tuple(_engine_problems(calls, answers, second, options, unbuilt)),
-        structure_problems=(*structure, *judged.problems), engine_runs=_totals(answers, "engine"), builds=_totals(answers, "build"),
-        calls=len(calls), shapes=_distinct_shapes(calls), sources=sources, samples=chosen.rows, dropped=chosen.dropped,
-        seed=options.asked.seed, accuracy=accuracy, calibration=used, kernels=answers.kernels, precision=_lowest(second),
-        nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings,
+        original=str(pathlib.Path(first.source).absolute()),
+        converted=str(pathlib.Path(second.source).absolute()),
+        original_digest=first.digest(),
+        converted_digest=second.digest(),
+        mode=answers.mode,
+        arithmetic=simulation.lowest or arithmetic,
+        evidence=_evidence(reference, answers, second, simulation),
+        gpu=answers.gpu,
+        comparisons=judged.comparisons,
+        bounds=judged.bounds,
+        simulation=simulation,
+        **_of_graph(plain),
+        misses=(*judged.misses, *short),
+        engine_problems=tuple(_engine_problems(calls, answers, second, options, unbuilt)),
+        structure_problems=(*structure, *judged.problems),
+        engine_runs=_totals(answers, "engine"),
+        builds=_totals(answers, "build"),
+        calls=len(calls),
+        shapes=_distinct_shapes(calls),
+        sources=sources,
+        samples=chosen.rows,
+        dropped=chosen.dropped,
+        seed=options.asked.seed,
+        accuracy=accuracy,
+        calibration=used,
+        kernels=answers.kernels,
+        precision=_lowest(second),
+        nothing_shown=judged.nothing_shown,
+        constant_outputs=judged.warnings,
         notes=(*(chosen.given.notes if chosen.given else ()), *_remarks(reference, answers)),
-        twins={name: twins for name, twins in walked.twins.items() if twins}, unbuilt=unbuilt, functions=dict(judged.functions),
-        runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes, items=chosen.items,
-        drew=chosen.drew)
+        twins={name: twins for name, twins in walked.twins.items() if twins},
+        unbuilt=unbuilt,
+        functions=dict(judged.functions),
+        runtimes={"original": reference.where.text(), "converted": answers.where.text()},
+        matched=matched.notes,
+        items=chosen.items,
+        drew=chosen.drew,
+    )
 
 
 def _as_it_says(facts: Mapping[str, str], options: Options) -> Options:
     """The Options with what an exported file says of itself. Args: facts: of the converted model."""
-    return dataclasses.replace(options, freeze=options.freeze or facts.get(FREEZE, ""),
-                               outputs=options.outputs or tuple(filter(None, facts.get(OUTPUTS, "").split(","))))
+    return dataclasses.replace(
+        options,
+        freeze=options.freeze or facts.get(FREEZE, ""),
+        outputs=options.outputs or tuple(filter(None, facts.get(OUTPUTS, "").split(","))),
+    )
 
 
 def _check_outputs(first: Model, names: Sequence[str]) -> None:
@@ -391,9 +517,15 @@ def _check_outputs(first: Model, names: Sequence[str]) -> None:
 
 def _with_outputs(contents: Contents, names: Sequence[str]) -> Contents:
     """The same with no other outputs than these; () for all."""
-    return dataclasses.replace(contents, signatures={
-        key: dataclasses.replace(one, outputs=tuple(spec for spec in one.outputs if not names or spec.name in names))
-        for key, one in contents.signatures.items()})
+    return dataclasses.replace(
+        contents,
+        signatures={
+            key: dataclasses.replace(
+                one, outputs=tuple(spec for spec in one.outputs if not names or spec.name in names)
+            )
+            for key, one in contents.signatures.items()
+        },
+    )
 
 
 def _wanted(answer: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -411,10 +543,16 @@ def _structure(first: Contents, second: Contents, names: Iterable[str]) -> list[
             before, after = (_types(getattr(model.signatures[name], kind + "s")) for model in (first, second))
             problems += [f"{name!r} lost its {kind} {lost!r}" for lost in before if lost not in after]
             problems += [f"{name!r} has a new {kind} {new!r}" for new in after if new not in before]
-            problems += [f"{kind} {one!r} of {name!r} became {after[one]}, it was {before[one]}" for one in before
-                         if after.get(one, before[one]) != before[one]]
-        problems += [f"input {one.name!r} of {name!r} became {other.text()}, it was {one.text()}" for one, other in
-                     _other_shapes(first.signatures[name].inputs, second.signatures[name].inputs) if one.dtype == other.dtype]
+            problems += [
+                f"{kind} {one!r} of {name!r} became {after[one]}, it was {before[one]}"
+                for one in before
+                if after.get(one, before[one]) != before[one]
+            ]
+        problems += [
+            f"input {one.name!r} of {name!r} became {other.text()}, it was {one.text()}"
+            for one, other in _other_shapes(first.signatures[name].inputs, second.signatures[name].inputs)
+            if one.dtype == other.dtype
+        ]
     return problems
 
 
@@ -431,13 +569,24 @@ def _takes_the_same(first: Model, second: Contents, name: str) -> bool:
 def _other_shapes(mine: Iterable[InputSpec], theirs: Iterable[InputSpec]) -> list[tuple[InputSpec, InputSpec]]:
     """[(InputSpec, the other model's InputSpec)] of inputs for which no array fits both."""
     there = {spec.name: spec for spec in theirs}
-    return [(spec, there[spec.name]) for spec in mine if spec.name in there and not name_matching.fits(spec, there[spec.name])]
+    return [
+        (spec, there[spec.name])
+        for spec in mine
+        if spec.name in there and not name_matching.fits(spec, there[spec.name])
+    ]
 
 
 def _specs(first: Model, second: Contents, names: Iterable[str]) -> dict[str, list[InputSpec]]:
     """{signature: [InputSpec]} that both models accept."""
-    return {name: [name_matching.narrowed(one, next(other for other in second.signatures[name].inputs if other.name == one.name))
-                   for one in first.signatures[name].inputs] for name in names}
+    return {
+        name: [
+            name_matching.narrowed(
+                one, next(other for other in second.signatures[name].inputs if other.name == one.name)
+            )
+            for one in first.signatures[name].inputs
+        ]
+        for name in names
+    }
 
 
 def _calls(takes: inputs.Takes, manifest: Mapping[str, Any], options: Options, folder: str) -> inputs.Calls:
@@ -457,8 +606,15 @@ def _batch_sizes(manifest: Mapping[str, Any], options: Options) -> tuple[int, ..
     return inputs.batch_sizes(call for calls in declared.values() for call in calls)
 
 
-def _run_both(original: Model, converted: Model, saved: Sequence[tuple[str, str]], folder: str, options: Options,
-              names: Mapping[str, Names], theirs: Sequence[tuple[str, str]] | None = None) -> tuple[Run, Run]:
+def _run_both(
+    original: Model,
+    converted: Model,
+    saved: Sequence[tuple[str, str]],
+    folder: str,
+    options: Options,
+    names: Mapping[str, Names],
+    theirs: Sequence[tuple[str, str]] | None = None,
+) -> tuple[Run, Run]:
     """(Run of the original, Run of the converted model): on a GPU in a process each, because the first model would keep its GPU memory.
     Args: theirs: the calls of the converted model, if they are others."""
     theirs = saved if theirs is None else theirs
@@ -470,14 +626,31 @@ def _run_both(original: Model, converted: Model, saved: Sequence[tuple[str, str]
     return reference, _run_converted(converted, theirs, folder, options, names)
 
 
-def _run_converted(converted: Model, saved: Sequence[tuple[str, str]], folder: str, options: Options, names: Mapping[str, Names],
-                   started: Started | None = None) -> Run:
+def _run_converted(
+    converted: Model,
+    saved: Sequence[tuple[str, str]],
+    folder: str,
+    options: Options,
+    names: Mapping[str, Names],
+    started: Started | None = None,
+) -> Run:
     try:
-        return run.run(converted, saved, folder + "/converted", "the converted model", trace=True, log_file=options.log_file,
-                       started=started, kernels=True, names=names)
+        return run.run(
+            converted,
+            saved,
+            folder + "/converted",
+            "the converted model",
+            trace=True,
+            log_file=options.log_file,
+            started=started,
+            kernels=True,
+            names=names,
+        )
     except child.ChildDied as death:
-        raise errors.TftrtError(f"the converted model aborts: {death.cause}",
-                                "engines built by another TensorRT or for another GPU do that; build them here\n  " + death.mend) from None
+        raise errors.TftrtError(
+            f"the converted model aborts: {death.cause}",
+            "engines built by another TensorRT or for another GPU do that; build them here\n  " + death.mend,
+        ) from None
 
 
 def _remarks(*runs: Run) -> tuple[str, ...]:
@@ -502,24 +675,34 @@ def _evidence(reference: Run, answers: Run, second: Model, simulation: Simulatio
     if not second.engines:
         mine, theirs = reference.where, answers.where
         alike = mine.runtime == theirs.runtime
-        return "the model holds no engine ops: " + (f"{mine.runtime} on both sides" if alike else f"{mine.text()} and {theirs.text()}")
+        return "the model holds no engine ops: " + (
+            f"{mine.runtime} on both sides" if alike else f"{mine.text()} and {theirs.text()}"
+        )
     if answers.gpu:
         return "engines watched on " + answers.gpu["name"]
     if simulation.whole:
         return f"{simulation.words}, {_NO_ENGINE}"
-    return REWRITE_ONLY + (f", {simulation.words} for {', '.join(simulation.simulated)} alone" if simulation.simulated else "")
+    return REWRITE_ONLY + (
+        f", {simulation.words} for {', '.join(simulation.simulated)} alone" if simulation.simulated else ""
+    )
 
 
-def _engine_problems(calls: Sequence[Call], answers: Run, second: Model, options: Options, unbuilt: Mapping[str, str]) -> list[str]:
+def _engine_problems(
+    calls: Sequence[Call], answers: Run, second: Model, options: Options, unbuilt: Mapping[str, str]
+) -> list[str]:
     if not answers.gpu or not second.engines:
         return []
     problems: list[str] = []
     traces = [one for one in answers.traces if one is not None]
     for call, trace in zip(calls, traces, strict=True):
-        problems += coverage.misses(call, dataclasses.replace(trace, build={}) if options.allow_builds else trace, unbuilt)
+        problems += coverage.misses(
+            call, dataclasses.replace(trace, build={}) if options.allow_builds else trace, unbuilt
+        )
     ran = {name for trace in traces for kind in ("engine", "fallback") for name in getattr(trace, kind)}
     if not options.signature_keys:
-        problems += [f"{engine.name} ran in no call" for engine in second.engines if engine.name not in {*ran, *unbuilt}]
+        problems += [
+            f"{engine.name} ran in no call" for engine in second.engines if engine.name not in {*ran, *unbuilt}
+        ]
     return problems
 
 
@@ -545,8 +728,15 @@ def _labels(chosen: inputs.Calls, options: Options) -> Labels | None:
     return labels
 
 
-def _accuracy(chosen: inputs.Calls, reference: Run, answers: Run, judged: judgement.Judgement, labels: Labels | None, options: Options,
-              rules: judgement.Rules) -> tuple[dict[str, object] | None, Sequence[thresholds.Miss]]:
+def _accuracy(
+    chosen: inputs.Calls,
+    reference: Run,
+    answers: Run,
+    judged: judgement.Judgement,
+    labels: Labels | None,
+    options: Options,
+    rules: judgement.Rules,
+) -> tuple[dict[str, object] | None, Sequence[thresholds.Miss]]:
     """({"output", "labels", "original", "converted", …} as truth.to_dict says, Misses of the bounds on it); (None, ()) without labels."""
     if labels is None:
         return None, ()
@@ -556,12 +746,20 @@ def _accuracy(chosen: inputs.Calls, reference: Run, answers: Run, judged: judgem
             picked.setdefault(call.signature, []).append(index)
     first = {signature: reference.answer(listed[0]) for signature, listed in picked.items()}
     target = _target(labels, first, judged, options, rules)
-    both = [truth.score(labels, target, (run_of.answer(index) for index in picked[target.signature])) for run_of in (reference, answers)]
+    both = [
+        truth.score(labels, target, (run_of.answer(index) for index in picked[target.signature]))
+        for run_of in (reference, answers)
+    ]
     return truth.to_dict(target, *both), thresholds.of_labels(both[1].values, rules.bounds)
 
 
-def _target(labels: Labels, first: Mapping[str, Mapping[str, Any]], judged: judgement.Judgement, options: Options,
-            rules: judgement.Rules) -> truth.Target:
+def _target(
+    labels: Labels,
+    first: Mapping[str, Mapping[str, Any]],
+    judged: judgement.Judgement,
+    options: Options,
+    rules: judgement.Rules,
+) -> truth.Target:
     """The output that the labels are about. Args: first: as of truth.find. Raises: UsageError."""
     classes = [one.name for one in judged.comparisons if one.classes]
     return truth.find(labels, first, rules.kinds, classes, options.label_output, "--label_output")

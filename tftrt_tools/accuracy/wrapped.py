@@ -103,28 +103,44 @@ class Exchange:
                 yield one.call
 
 
-def exchange(record: Wrapped, original: Model, wrapped: Model, asked: inputs.Asked, sizes: Sequence[int], keys: Sequence[str],
-             folder: str) -> Exchange:
+def exchange(
+    record: Wrapped,
+    original: Model,
+    wrapped: Model,
+    asked: inputs.Asked,
+    sizes: Sequence[int],
+    keys: Sequence[str],
+    folder: str,
+) -> Exchange:
     """The calls. Args: record: of the wrapped model. sizes: rows of a call, largest first. keys: added signatures, () for all. folder: for
     rows that are read. Raises: UsageError."""
     there = [one for one in record.signatures if one.name in wrapped.signatures]
     chosen = signatures.chosen([one.name for one in there], keys)
     if asked.shapes and all(one.pictures for one in there if one.name in chosen):
-        raise errors.UsageError("--shapes has no effect here: the calls are pictures, as large as the added signatures take them",
-                                "leave it out; --batch_size says how many are in a call")
+        raise errors.UsageError(
+            "--shapes has no effect here: the calls are pictures, as large as the added signatures take them",
+            "leave it out; --batch_size says how many are in a call",
+        )
     maker = _Maker(record, original, asked, sizes, folder)
     for one in there:
         if one.name in chosen:
             maker.add(one)
     maker.keep(wrapped)
-    return Exchange(originals=tuple(maker.originals), sent=tuple(maker.sent), notes=tuple(dict.fromkeys(maker.notes)),
-                    labelled=maker.labelled, drew=tuple(dict.fromkeys(maker.drew)))
+    return Exchange(
+        originals=tuple(maker.originals),
+        sent=tuple(maker.sent),
+        notes=tuple(dict.fromkeys(maker.notes)),
+        labelled=maker.labelled,
+        drew=tuple(dict.fromkeys(maker.drew)),
+    )
 
 
 class _Maker:
     """Makes an Exchange. Args: as of `exchange`."""
 
-    def __init__(self, record: Wrapped, original: Model, asked: inputs.Asked, sizes: Sequence[int], folder: str) -> None:
+    def __init__(
+        self, record: Wrapped, original: Model, asked: inputs.Asked, sizes: Sequence[int], folder: str
+    ) -> None:
         self._record, self._original, self._asked, self._sizes, self._folder = record, original, asked, sizes, folder
         self._read_pictures: dict[int, tuple[_Picture, ...]] = {}
         self._rows: read.Rows | None = None
@@ -141,8 +157,9 @@ class _Maker:
         """The calls of an added signature."""
         of = self._named(added.of)
         if of not in self._original.signatures:
-            raise errors.UsageError(f"the original has no signature {of!r}, which {added.name!r} wraps",
-                                    "give the model that was wrapped")
+            raise errors.UsageError(
+                f"the original has no signature {of!r}, which {added.name!r} wraps", "give the model that was wrapped"
+            )
         if added.pictures:
             self._pictures(added, added.pictures, of)
         else:
@@ -150,12 +167,23 @@ class _Maker:
 
     def keep(self, wrapped: Model) -> None:
         """The original's own signatures get the original's calls."""
-        there = {self._named(name): name for name in wrapped.signatures if name not in {one.name for one in self._record.signatures}}
+        there = {
+            self._named(name): name
+            for name in wrapped.signatures
+            if name not in {one.name for one in self._record.signatures}
+        }
         for place, call in enumerate(self.originals):
             if call.signature in there:
                 name = there[call.signature]
-                self.sent.append(Sent(call=dataclasses.replace(call, signature=name), original=place, added=None, label=name,
-                                      source=self._origins[place]))
+                self.sent.append(
+                    Sent(
+                        call=dataclasses.replace(call, signature=name),
+                        original=place,
+                        added=None,
+                        label=name,
+                        source=self._origins[place],
+                    )
+                )
         asked = {call.signature for call in self.originals}
         idle = [name for own, name in there.items() if own not in asked and not self._unchanged(own, name)]
         if idle:
@@ -165,13 +193,23 @@ class _Maker:
         """Calls with drawn values of a signature around which nothing was added. Returns: whether its shapes are known."""
         takes = inputs.Takes.one(own, self._original.inputs)
         try:
-            chosen = inputs.choose(takes, dataclasses.replace(self._asked, data="", shapes=""), self._folder, self._sizes)
+            chosen = inputs.choose(
+                takes, dataclasses.replace(self._asked, data="", shapes=""), self._folder, self._sizes
+            )
         except errors.UsageError:
             return False
         self.drew += chosen.drew
         for number, call in enumerate(chosen.calls[own]):
             place = self._reference((own, number, "unchanged"), call, "random")
-            self.sent.append(Sent(call=dataclasses.replace(call, signature=name), original=place, added=None, label=name, source="random"))
+            self.sent.append(
+                Sent(
+                    call=dataclasses.replace(call, signature=name),
+                    original=place,
+                    added=None,
+                    label=name,
+                    source="random",
+                )
+            )
         return True
 
     def _named(self, name: str) -> str:
@@ -193,13 +231,17 @@ class _Maker:
         for start, end in _parts(len(held), sizes):
             files, decoded = zip(*held[start:end], strict=True)
             places.append(len(self.sent))  # the first of the part's calls is a client's
-            images = np.stack([client_side.resized(one.pixels, pictures.size, pictures.options.image_resize) for one in decoded])
+            images = np.stack(
+                [client_side.resized(one.pixels, pictures.size, pictures.options.image_resize) for one in decoded]
+            )
             beside, theirs = self._beside(added, end - start, of)
             if added.form == "uint8":
                 pixels = client_side.rounded(images)
                 call = run.Call(of, {pictures.input: client_side.normalized(pixels, pictures), **beside}, end - start)
                 place = self._reference((settings, start, end, "uint8"), call, origin)
-                self._send(added, place, {pictures.input: client_side.laid_out(pixels, pictures), **theirs}, end - start)
+                self._send(
+                    added, place, {pictures.input: client_side.laid_out(pixels, pictures), **theirs}, end - start
+                )
                 continue
             call = run.Call(of, {pictures.input: client_side.normalized(images, pictures), **beside}, end - start)
             place = self._reference((settings, start, end), call, origin)
@@ -211,22 +253,41 @@ class _Maker:
         if self._asked.data and places:
             self.labelled[added.name] = Labelled(tuple(places), self._rows, len(held) - end)
 
-    def _send(self, added: Added, original: int, values: Mapping[str, npt.NDArray[Any]], rows: int, exact: bool = True) -> None:
+    def _send(
+        self, added: Added, original: int, values: Mapping[str, npt.NDArray[Any]], rows: int, exact: bool = True
+    ) -> None:
         label = added.name if exact else f"{added.name} (files)"
-        self.sent.append(Sent(call=run.Call(added.name, dict(values), rows), original=original, added=added, label=label, exact=exact,
-                              source=self._origins[original]))
+        self.sent.append(
+            Sent(
+                call=run.Call(added.name, dict(values), rows),
+                original=original,
+                added=added,
+                label=label,
+                exact=exact,
+                source=self._origins[original],
+            )
+        )
 
     def _beside(self, added: Added, rows: int, of: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Values of the other inputs, for the original and for the added signature."""
         limits = {spec.name: spec.limit for spec in self._signatures[of]}
-        others = [spec.knowing(limits.get(spec.name)) for spec in added.inputs
-                  if not added.pictures or spec.name != added.pictures.input]
-        shapes = {spec.name: tuple(rows if side is None else side for side in spec.shape) if spec.shape is not None else (rows,)
-                  for spec in others}
+        others = [
+            spec.knowing(limits.get(spec.name))
+            for spec in added.inputs
+            if not added.pictures or spec.name != added.pictures.input
+        ]
+        shapes = {
+            spec.name: tuple(rows if side is None else side for side in spec.shape)
+            if spec.shape is not None
+            else (rows,)
+            for spec in others
+        }
         ranges = drawing.ranges(self._asked.ranges, {of: self._signatures[of]})
         self.drew += drawing.drew(others, [shapes], ranges)
         if others and self._asked.data:
-            self.notes.append(f"{', '.join(spec.name for spec in others)} of {added.name} was drawn: the data is pictures alone")
+            self.notes.append(
+                f"{', '.join(spec.name for spec in others)} of {added.name} was drawn: the data is pictures alone"
+            )
         return _narrowed(added, random_inputs.random(others, shapes, self._asked.seed, ranges))
 
     def _drawn(self, added: Added, of: str) -> None:
@@ -256,8 +317,10 @@ class _Maker:
     def _whole(self, channels: int) -> tuple[_Picture, ...]:
         found = find.find(self._asked.data, self._asked.said)
         if found.kind != "images":
-            raise errors.UsageError(f"--data={self._asked.data} is {found.kind}, and signatures of pictures were added",
-                                    "give a folder of pictures, or name other signatures in --signature_keys")
+            raise errors.UsageError(
+                f"--data={self._asked.data} is {found.kind}, and signatures of pictures were added",
+                "give a folder of pictures, or name other signatures in --signature_keys",
+            )
         whole, failed, numbers = [], [], []
         for number in find.spread(len(found.files), self._asked.data_rows or len(found.files)):
             path = found.files[number]
@@ -268,14 +331,21 @@ class _Maker:
             except Exception:  # Pillow raises nearly anything for a damaged file
                 failed.append(pathlib.Path(path).name)
                 if len(failed) > self._asked.reading.image_error_limit:
-                    raise errors.UsageError(f"{path} cannot be decoded", "repair or remove it, or accept some by --image_error_limit"
-                                            ) from None
+                    raise errors.UsageError(
+                        f"{path} cannot be decoded", "repair or remove it, or accept some by --image_error_limit"
+                    ) from None
         if not whole:
             raise errors.UsageError(f"--data={self._asked.data} has no picture that can be decoded", "give others")
         if failed:
             self.notes.append(f"{len(failed)} pictures could not be decoded: {', '.join(failed[:_NAMED])}")
-        self._rows = read.Rows(arrays={}, kind=found.kind, names=tuple(found.files[number] for number in numbers), numbers=tuple(numbers),
-                               total=len(found.files), failed=tuple(failed))
+        self._rows = read.Rows(
+            arrays={},
+            kind=found.kind,
+            names=tuple(found.files[number] for number in numbers),
+            numbers=tuple(numbers),
+            total=len(found.files),
+            failed=tuple(failed),
+        )
         return tuple(whole)
 
 
@@ -314,8 +384,9 @@ def _drawn_files(seed: int) -> Iterator[bytes]:
         yield file.getvalue()
 
 
-def compared(sent: Sent, original: Mapping[str, npt.NDArray[Any]], given: Mapping[str, npt.NDArray[Any]],
-             ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+def compared(
+    sent: Sent, original: Mapping[str, npt.NDArray[Any]], given: Mapping[str, npt.NDArray[Any]]
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """(answers as they should be, the answers, problems in words) of one call.
 
     In place of classes stand the scores that the original gives them: of classes with nearly equal scores either may come first.
@@ -332,7 +403,10 @@ def compared(sent: Sent, original: Mapping[str, npt.NDArray[Any]], given: Mappin
         labels = given.pop(names.LABELS, None)
         if ((classes < 0) | (classes >= scores.shape[-1])).any():
             return {}, {}, [*problems, f"{sent.label}: a class is none of 0 to {scores.shape[-1] - 1}"]
-        if labels is not None and (np.array([name.encode() for name in answers.names], object)[classes] != labels).any():
+        if (
+            labels is not None
+            and (np.array([name.encode() for name in answers.names], object)[classes] != labels).any()
+        ):
             problems.append(f"{sent.label}: a label is not the name of its class")
         for side, numbers in ((wanted, wanted[names.CLASSES]), (given, classes)):
             picked = numbers if answers.top_k else numbers[..., None]

@@ -45,18 +45,25 @@ def read(exchange: Exchange, options: Options) -> dict[str, Labels]:
         labels = label_reader.read(options.labels, one.rows, options.label_column, options.classes)
         label_reader.check_count(labels, sum(exchange.sent[place].call.rows for place in one.places), one.dropped)
         known = _added(exchange, one).answers.names
-        found[name] = dataclasses.replace(labels, names=known) if known and labels.texts and not labels.names else labels
+        found[name] = (
+            dataclasses.replace(labels, names=known) if known and labels.texts and not labels.names else labels
+        )
     if not found and exchange.labelled:
-        raise errors.UsageError(f"--label_output={options.label_output} is of no signature that was added",
-                                "such are " + ", ".join(exchange.labelled))
+        raise errors.UsageError(
+            f"--label_output={options.label_output} is of no signature that was added",
+            "such are " + ", ".join(exchange.labelled),
+        )
     if not found:
-        raise errors.UsageError("--labels has no effect: no added signature takes the rows of --data",
-                                "give pictures, if signatures of pictures were added, else arrays")
+        raise errors.UsageError(
+            "--labels has no effect: no added signature takes the rows of --data",
+            "give pictures, if signatures of pictures were added, else arrays",
+        )
     return found
 
 
-def accuracies(exchange: Exchange, labels: Mapping[str, Labels], reference: Run, answers: Run, rules: Rules,
-               options: Options) -> tuple[tuple[dict[str, Any], ...], tuple[thresholds.Miss, ...]]:
+def accuracies(
+    exchange: Exchange, labels: Mapping[str, Labels], reference: Run, answers: Run, rules: Rules, options: Options
+) -> tuple[tuple[dict[str, Any], ...], tuple[thresholds.Miss, ...]]:
     """(as truth.to_dict, of each signature, the least accurate first; Misses of the bounds on labels). Args: labels: of `read`. Raises:
     UsageError."""
     found: list[dict[str, Any]] = []
@@ -67,8 +74,14 @@ def accuracies(exchange: Exchange, labels: Mapping[str, Labels], reference: Run,
         said = _output(added, options.label_output) or ""
         first = reference.answer(exchange.sent[places[0]].original)
         answered = [*added.answers.kept, *filter(None, [added.answers.scores])]
-        target = truth.find(mine, {added.of: {output: first[output] for output in answered}}, rules.kinds,
-                            [f"{added.of}/{added.answers.scores}"], f"{added.of}/{said}" if said else "", "--label_output")
+        target = truth.find(
+            mine,
+            {added.of: {output: first[output] for output in answered}},
+            rules.kinds,
+            [f"{added.of}/{added.answers.scores}"],
+            f"{added.of}/{said}" if said else "",
+            "--label_output",
+        )
         both = [(reference.answer(exchange.sent[place].original), answers.answer(place)) for place in places]
         before, after, output = _scored(mine, target, added, both)
         document = truth.to_dict(target, before, after) | {"output": f"{name}/{output}"}
@@ -91,21 +104,32 @@ def _output(added: Added, asked: str) -> str | None:
     signature, output = signatures.split(asked, (added.name, added.of))
     if not signature:
         return None
-    return added.answers.scores if added.answers.scores and output in (names.SCORES, names.CLASSES, names.LABELS) else output
+    return (
+        added.answers.scores
+        if added.answers.scores and output in (names.SCORES, names.CLASSES, names.LABELS)
+        else output
+    )
 
 
-def _scored(labels: Labels, target: Target, added: Added, both: Sequence[tuple[Answer, Answer]]) -> tuple[Scored, Scored, str]:
+def _scored(
+    labels: Labels, target: Target, added: Added, both: Sequence[tuple[Answer, Answer]]
+) -> tuple[Scored, Scored, str]:
     """(of the original, of the added signature, the output of it that was judged)."""
     if target.output != added.answers.scores:
         before, after = (truth.score(labels, target, side) for side in zip(*both, strict=True))
         return before, after, target.output
     if target.kind not in (label_reader.CLASSES, label_reader.MASKS):
-        raise errors.UsageError(f"--labels are {target.kind}, and {added.name!r} answers classes alone", "give the number or name of each "
-                                "row's class")
+        raise errors.UsageError(
+            f"--labels are {target.kind}, and {added.name!r} answers classes alone",
+            "give the number or name of each row's class",
+        )
     width = both[0][0][target.output].shape[-1]
     numbers = labels.as_numbers(width)
     sides = zip(*((client_side.smaller(added, original), given) for original, given in both), strict=True)
-    before, after = (_of_classes(truth.score(numbers, target, _best(side, target.output, width, added.answers.top_k))) for side in sides)
+    before, after = (
+        _of_classes(truth.score(numbers, target, _best(side, target.output, width, added.answers.top_k)))
+        for side in sides
+    )
     return before, after, names.CLASSES
 
 
@@ -122,5 +146,7 @@ def _best(answers: Sequence[Answer], output: str, width: int, top_k: int) -> Ite
 
 
 def _of_classes(scored: Scored) -> Scored:
-    return dataclasses.replace(scored, values={name: value for name, value in scored.values.items() if name in _OF_CLASSES}
-                               or dict(scored.values))
+    return dataclasses.replace(
+        scored,
+        values={name: value for name, value in scored.values.items() if name in _OF_CLASSES} or dict(scored.values),
+    )

@@ -55,8 +55,21 @@ StepState = Literal["done", "failed", "out of time", "left out", "for a GPU"]
 GoalOutcome = Literal["kept", "open", "not kept", "cannot tell"]
 
 # What a known message of a log is about (`tftrt log`), in the order in which it matters.
-LogCategory = Literal["build", "fallback", "memory", "version", "load", "request", "device", "calibration", "precision", "conversion",
-                      "input", "speed", "machine"]
+LogCategory = Literal[
+    "build",
+    "fallback",
+    "memory",
+    "version",
+    "load",
+    "request",
+    "device",
+    "calibration",
+    "precision",
+    "conversion",
+    "input",
+    "speed",
+    "machine",
+]
 LOG_CATEGORIES: tuple[LogCategory, ...] = typing.get_args(LogCategory)
 # "error": something was not done; "warning": it was done otherwise than asked for; "note": nothing is wrong.
 LogSeverity = Literal["error", "warning", "note"]

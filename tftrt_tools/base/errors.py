@@ -16,18 +16,33 @@ EXIT_CHECK = 3
 EXIT_UNSURE = 4
 
 # Lines that TensorFlow puts before its error message: they name the node that failed.
-_PREAMBLE = ("Graph execution error:", "in user code:", "Detected at node", "<stack traces unavailable>", "File \"", "Node: ")
+_PREAMBLE = (
+    "Graph execution error:",
+    "in user code:",
+    "Detected at node",
+    "<stack traces unavailable>",
+    'File "',
+    "Node: ",
+)
 _SEVERAL = re.compile(r"\d+ root error\(s\) found\.")  # the errors follow, numbered
 _NUMBER = re.compile(r"^\(\d+\) ")
 _NODES = "[[{{"  # names of nodes follow
 _LONGEST = 300
 # The mend where a file would become larger than it may.
-TOO_LARGE = ("`ulimit -f` says how large a file may become here: raise that, or choose a file system that holds larger files; the target "
-             "was left as it was")
+TOO_LARGE = (
+    "`ulimit -f` says how large a file may become here: raise that, or choose a file system that holds larger files; the target "
+    "was left as it was"
+)
 
 # What the extra `tftrt` installs: {name of the package to import: what people call it}.
-EXTRA = {"tensorflow": "TensorFlow 2.14", "keras": "TensorFlow 2.14", "h5py": "TensorFlow 2.14",
-          "tensorflow_serving": "tensorflow-serving-api 2.14", "aiohttp": "aiohttp", "rapidjson": "python-rapidjson"}
+EXTRA = {
+    "tensorflow": "TensorFlow 2.14",
+    "keras": "TensorFlow 2.14",
+    "h5py": "TensorFlow 2.14",
+    "tensorflow_serving": "tensorflow-serving-api 2.14",
+    "aiohttp": "aiohttp",
+    "rapidjson": "python-rapidjson",
+}
 
 
 def nearest(name: str, known: Iterable[str], most: int | None = None) -> str:
@@ -41,8 +56,11 @@ def nearest(name: str, known: Iterable[str], most: int | None = None) -> str:
 def first_line(text: str) -> str:
     """The first line of TensorFlow's message `text` that says what is wrong; "" for an empty text."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [_NUMBER.sub("", line.split(_NODES)[0].strip()) for line in lines
-            if not line.startswith(_PREAMBLE) and not _SEVERAL.fullmatch(line)]
+    told = [
+        _NUMBER.sub("", line.split(_NODES)[0].strip())
+        for line in lines
+        if not line.startswith(_PREAMBLE) and not _SEVERAL.fullmatch(line)
+    ]
     return next(filter(None, [*told, *lines]), "")[:_LONGEST]
 
 
@@ -121,8 +139,9 @@ def needs_extra(package: str) -> NeedsExtra:
     import sys
 
     here = ".".join(map(str, sys.version_info[:2]))
-    return NeedsExtra(f"{EXTRA[package]} is not installed for this Python {here}",
-                      f"with Python 3.10, {install('tftrt')}")
+    return NeedsExtra(
+        f"{EXTRA[package]} is not installed for this Python {here}", f"with Python 3.10, {install('tftrt')}"
+    )
 
 
 def from_import_error(error: ImportError) -> TftrtError | None:
@@ -169,8 +188,13 @@ def from_encode_error(error: UnicodeEncodeError) -> UsageError | None:
 
 def not_utf8(name: str) -> UsageError:
     """UsageError for the name of a file, or a text with one."""
-    shown = name.encode("utf-8", "surrogateescape" if _is_of_bytes(name) else "backslashreplace").decode("utf-8", "backslashreplace")
-    return UsageError(f"{shown} is no UTF-8, and TensorFlow and ONNX take no other names", "rename it, or give it another name by `ln -s`")
+    shown = name.encode("utf-8", "surrogateescape" if _is_of_bytes(name) else "backslashreplace").decode(
+        "utf-8", "backslashreplace"
+    )
+    return UsageError(
+        f"{shown} is no UTF-8, and TensorFlow and ONNX take no other names",
+        "rename it, or give it another name by `ln -s`",
+    )
 
 
 def _is_of_bytes(name: str) -> bool:
@@ -198,6 +222,7 @@ def _written(error: OSError) -> str:
 @contextlib.contextmanager
 def told_as(known: Mapping[pathlib.Path, pathlib.Path]) -> Iterator[None]:
     """Inside the block, errors name the paths that the user knows. Args: known: {path of ours: the user's}, the longer ones first."""
+
     def told(text: str) -> str:
         for mine, theirs in known.items():
             text = text.replace(str(mine), str(theirs))

@@ -13,7 +13,9 @@ def variables(paths: list[str]) -> dict[str, str]:
     """Environment variables that tell child processes to load these files. Raises: UsageError for a file that does not exist."""
     for path in paths:
         if not pathlib.Path(path).is_file():
-            raise errors.UsageError(f"--op_library={path}: no such file", "give the shared library (.so) that the op was built into")
+            raise errors.UsageError(
+                f"--op_library={path}: no such file", "give the shared library (.so) that the op was built into"
+            )
     # The flag's files replace those of an outer process.
     return {_VARIABLE: os.pathsep.join(str(pathlib.Path(path).absolute()) for path in paths)} if paths else {}
 
@@ -37,5 +39,7 @@ def load() -> None:
 
 def unusable(path: str, why: str) -> errors.UsageError:
     """The error for a library that TensorFlow cannot load."""
-    return errors.UsageError(f"--op_library={path} cannot be loaded: {errors.first_line(why)}",
-                             "build it against this TensorFlow, with the flags of tf.sysconfig.get_compile_flags() and get_link_flags()")
+    return errors.UsageError(
+        f"--op_library={path} cannot be loaded: {errors.first_line(why)}",
+        "build it against this TensorFlow, with the flags of tf.sysconfig.get_compile_flags() and get_link_flags()",
+    )

@@ -70,8 +70,10 @@ def _converter() -> "cattrs.Converter":
     # cattrs is loaded only when a record is written or read, so every command's help stays fast.
     import cattrs
 
-    converter = cattrs.Converter(detailed_validation=False,
-                                 unstruct_collection_overrides={tuple: list, collections.abc.Sequence: list, collections.abc.Set: sorted})
+    converter = cattrs.Converter(
+        detailed_validation=False,
+        unstruct_collection_overrides={tuple: list, collections.abc.Sequence: list, collections.abc.Set: sorted},
+    )
     for kind, read in ((bool, _boolean), (int, _integer), (float, _number), (str, _text)):
         converter.register_structure_hook(kind, read)
     converter.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
@@ -79,8 +81,9 @@ def _converter() -> "cattrs.Converter":
     converter.register_unstructure_hook(pathlib.PurePath, str)
     converter.register_unstructure_hook(float, _finite)
     converter.register_unstructure_hook_func(lambda kind: kind is object, lambda value: converter.unstructure(value))
-    converter.register_unstructure_hook_func(lambda kind: kind is tuple or kind is list,
-                                             lambda values: [converter.unstructure(one) for one in values])
+    converter.register_unstructure_hook_func(
+        lambda kind: kind is tuple or kind is list, lambda values: [converter.unstructure(one) for one in values]
+    )
     converter.register_structure_hook_func(_is_literal, _one_of)
     converter.register_structure_hook_func(_union_of_plain_kinds, _either)
     converter.register_unstructure_hook_factory(_is_mapping, lambda kind: functools.partial(_mapping, converter))
@@ -114,10 +117,19 @@ def _by_fields_writer(kind: type) -> collections.abc.Callable[[typing.Any], dict
     from cattrs.gen import make_dict_unstructure_fn
 
     converter = _converter()
-    fields: collections.abc.Callable[[typing.Any], dict[str, typing.Any]] = make_dict_unstructure_fn(kind, converter, **_overrides(kind))
-    document, also, first = getattr(kind, "document", ""), getattr(kind, "written_too", ()), getattr(kind, "written_first", ())
-    rounded = {one.metadata[_KEY] or one.name: one.metadata[_DIGITS] for one in dataclasses.fields(kind)
-               if one.metadata.get(_DIGITS) is not None}
+    fields: collections.abc.Callable[[typing.Any], dict[str, typing.Any]] = make_dict_unstructure_fn(
+        kind, converter, **_overrides(kind)
+    )
+    document, also, first = (
+        getattr(kind, "document", ""),
+        getattr(kind, "written_too", ()),
+        getattr(kind, "written_first", ()),
+    )
+    rounded = {
+        one.metadata[_KEY] or one.name: one.metadata[_DIGITS]
+        for one in dataclasses.fields(kind)
+        if one.metadata.get(_DIGITS) is not None
+    }
     rounded_too = dict(getattr(kind, "written_digits", ()))
 
     def write(record: typing.Any) -> dict[str, typing.Any]:
@@ -141,7 +153,9 @@ def _reader(kind: type) -> collections.abc.Callable[[typing.Any, typing.Any], ty
 def _by_fields_reader(kind: type) -> collections.abc.Callable[[typing.Any], typing.Any]:
     from cattrs.gen import make_dict_structure_fn
 
-    read: collections.abc.Callable[[typing.Any, typing.Any], typing.Any] = make_dict_structure_fn(kind, _converter(), **_overrides(kind))
+    read: collections.abc.Callable[[typing.Any, typing.Any], typing.Any] = make_dict_structure_fn(
+        kind, _converter(), **_overrides(kind)
+    )
 
     def checked(data: typing.Any) -> typing.Any:
         if not isinstance(data, collections.abc.Mapping):
@@ -158,7 +172,7 @@ def _by_fields_reader(kind: type) -> collections.abc.Callable[[typing.Any], typi
 
 
 def _place(kind: type, data: collections.abc.Mapping[str, typing.Any]) -> str:
-    """"name: " of the field that cannot be read, "" if it is not a single field."""
+    """ "name: " of the field that cannot be read, "" if it is not a single field."""
     hints = typing.get_type_hints(kind)
     for one in dataclasses.fields(kind):
         key = one.metadata.get(_KEY) or one.name
@@ -177,7 +191,9 @@ def _is_mapping(kind: typing.Any) -> bool:
     return isinstance(origin, type) and issubclass(origin, collections.abc.Mapping)
 
 
-def _mapping(converter: "cattrs.Converter", mapping: collections.abc.Mapping[typing.Any, typing.Any]) -> dict[str, typing.Any]:
+def _mapping(
+    converter: "cattrs.Converter", mapping: collections.abc.Mapping[typing.Any, typing.Any]
+) -> dict[str, typing.Any]:
     """JSON's keys are strings."""
     return {str(converter.unstructure(key)): converter.unstructure(value) for key, value in mapping.items()}
 
@@ -203,7 +219,12 @@ def _boolean(value: typing.Any, _: typing.Any) -> bool:
 def _integer(value: typing.Any, _: typing.Any) -> int:
     try:
         # A large whole number loses its value as a float: 2**63 - 513 would become 2**63.
-        if isinstance(value, (int, str)) and not isinstance(value, bool) or isinstance(value, float) and value.is_integer():
+        if (
+            isinstance(value, (int, str))
+            and not isinstance(value, bool)
+            or isinstance(value, float)
+            and value.is_integer()
+        ):
             return int(value)
     except ValueError:
         pass
@@ -236,7 +257,10 @@ _PLAIN = (bool, int, float, str)
 
 def _union_of_plain_kinds(kind: typing.Any) -> bool:
     """`int | str`, also with None, and `int | None`: the value's JSON type decides."""
-    return typing.get_origin(kind) in (typing.Union, types.UnionType) and set(typing.get_args(kind)) <= {*_PLAIN, type(None)}
+    return typing.get_origin(kind) in (typing.Union, types.UnionType) and set(typing.get_args(kind)) <= {
+        *_PLAIN,
+        type(None),
+    }
 
 
 def _either(value: typing.Any, kind: typing.Any) -> typing.Any:

@@ -48,8 +48,11 @@ class GraphPass(trt_convert.TrtGraphConverterV2):
         # make the result depend on the converting machine. TensorRT chooses layouts itself when it builds.
         config = config_pb2.ConfigProto()
         rewrite = trt_convert._get_tensorrt_rewriter_config(
-            conversion_params=self._conversion_params, is_dynamic_op=True, use_implicit_batch=not self._use_dynamic_shape,
-            profile_strategy=self._profile_strategy)
+            conversion_params=self._conversion_params,
+            is_dynamic_op=True,
+            use_implicit_batch=not self._use_dynamic_shape,
+            profile_strategy=self._profile_strategy,
+        )
         kept = [name for name in rewrite.optimizers if name != "layout"]
         del rewrite.optimizers[:]
         rewrite.optimizers.extend(kept)
@@ -72,8 +75,10 @@ def op_def(name: str) -> op_def_pb2.OpDef:
 
 def tensorrt_versions() -> tuple[str, str]:
     """(linked, loaded) as "8.5.3". Aborts the process where libnvinfer is missing."""
-    linked, loaded = (".".join(map(str, version)) for version in
-                      (_pywrap_py_utils.get_linked_tensorrt_version(), _pywrap_py_utils.get_loaded_tensorrt_version()))
+    linked, loaded = (
+        ".".join(map(str, version))
+        for version in (_pywrap_py_utils.get_linked_tensorrt_version(), _pywrap_py_utils.get_loaded_tensorrt_version())
+    )
     return linked, loaded
 
 
@@ -84,7 +89,9 @@ def clear_collections(function: Any) -> None:
         function.graph.clear_collection(name)
 
 
-def freeze(function: Any, graph_def: graph_pb2.GraphDef | None = None) -> tuple[graph_pb2.GraphDef, list[str], list[str], dict[str, Any]]:
+def freeze(
+    function: Any, graph_def: graph_pb2.GraphDef | None = None
+) -> tuple[graph_pb2.GraphDef, list[str], list[str], dict[str, Any]]:
     """The graph of a function with constants in place of its variables, and its calls inlined.
 
     Args:
@@ -95,7 +102,9 @@ def freeze(function: Any, graph_def: graph_pb2.GraphDef | None = None) -> tuple[
     clear_collections(function)
     # convert_variables_to_constants_v2 would wrap the graph into a function, which takes most of its time, and we would unwrap it.
     with graph_in_place(function.graph, graph_def):
-        data = convert_to_constants._FunctionConverterDataInEager(func=function, lower_control_flow=True, aggressive_inlining=False)
+        data = convert_to_constants._FunctionConverterDataInEager(
+            func=function, lower_control_flow=True, aggressive_inlining=False
+        )
     graph_def, converted = convert_to_constants._replace_variables_by_constants(data)
     gone = {function.graph.internal_captures[index].name for index in converted}
     remaining = [tensor for tensor in function.inputs if tensor.name not in gone]
@@ -243,7 +252,8 @@ def rebuild(graph_def: graph_pb2.GraphDef, frozen: FrozenSignature) -> Any:
     original = frozen.original
     function = wrap_function.function_from_graph_def(graph_def, frozen.inputs, frozen.outputs, frozen.captures)
     function.graph.structured_outputs = nest.pack_sequence_as(
-        original.graph.structured_outputs, function.graph.structured_outputs, expand_composites=True)
+        original.graph.structured_outputs, function.graph.structured_outputs, expand_composites=True
+    )
     # This list has the names and the order of the arguments; without a structured signature TensorFlow reads nothing else for them.
     function._arg_keywords = list(frozen.input_names)
     function._num_positional_args = len(frozen.input_names)
@@ -260,8 +270,9 @@ def running(graph_def: graph_pb2.GraphDef, inputs: Sequence[str], node: str) -> 
 def serialize_engines(name: str, path: str | os.PathLike[str]) -> bool:
     """Write the built engines of engine op `name` to `path` and drop them from memory. Returns: False where none was built."""
     try:
-        gen_trt_ops.serialize_trt_resource(resource_name=name, filename=os.fspath(path), delete_resource=True,
-                                           save_gpu_specific_engines=True)
+        gen_trt_ops.serialize_trt_resource(
+            resource_name=name, filename=os.fspath(path), delete_resource=True, save_gpu_specific_engines=True
+        )
     except tf.errors.NotFoundError:
         return False
     return True
@@ -287,7 +298,7 @@ _UPSERT = f"_ZN10tensorflow8tensorrt7convert19TimingCacheRegistry6UpsertE{_STRIN
 # Machine code of the virtual calls inside these two functions: createTimingCache in one, serialize, size and data in the other.
 _LOOK_UP_CALLS = (b"\xff\x90\x60\x01\x00\x00",)
 _UPSERT_CALLS = (b"\xff\x50\x10", b"\xff\x50\x18", b"\xff\x50\x08")
-_LOOK_UP_BYTES, _UPSERT_BYTES = 0x1c0, 0x270
+_LOOK_UP_BYTES, _UPSERT_BYTES = 0x1C0, 0x270
 _CREATE_TIMING_CACHE, _SLOTS = 0x160 // 8, 64
 _DEFAULT_CACHE = b"default_cache"
 
@@ -303,7 +314,9 @@ class TimingCache:
     def __init__(self) -> None:
         """Raises: RuntimeError if this TensorFlow has no such registry, or a different one."""
         self._library = ctypes.CDLL(os.path.join(tf.sysconfig.get_lib(), "libtensorflow_cc.so.2"))
-        if tf.__version__ not in CHECKED_VERSIONS or not all(hasattr(self._library, name) for name in (_REGISTRY, _LOOK_UP, _UPSERT)):
+        if tf.__version__ not in CHECKED_VERSIONS or not all(
+            hasattr(self._library, name) for name in (_REGISTRY, _LOOK_UP, _UPSERT)
+        ):
             raise RuntimeError("this TensorFlow's timing cache is not known")
         for name, size, calls in ((_LOOK_UP, _LOOK_UP_BYTES, _LOOK_UP_CALLS), (_UPSERT, _UPSERT_BYTES, _UPSERT_CALLS)):
             address = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
@@ -323,9 +336,13 @@ class TimingCache:
         def create_timing_cache(_: int | None, data: int | None, size: int) -> None:
             found.append(ctypes.string_at(data, size) if data else b"")
 
-        create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(create_timing_cache)
+        create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(
+            create_timing_cache
+        )
         name, config, result = _String(_DEFAULT_CACHE), _Object({_CREATE_TIMING_CACHE: create}), (ctypes.c_void_p * 8)()
-        look_up = self._function(_LOOK_UP, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        look_up = self._function(
+            _LOOK_UP, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+        )
         look_up(ctypes.addressof(result), self._registry, name.address, config.address)
         return found[0] if found else b""
 

@@ -137,6 +137,9 @@ def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = ["usage: tftrt COMMAND [--flags]", "", "TF-TRT models that are right, fast and proven so.", "", "commands:"]
     lines += [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
-    lines += ["", "`tftrt COMMAND --help`, or `tftrt help COMMAND`, lists a command's flags; `--flagfile=FILE` reads flags from a file.",
-              "exit codes: 0 done, 1 it could not be done, 2 wrong usage, 3 a check failed, 4 too noisy to tell"]
+    lines += [
+        "",
+        "`tftrt COMMAND --help`, or `tftrt help COMMAND`, lists a command's flags; `--flagfile=FILE` reads flags from a file.",
+        "exit codes: 0 done, 1 it could not be done, 2 wrong usage, 3 a check failed, 4 too noisy to tell",
+    ]
     return "\n".join(lines)

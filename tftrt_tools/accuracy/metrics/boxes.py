@@ -1,7 +1,7 @@
 """Boxes at the same places of both answers. A box is two opposite corners in any order, [y1, x1, y2, x2] or [x1, y1, x2, y2].
 
-  iou     = mean over the boxes of the area of both / the area of either (Jaccard 1912); boxes without area on both sides are left out
-  max_box = largest |d| of a corner / the longer side of the reference's box
+iou     = mean over the boxes of the area of both / the area of either (Jaccard 1912); boxes without area on both sides are left out
+max_box = largest |d| of a corner / the longer side of the reference's box
 """
 
 import math
@@ -53,8 +53,24 @@ class Boxes(Measure):
 
 
 METRICS = (
-    Metric(name="iou", higher=True, column="IoU", show=fixed(4), measure=Boxes, kinds=frozenset((BOXES,)), perfect=1.0, share=True,
-           meaning="boxes at the same place: mean area of both / of either"),
-    Metric(name="max_box", higher=False, column="max of box", show=short, measure=Boxes, kinds=frozenset((BOXES,)),
-           meaning="boxes: largest |d| / longer side of the box"),
+    Metric(
+        name="iou",
+        higher=True,
+        column="IoU",
+        show=fixed(4),
+        measure=Boxes,
+        kinds=frozenset((BOXES,)),
+        perfect=1.0,
+        share=True,
+        meaning="boxes at the same place: mean area of both / of either",
+    ),
+    Metric(
+        name="max_box",
+        higher=False,
+        column="max of box",
+        show=short,
+        measure=Boxes,
+        kinds=frozenset((BOXES,)),
+        meaning="boxes: largest |d| / longer side of the box",
+    ),
 )

@@ -117,12 +117,16 @@ class Auc(Measure):
         if wanted.shape == given.shape and wanted.ndim > 1 and wanted.shape[-1] > 1:
             areas = [area(wanted[..., one] > 0, given[..., one]) for one in range(given.shape[-1])]
         elif wanted.size == given.size:
-            areas = [area(wanted.reshape(-1) > 0, given.reshape(-1))] if set(np.unique(wanted).tolist()) <= {0, 1} else []
+            areas = (
+                [area(wanted.reshape(-1) > 0, given.reshape(-1))] if set(np.unique(wanted).tolist()) <= {0, 1} else []
+            )
         else:
             rows = given.reshape(-1, given.shape[-1])
             flat = wanted.reshape(-1)
             # If the numbers of two classes add up to one, both have the area of the second.
-            chosen = (1,) if rows.shape[-1] == 2 and np.allclose(rows.sum(-1), 1.0, atol=1e-3) else range(rows.shape[-1])
+            chosen = (
+                (1,) if rows.shape[-1] == 2 and np.allclose(rows.sum(-1), 1.0, atol=1e-3) else range(rows.shape[-1])
+            )
             areas = [area(flat == one, rows[:, one]) for one in chosen]
         known = [one for one in areas if one is not None]
         return {"auc": float(np.mean(known))} if known else {}
@@ -141,15 +145,59 @@ def area(positive: npt.NDArray[Any], given: npt.NDArray[Any]) -> float | None:
 
 
 METRICS = (
-    Metric(name="top1", higher=True, column="top-1 same", show=percent, measure=Top, kinds=_CLASSED,
-           labels=frozenset((labels.CLASSES, labels.MASKS)), first_of=frozenset((labels.CLASSES,)), perfect=1.0, share=True,
-           of_classes=True, shown="short tables", written=True, meaning="share of rows whose largest entry is at the right class"),
-    Metric(name="top5", higher=True, column="top-5", show=percent, measure=Top, kinds=_CLASSED, labels=frozenset((labels.CLASSES,)),
-           perfect=1.0, share=True, of_classes=True, meaning="share of rows whose right class is among the five largest entries"),
-    Metric(name="class_top1", higher=True, column="per class", show=percent, measure=Top, kinds=_CLASSED,
-           labels=frozenset((labels.CLASSES,)), perfect=1.0, share=True, of_classes=True,
-           meaning="mean over the classes of their own top1"),
-    Metric(name="auc", higher=True, column="AUC", show=fixed(4), measure=Auc, kinds=frozenset(),
-           labels=frozenset((labels.CLASSES, labels.TAGS)), first_of=frozenset((labels.TAGS,)), perfect=1.0, share=True,
-           meaning="area under the ROC curve, of several classes the mean"),
+    Metric(
+        name="top1",
+        higher=True,
+        column="top-1 same",
+        show=percent,
+        measure=Top,
+        kinds=_CLASSED,
+        labels=frozenset((labels.CLASSES, labels.MASKS)),
+        first_of=frozenset((labels.CLASSES,)),
+        perfect=1.0,
+        share=True,
+        of_classes=True,
+        shown="short tables",
+        written=True,
+        meaning="share of rows whose largest entry is at the right class",
+    ),
+    Metric(
+        name="top5",
+        higher=True,
+        column="top-5",
+        show=percent,
+        measure=Top,
+        kinds=_CLASSED,
+        labels=frozenset((labels.CLASSES,)),
+        perfect=1.0,
+        share=True,
+        of_classes=True,
+        meaning="share of rows whose right class is among the five largest entries",
+    ),
+    Metric(
+        name="class_top1",
+        higher=True,
+        column="per class",
+        show=percent,
+        measure=Top,
+        kinds=_CLASSED,
+        labels=frozenset((labels.CLASSES,)),
+        perfect=1.0,
+        share=True,
+        of_classes=True,
+        meaning="mean over the classes of their own top1",
+    ),
+    Metric(
+        name="auc",
+        higher=True,
+        column="AUC",
+        show=fixed(4),
+        measure=Auc,
+        kinds=frozenset(),
+        labels=frozenset((labels.CLASSES, labels.TAGS)),
+        first_of=frozenset((labels.TAGS,)),
+        perfect=1.0,
+        share=True,
+        meaning="area under the ROC curve, of several classes the mean",
+    ),
 )

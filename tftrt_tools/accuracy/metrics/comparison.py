@@ -87,8 +87,16 @@ class Comparison(records.Record):
 class Accumulator:
     """Compares one output over several calls."""
 
-    def __init__(self, signature: str, output: str, epsilon: float = 1e-3, kind: str = "", part_of: str = "", said: bool = True,
-                 wanted: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        signature: str,
+        output: str,
+        epsilon: float = 1e-3,
+        kind: str = "",
+        part_of: str = "",
+        said: bool = True,
+        wanted: Iterable[str] = (),
+    ) -> None:
         """Args: epsilon: floor of the divisor of max_rel, in the output's own unit. kind: of the output, "" if it is not known; said:
         whether the user gave it. part_of: as of Comparison. wanted: the requested metrics, () for all."""
         self.signature, self.output, self._epsilon = signature, output, epsilon
@@ -122,8 +130,11 @@ class Accumulator:
             kinds.check_fits(self._kind, f"{self.signature}/{self.output}", reference)
         unknown = {kinds.VALUES, kinds.IDS} if reference.dtype.kind != "c" else {kinds.VALUES}
         possible = {self._kind} if self._kind else unknown if self._floats else {kinds.EXACT}
-        self._measures = [measure(self._epsilon) for measure, given in registry.of_kinds(_exact_if(not self._floats, possible)).items()
-                          if not self._wanted or self._wanted & {one.name for one in given}]
+        self._measures = [
+            measure(self._epsilon)
+            for measure, given in registry.of_kinds(_exact_if(not self._floats, possible)).items()
+            if not self._wanted or self._wanted & {one.name for one in given}
+        ]
 
     def _look(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         """Learn from the values what the output holds: no numbers, probabilities, or ids."""
@@ -144,14 +155,32 @@ class Accumulator:
         """The Comparison of everything added."""
         kind = self._kind or (kinds.EXACT if not self._floats else kinds.IDS if self._ids.found else kinds.VALUES)
         allowed = _exact_if(not self._floats, {kind})
-        values = {name: value for measure in self._measures or () for name, value in measure.values().items()
-                  if registry.METRICS[name].kinds & allowed}
-        classes = self._rows and (kind in (kinds.PROBABILITIES, kinds.MASKS) or kind == kinds.VALUES and (
-            self._probabilities or bool(_CLASS_NAME.search(self.output))))
+        values = {
+            name: value
+            for measure in self._measures or ()
+            for name, value in measure.values().items()
+            if registry.METRICS[name].kinds & allowed
+        }
+        classes = self._rows and (
+            kind in (kinds.PROBABILITIES, kinds.MASKS)
+            or kind == kinds.VALUES
+            and (self._probabilities or bool(_CLASS_NAME.search(self.output)))
+        )
         nonfinite, of_reference, same = map(int, self._nonfinite)
-        return Comparison(signature=self.signature, output=self.output, dtype=self._dtype, elements=self._elements, kind=kind,
-                          values=values, nonfinite=nonfinite, nonfinite_reference=of_reference, nonfinite_same=same, classes=classes,
-                          said=self._said, part_of=self._part_of)
+        return Comparison(
+            signature=self.signature,
+            output=self.output,
+            dtype=self._dtype,
+            elements=self._elements,
+            kind=kind,
+            values=values,
+            nonfinite=nonfinite,
+            nonfinite_reference=of_reference,
+            nonfinite_same=same,
+            classes=classes,
+            said=self._said,
+            part_of=self._part_of,
+        )
 
 
 def _exact_if(not_floats: bool, possible: set[str]) -> set[str]:
@@ -174,8 +203,15 @@ class _Together:
 
     def result(self) -> Comparison:
         values = {name: value for measure in self._measures for name, value in measure.values().items()}
-        return Comparison(signature=self._signature, output=self.group.name, dtype=kinds.DETECTIONS, elements=self._count,
-                          kind=kinds.DETECTIONS, values=values, constant="" if self._count else "nothing found")
+        return Comparison(
+            signature=self._signature,
+            output=self.group.name,
+            dtype=kinds.DETECTIONS,
+            elements=self._count,
+            kind=kinds.DETECTIONS,
+            values=values,
+            constant="" if self._count else "nothing found",
+        )
 
 
 class Comparing:
@@ -188,8 +224,13 @@ class Comparing:
         self._found: dict[tuple[str, str], Accumulator] = {}
         self.problems: dict[str, None] = {}
 
-    def add(self, signature: str, reference: Mapping[str, npt.NDArray[Any]], answer: Mapping[str, npt.NDArray[Any]],
-            where: str = "") -> None:
+    def add(
+        self,
+        signature: str,
+        reference: Mapping[str, npt.NDArray[Any]],
+        answer: Mapping[str, npt.NDArray[Any]],
+        where: str = "",
+    ) -> None:
         """Compare one call; outputs that only the reference has are skipped. Args: where: the call in words, for problems."""
         if signature not in self._groups:
             told = {output: kinds.said(self._said, signature, output) for output in reference}
@@ -209,8 +250,14 @@ class Comparing:
     def _entry(self, signature: str, output: str, together: _Together | None) -> Accumulator:
         kind = kinds.said(self._said, signature, output)
         group = together.group if together is not None and output in together.group.members else None
-        entry = Accumulator(signature, output, self._epsilon, kind or (group.kind_of(output) if group else ""),
-                            group.name if group else "", bool(kind))
+        entry = Accumulator(
+            signature,
+            output,
+            self._epsilon,
+            kind or (group.kind_of(output) if group else ""),
+            group.name if group else "",
+            bool(kind),
+        )
         return self._found.setdefault((signature, output), entry)
 
     def group(self, signature: str) -> detections.Group | None:
@@ -221,11 +268,14 @@ class Comparing:
     def results(self) -> list[Comparison]:
         """One for each output, then one for each detector. Raises: UsageError for kinds of outputs that are not there."""
         kinds.check(self._said, self._found)
-        return [entry.result() for entry in self._found.values()] + [one.result() for one in self._groups.values() if one]
+        return [entry.result() for entry in self._found.values()] + [
+            one.result() for one in self._groups.values() if one
+        ]
 
 
-def compare(pairs: Iterable[Pair], epsilon: float = 1e-3, watch: Watch | None = None,
-            said: Mapping[str, str] | None = None) -> tuple[list[Comparison], list[str]]:
+def compare(
+    pairs: Iterable[Pair], epsilon: float = 1e-3, watch: Watch | None = None, said: Mapping[str, str] | None = None
+) -> tuple[list[Comparison], list[str]]:
     """Compare answers, output by output; outputs that only the reference has are skipped.
 
     Args: pairs: iterable of (run.Call, {output: reference}, {output: answer}). epsilon: as of Accumulator. watch: constancy.Watch, which
@@ -239,7 +289,10 @@ def compare(pairs: Iterable[Pair], epsilon: float = 1e-3, watch: Watch | None = 
         comparing.add(call.signature, reference, answer, call.text())
     results = comparing.results()
     if watch is not None:
-        results = [one if one.kind == kinds.DETECTIONS else dataclasses.replace(one, constant=watch.constant(one.signature, one.output))
-                   for one in results]
+        results = [
+            one
+            if one.kind == kinds.DETECTIONS
+            else dataclasses.replace(one, constant=watch.constant(one.signature, one.output))
+            for one in results
+        ]
     return results, list(comparing.problems)
-

@@ -26,7 +26,12 @@ from tftrt_tools.accuracy.metrics.metric import Measure, Metric, fixed, short
 _THRESHOLDS = np.linspace(0.5, 0.95, 10)
 _RECALLS = np.linspace(0, 1, 101)
 _MOST = 100
-_NAMES = {"boxes": r"box", "scores": r"score|conf|prob", "classes": r"class|categor|label", "count": r"num|count|valid|detections"}
+_NAMES = {
+    "boxes": r"box",
+    "scores": r"score|conf|prob",
+    "classes": r"class|categor|label",
+    "count": r"num|count|valid|detections",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +69,16 @@ class Group:
     def images(self, answer: Mapping[str, npt.NDArray[Any]]) -> list[Found]:
         """[Found] of each row of an answer. Without a count, those of a score above 0."""
         boxes, scores = answer[self.boxes], answer[self.scores].astype(np.float64)
-        classes = np.round(answer[self.classes].astype(np.float64)).astype(np.int64) if self.classes else np.zeros(scores.shape, np.int64)
+        classes = (
+            np.round(answer[self.classes].astype(np.float64)).astype(np.int64)
+            if self.classes
+            else np.zeros(scores.shape, np.int64)
+        )
         found = []
         for row in range(len(scores)):
-            there = np.arange(scores.shape[1]) < int(answer[self.count].reshape(-1)[row]) if self.count else scores[row] > 0
+            there = (
+                np.arange(scores.shape[1]) < int(answer[self.count].reshape(-1)[row]) if self.count else scores[row] > 0
+            )
             found.append(Found(sorted_corners(boxes[row][there]), scores[row][there], classes[row][there]))
         return found
 
@@ -78,7 +89,10 @@ def find(outputs: Mapping[str, npt.NDArray[Any]], said: Mapping[str, str]) -> Gr
     Args: outputs: of one call. said: {output: kind}, of --output_kind; a kind other than its place in the group asks for takes an output
       out of the group.
     """
-    able = {role: [name for name, array in outputs.items() if _able(role, name, array, said.get(name, ""))] for role in _NAMES}
+    able = {
+        role: [name for name, array in outputs.items() if _able(role, name, array, said.get(name, ""))]
+        for role in _NAMES
+    }
     for boxes in able["boxes"]:
         size = outputs[boxes].shape[:2]
         scores = [name for name in able["scores"] if outputs[name].shape == size]
@@ -93,7 +107,10 @@ def _able(role: str, name: str, array: npt.NDArray[Any], kind: str) -> bool:
     wanted = {"boxes": kinds.BOXES, "scores": kinds.SCORES}.get(role, kinds.IDS)
     if kind not in ("", wanted) or not (kind or re.search(_NAMES[role], name, re.IGNORECASE)):
         return False
-    fits = {"boxes": array.ndim == 3 and array.shape[-1] == 4, "count": array.ndim == 1 or array.ndim == 2 and array.shape[1] == 1}
+    fits = {
+        "boxes": array.ndim == 3 and array.shape[-1] == 4,
+        "count": array.ndim == 1 or array.ndim == 2 and array.shape[1] == 1,
+    }
     numbers = "fiu" if role in ("classes", "count") else "f"
     return array.dtype.kind in numbers and fits.get(role, array.ndim == 2)
 
@@ -185,20 +202,73 @@ class Precision(Measure):
         found = np.zeros(len(_THRESHOLDS))
         for number in range(len(_THRESHOLDS)):
             places = np.searchsorted(recall[:, number], _RECALLS, side="left")
-            found[number] = np.where(places < len(given), precision[np.minimum(places, len(given) - 1), number], 0).mean()
+            found[number] = np.where(
+                places < len(given), precision[np.minimum(places, len(given) - 1), number], 0
+            ).mean()
         return found
 
 
 _DETECTIONS, _BOXES = frozenset((kinds.DETECTIONS,)), frozenset((labels.BOXES,))
 METRICS = (
-    Metric(name="matched", higher=True, column="matched", show=fixed(4), measure=Pairs, kinds=_DETECTIONS, perfect=1.0, share=True,
-           shown="tables", meaning="detections: 2 pairs / all detections of both"),
-    Metric(name="matched_iou", higher=True, column="IoU of pairs", show=fixed(4), measure=Pairs, kinds=_DETECTIONS, perfect=1.0, share=True,
-           shown="tables", meaning="detections: mean IoU of the pairs"),
-    Metric(name="matched_score", higher=False, column="score gap", show=short, measure=Pairs, kinds=_DETECTIONS, shown="tables",
-           meaning="detections: largest difference of scores in a pair"),
-    Metric(name="map", higher=True, column="mAP", show=fixed(4), measure=Precision, kinds=_DETECTIONS, labels=_BOXES, first_of=_BOXES,
-           perfect=1.0, share=True, shown="tables", meaning="detections: COCO's mean average precision, IoU 0.5 to 0.95"),
-    Metric(name="map50", higher=True, column="mAP 50", show=fixed(4), measure=Precision, kinds=_DETECTIONS, labels=_BOXES, perfect=1.0,
-           share=True, shown="tables", meaning="the same at IoU 0.5"),
+    Metric(
+        name="matched",
+        higher=True,
+        column="matched",
+        show=fixed(4),
+        measure=Pairs,
+        kinds=_DETECTIONS,
+        perfect=1.0,
+        share=True,
+        shown="tables",
+        meaning="detections: 2 pairs / all detections of both",
+    ),
+    Metric(
+        name="matched_iou",
+        higher=True,
+        column="IoU of pairs",
+        show=fixed(4),
+        measure=Pairs,
+        kinds=_DETECTIONS,
+        perfect=1.0,
+        share=True,
+        shown="tables",
+        meaning="detections: mean IoU of the pairs",
+    ),
+    Metric(
+        name="matched_score",
+        higher=False,
+        column="score gap",
+        show=short,
+        measure=Pairs,
+        kinds=_DETECTIONS,
+        shown="tables",
+        meaning="detections: largest difference of scores in a pair",
+    ),
+    Metric(
+        name="map",
+        higher=True,
+        column="mAP",
+        show=fixed(4),
+        measure=Precision,
+        kinds=_DETECTIONS,
+        labels=_BOXES,
+        first_of=_BOXES,
+        perfect=1.0,
+        share=True,
+        shown="tables",
+        meaning="detections: COCO's mean average precision, IoU 0.5 to 0.95",
+    ),
+    Metric(
+        name="map50",
+        higher=True,
+        column="mAP 50",
+        show=fixed(4),
+        measure=Precision,
+        kinds=_DETECTIONS,
+        labels=_BOXES,
+        perfect=1.0,
+        share=True,
+        shown="tables",
+        meaning="the same at IoU 0.5",
+    ),
 )

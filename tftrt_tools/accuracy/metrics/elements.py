@@ -1,10 +1,10 @@
 """Differences element by element. With reference r and answer a over all elements that are finite in both, and d = a - r:
 
-  max_abs = max|d|       max_rel = max |d| / max(|r|, epsilon)       max_share = max|d| / max|r|
-  mean_abs = mean|d|, the mean absolute error                        rmse = sqrt(mean d^2)
-  cosine = r.a / (|r| |a|)                                           snr_db = 10 log10(sum r^2 / sum d^2); inf where d = 0
-  r2 = 1 - sum d^2 / sum (r - mean r)^2, with the mean of each column over the rows (the coefficient of determination, weighted by the
-       columns' variances, as sklearn.metrics.r2_score(multioutput="variance_weighted"))
+max_abs = max|d|       max_rel = max |d| / max(|r|, epsilon)       max_share = max|d| / max|r|
+mean_abs = mean|d|, the mean absolute error                        rmse = sqrt(mean d^2)
+cosine = r.a / (|r| |a|)                                           snr_db = 10 log10(sum r^2 / sum d^2); inf where d = 0
+r2 = 1 - sum d^2 / sum (r - mean r)^2, with the mean of each column over the rows (the coefficient of determination, weighted by the
+     columns' variances, as sklearn.metrics.r2_score(multioutput="variance_weighted"))
 """
 
 import math
@@ -50,8 +50,15 @@ class Elements(Measure):
     def values(self) -> dict[str, float]:
         count = max(self._count, 1)
         share = self._max_abs / self._largest if self._largest else math.inf if self._max_abs else 0.0
-        return {"max_abs": self._max_abs, "max_rel": self._max_rel, "max_share": share, "mean_abs": self._sum_abs / count,
-                "rmse": math.sqrt(self._sum_squares / count), "cosine": self._cosine(), "snr_db": self._snr()}
+        return {
+            "max_abs": self._max_abs,
+            "max_rel": self._max_rel,
+            "max_share": share,
+            "mean_abs": self._sum_abs / count,
+            "rmse": math.sqrt(self._sum_squares / count),
+            "cosine": self._cosine(),
+            "snr_db": self._snr(),
+        }
 
     def _cosine(self) -> float:
         norms = math.sqrt(self._reference_squares) * math.sqrt(self._answer_squares)
@@ -75,7 +82,9 @@ class Determination(Measure):
     def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         if not self._usable or not reference.size or reference.dtype.kind == "c":
             return
-        reference, answer = (np.atleast_1d(one).astype(np.float64).reshape(len(np.atleast_1d(one)), -1) for one in (reference, answer))
+        reference, answer = (
+            np.atleast_1d(one).astype(np.float64).reshape(len(np.atleast_1d(one)), -1) for one in (reference, answer)
+        )
         if self._sums is None:
             # The squares are of differences from the first row, so a large mean costs no digits.
             self._first, self._sums = reference[0], np.zeros(reference.shape[1])
@@ -96,20 +105,97 @@ class Determination(Measure):
 
 
 METRICS = (
-    Metric(name="max_abs", higher=False, column="max abs", show=short, measure=Elements, kinds=_FLOATS, labels=_NUMBERS,
-           shown="short tables", written=True, meaning="largest |d|"),
-    Metric(name="max_rel", higher=False, column="max rel", show=short, measure=Elements, kinds=_FLOATS, shown="tables", written=True,
-           meaning="largest |d| / max(|r|, --epsilon)"),
-    Metric(name="max_share", higher=False, column="max share", show=short, measure=Elements, kinds=_FLOATS,
-           meaning="largest |d| / largest |r|"),
-    Metric(name="mean_abs", higher=False, column="mean abs", show=short, measure=Elements, kinds=_FLOATS, labels=_NUMBERS, written=True,
-           meaning="mean of |d| (MAE)"),
-    Metric(name="rmse", higher=False, column="RMSE", show=short, measure=Elements, kinds=_FLOATS, labels=_NUMBERS, first_of=_NUMBERS,
-           shown="tables", written=True, meaning="square root of the mean of d²"),
-    Metric(name="cosine", higher=True, column="cosine", show=fixed(6), measure=Elements, kinds=_FLOATS, perfect=1.0, share=True, least=-1.0,
-           shown="short tables", written=True, meaning="r·a / (|r| |a|)"),
-    Metric(name="snr_db", higher=True, column="SNR dB", show=fixed(1), measure=Elements, kinds=_FLOATS, perfect=math.inf,
-           shown="short tables", written=True, meaning="10 log10(sum r² / sum d²)"),
-    Metric(name="r2", higher=True, column="R²", show=fixed(4), measure=Determination, kinds=frozenset((VALUES, SCORES)), labels=_NUMBERS,
-           perfect=1.0, meaning="1 - sum d² / sum (r - mean r)²"),
+    Metric(
+        name="max_abs",
+        higher=False,
+        column="max abs",
+        show=short,
+        measure=Elements,
+        kinds=_FLOATS,
+        labels=_NUMBERS,
+        shown="short tables",
+        written=True,
+        meaning="largest |d|",
+    ),
+    Metric(
+        name="max_rel",
+        higher=False,
+        column="max rel",
+        show=short,
+        measure=Elements,
+        kinds=_FLOATS,
+        shown="tables",
+        written=True,
+        meaning="largest |d| / max(|r|, --epsilon)",
+    ),
+    Metric(
+        name="max_share",
+        higher=False,
+        column="max share",
+        show=short,
+        measure=Elements,
+        kinds=_FLOATS,
+        meaning="largest |d| / largest |r|",
+    ),
+    Metric(
+        name="mean_abs",
+        higher=False,
+        column="mean abs",
+        show=short,
+        measure=Elements,
+        kinds=_FLOATS,
+        labels=_NUMBERS,
+        written=True,
+        meaning="mean of |d| (MAE)",
+    ),
+    Metric(
+        name="rmse",
+        higher=False,
+        column="RMSE",
+        show=short,
+        measure=Elements,
+        kinds=_FLOATS,
+        labels=_NUMBERS,
+        first_of=_NUMBERS,
+        shown="tables",
+        written=True,
+        meaning="square root of the mean of d²",
+    ),
+    Metric(
+        name="cosine",
+        higher=True,
+        column="cosine",
+        show=fixed(6),
+        measure=Elements,
+        kinds=_FLOATS,
+        perfect=1.0,
+        share=True,
+        least=-1.0,
+        shown="short tables",
+        written=True,
+        meaning="r·a / (|r| |a|)",
+    ),
+    Metric(
+        name="snr_db",
+        higher=True,
+        column="SNR dB",
+        show=fixed(1),
+        measure=Elements,
+        kinds=_FLOATS,
+        perfect=math.inf,
+        shown="short tables",
+        written=True,
+        meaning="10 log10(sum r² / sum d²)",
+    ),
+    Metric(
+        name="r2",
+        higher=True,
+        column="R²",
+        show=fixed(4),
+        measure=Determination,
+        kinds=frozenset((VALUES, SCORES)),
+        labels=_NUMBERS,
+        perfect=1.0,
+        meaning="1 - sum d² / sum (r - mean r)²",
+    ),
 )

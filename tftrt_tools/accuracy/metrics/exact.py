@@ -19,7 +19,9 @@ class Mismatches(Measure):
 
     def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         if reference.dtype.kind not in "OSUb":
-            reference, answer = (np.round(one.astype(np.float64)) if one.dtype.kind not in "iu" else one for one in (reference, answer))
+            reference, answer = (
+                np.round(one.astype(np.float64)) if one.dtype.kind not in "iu" else one for one in (reference, answer)
+            )
         self._elements += reference.size
         self._differing += int(np.sum(reference != answer))
 
@@ -27,6 +29,18 @@ class Mismatches(Measure):
         return {"mismatches": self._differing / max(self._elements, 1)}
 
 
-METRICS = (Metric(name="mismatches", higher=False, column="equal", show=lambda value: percent(1 - value), measure=Mismatches,
-                  kinds=frozenset((EXACT, IDS, TEXTS)), labels=frozenset((labels.TEXTS,)), share=True, shown="short tables", written=True,
-                  meaning="share of elements that differ"),)
+METRICS = (
+    Metric(
+        name="mismatches",
+        higher=False,
+        column="equal",
+        show=lambda value: percent(1 - value),
+        measure=Mismatches,
+        kinds=frozenset((EXACT, IDS, TEXTS)),
+        labels=frozenset((labels.TEXTS,)),
+        share=True,
+        shown="short tables",
+        written=True,
+        meaning="share of elements that differ",
+    ),
+)

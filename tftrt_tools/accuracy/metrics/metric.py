@@ -75,9 +75,20 @@ class Metric:
         say that the metric does not count."""
         low, high = self.ends
         none, every = (bound > high, bound < low) if self.higher else (bound < low, bound > high)
-        ends = f"{self.name} lies between {low:g} and {high:g}" if math.isfinite(low) and math.isfinite(high) else \
-            f"{self.name} is {low:g} or more" if math.isfinite(low) else f"{self.name} is {high:g} or less"
-        return f"no value is {self.sign} {bound:g}: {ends}" if none else f"every value is {self.sign} {bound:g}: {ends}" if every else ""
+        ends = (
+            f"{self.name} lies between {low:g} and {high:g}"
+            if math.isfinite(low) and math.isfinite(high)
+            else f"{self.name} is {low:g} or more"
+            if math.isfinite(low)
+            else f"{self.name} is {high:g} or less"
+        )
+        return (
+            f"no value is {self.sign} {bound:g}: {ends}"
+            if none
+            else f"every value is {self.sign} {bound:g}: {ends}"
+            if every
+            else ""
+        )
 
     @property
     def sign(self) -> str:

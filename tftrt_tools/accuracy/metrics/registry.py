@@ -7,8 +7,9 @@ from tftrt_tools.accuracy import kinds
 from tftrt_tools.accuracy.metrics import boxes, classes, detections, elements, exact, segmentation, texts
 from tftrt_tools.accuracy.metrics.metric import Measure, Metric
 
-METRICS: dict[str, Metric] = {one.name: one for file in (elements, classes, exact, boxes, detections, segmentation, texts)
-                              for one in file.METRICS}
+METRICS: dict[str, Metric] = {
+    one.name: one for file in (elements, classes, exact, boxes, detections, segmentation, texts) for one in file.METRICS
+}
 ALIASES = {"mae": "mean_abs", "ap": "map", "ap50": "map50", "top_1": "top1", "top_5": "top5", "word_error_rate": "wer"}
 
 

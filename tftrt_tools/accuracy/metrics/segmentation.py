@@ -46,6 +46,18 @@ class MeanIou(Measure):
         return {one: (either, both / either) for one, (both, either) in self._per_class.items()}
 
 
-METRICS = (Metric(name="mean_iou", higher=True, column="mean IoU", show=fixed(4), measure=MeanIou, kinds=frozenset((MASKS,)),
-                  labels=frozenset((labels.MASKS,)), first_of=frozenset((labels.MASKS,)), perfect=1.0, share=True,
-                  meaning="masks: mean over the classes of the pixels in both / in either"),)
+METRICS = (
+    Metric(
+        name="mean_iou",
+        higher=True,
+        column="mean IoU",
+        show=fixed(4),
+        measure=MeanIou,
+        kinds=frozenset((MASKS,)),
+        labels=frozenset((labels.MASKS,)),
+        first_of=frozenset((labels.MASKS,)),
+        perfect=1.0,
+        share=True,
+        meaning="masks: mean over the classes of the pixels in both / in either",
+    ),
+)

@@ -47,6 +47,16 @@ def edits(reference: list[str], answer: list[str]) -> int:
     return row[-1]
 
 
-METRICS = (Metric(name="wer", higher=False, column="word errors", show=fixed(4), measure=WordErrors, kinds=frozenset((TEXTS,)),
-                  labels=frozenset((labels.TEXTS,)), first_of=frozenset((labels.TEXTS,)),
-                  meaning="texts: words to change / words of the reference"),)
+METRICS = (
+    Metric(
+        name="wer",
+        higher=False,
+        column="word errors",
+        show=fixed(4),
+        measure=WordErrors,
+        kinds=frozenset((TEXTS,)),
+        labels=frozenset((labels.TEXTS,)),
+        first_of=frozenset((labels.TEXTS,)),
+        meaning="texts: words to change / words of the reference",
+    ),
+)

@@ -30,7 +30,9 @@ _LONGEST_REASON = 200
 _TEXT_PARTS = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|#[^\n]*|[{}<>]')
 
 
-def parse(text: str | bytes, levels: int = MOST_LEVELS, once: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+def parse(
+    text: str | bytes, levels: int = MOST_LEVELS, once: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Any:
     """The values of a JSON text. Args: levels: how deep they may lie. once: json.loads's object_pairs_hook. Raises: ValueError."""
     if len(text) > MOST_BYTES:
         raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB")
@@ -159,7 +161,12 @@ def _deeper(values: Any, levels: int) -> bool:
     """Whether values lie deeper than `levels`."""
     here = [values]
     for _ in range(levels + 1):
-        here = [one for value in here if isinstance(value, (dict, list)) for one in (value.values() if isinstance(value, dict) else value)]
+        here = [
+            one
+            for value in here
+            if isinstance(value, (dict, list))
+            for one in (value.values() if isinstance(value, dict) else value)
+        ]
         if not here:
             return False
     return True

@@ -1,4 +1,5 @@
 """Locks between processes: flock on a file. The system frees the lock of a process that dies."""
+
 from __future__ import annotations
 
 import errno

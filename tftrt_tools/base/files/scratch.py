@@ -25,7 +25,9 @@ def folder(what: str) -> Iterator[str]:
     try:
         # The lock marks the folder as in use. The system releases it however this process ends; children do not inherit it.
         # A process identifier would not do: containers that share a disk number their processes separately.
-        with contextlib.suppress(OSError):  # without locks on this file system, nobody can remove the folder as abandoned either
+        with contextlib.suppress(
+            OSError
+        ):  # without locks on this file system, nobody can remove the folder as abandoned either
             fcntl.flock(held, fcntl.LOCK_EX)
         yield made.name
     finally:

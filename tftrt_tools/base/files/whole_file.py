@@ -33,7 +33,9 @@ def check_place(path: Path) -> None:
     parent = pathlib.Path(path).resolve().parent
     if not parent.is_dir() or pathlib.Path(path).is_dir():
         why = "it is a directory" if parent.is_dir() else f"no directory {parent}"
-        raise errors.UsageError(f"{path} cannot be written: {why}", "give the path of a file in a directory that is there")
+        raise errors.UsageError(
+            f"{path} cannot be written: {why}", "give the path of a file in a directory that is there"
+        )
 
 
 def check_folder(path: Path, flag: str) -> None:
@@ -43,7 +45,9 @@ def check_folder(path: Path, flag: str) -> None:
     if not first.is_dir():
         raise errors.UsageError(f"{flag}={path}: {first} is no folder", "name one that is there, or a new one")
     if not os.access(first, os.W_OK | os.X_OK):
-        raise errors.UsageError(f"{flag}={path}: {first} cannot be written to by this user", f"choose another {flag}, or mend its rights")
+        raise errors.UsageError(
+            f"{flag}={path}: {first} cannot be written to by this user", f"choose another {flag}, or mend its rights"
+        )
 
 
 def nearest(path: pathlib.Path) -> pathlib.Path:
@@ -142,7 +146,11 @@ def replacing(path: Path, grows_in: pathlib.Path | None = None, overwrite: bool 
 def _names_another(error: OSError, target: pathlib.Path) -> bool:
     """Whether an error inside the block is about another file, such as one that is written together with this one."""
     name = error.filename
-    return isinstance(name, str) and pathlib.Path(name).name != target.name and not pathlib.Path(name).name.startswith(f".{target.name}.")
+    return (
+        isinstance(name, str)
+        and pathlib.Path(name).name != target.name
+        and not pathlib.Path(name).name.startswith(f".{target.name}.")
+    )
 
 
 @contextlib.contextmanager
@@ -171,5 +179,7 @@ def _place(temporary: pathlib.Path, target: pathlib.Path, overwrite: bool) -> No
     except FileExistsError:
         kept = renaming.beside(temporary, target)
         said = f"; the finished file is {kept}" if kept else ""
-        raise errors.UsageError(f"what is at {target} appeared there meanwhile, and is left as it is{said}",
-                                "move the one or the other, or choose another file") from None
+        raise errors.UsageError(
+            f"what is at {target} appeared there meanwhile, and is left as it is{said}",
+            "move the one or the other, or choose another file",
+        ) from None

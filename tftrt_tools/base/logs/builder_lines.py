@@ -14,5 +14,7 @@ COMBINATION = "*************** Autotuning"
 PROFILE = re.compile(r"Constructing optimization profile number (?P<number>\d+) \[\d+/(?P<of>\d+)\]")
 SELECTED = "Formats and tactics selection completed in"
 # Sums of memory that an engine takes, in bytes. TensorRT writes what it has not computed yet as more than NO_BYTES.
-MEMORY = re.compile(r"Total (?P<what>Host Persistent|Device Persistent|Scratch|Activation|Weights|Device) Memory: (?P<bytes>\d+)")
+MEMORY = re.compile(
+    r"Total (?P<what>Host Persistent|Device Persistent|Scratch|Activation|Weights|Device) Memory: (?P<bytes>\d+)"
+)
 NO_BYTES = 1 << 60

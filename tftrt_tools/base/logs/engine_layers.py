@@ -14,8 +14,10 @@ from tftrt_tools.base import records
 from tftrt_tools.base.choices import Precision
 from tftrt_tools.base.logs import heads
 
-LINE = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: (?P<tactic>(?:0x)?-?[0-9a-f]+), (?P<inputs>.*) -> (?P<outputs>.*)$",
-                  re.MULTILINE)
+LINE = re.compile(
+    r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: (?P<tactic>(?:0x)?-?[0-9a-f]+), (?P<inputs>.*) -> (?P<outputs>.*)$",
+    re.MULTILINE,
+)
 # The name of a layer of TF-TRT's begins its nodes with the engine's.
 ENGINE = re.compile(r"(TRTEngineOp_\w+)/")
 # A part of the network that TensorRT's compiler Myelin fused.
@@ -27,7 +29,17 @@ _TENSOR = re.compile(r"(.+?) \((\w+)[\[(]([^\])]*)[\])]\)(?:, |$)")
 _PRECISION: dict[str, Precision] = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
 _MULTIPLIES = re.compile(r":(?:CONVOLUTION|DECONVOLUTION|FULLY_CONNECTED|MATRIX_MULTIPLY|EINSUM)\b")
 # They move or hold values.
-_PASSIVE = ("NoOp", "Reformat", "Shuffle", "Constant", "Slice", "Concat", "Gather", "ShapeHostToDevice", "ShapeDeviceToHost")
+_PASSIVE = (
+    "NoOp",
+    "Reformat",
+    "Shuffle",
+    "Constant",
+    "Slice",
+    "Concat",
+    "Gather",
+    "ShapeHostToDevice",
+    "ShapeDeviceToHost",
+)
 _PART_OF_A_NODE = re.compile(r"-(?:conv|sum|activation|pooling|shuffle|FULLY_CONNECTED-shuffle_\d+)$")
 _LONGEST_SHOWN = 100
 # What TensorRT puts behind the name of a layer, or of a node of Myelin's, where it means its weights.
@@ -98,8 +110,13 @@ def computes(row: Row, prefix: str) -> Layer | None:
     if row.kind in _PASSIVE:
         return None
     kinds = _precisions(row.inputs) or _precisions(row.outputs)
-    return Layer(node=_node(row.name, prefix), kind=row.kind, precision=kinds[0] if kinds else "", profile=row.profile,
-                 multiplies=bool(_MULTIPLIES.search(row.name)))
+    return Layer(
+        node=_node(row.name, prefix),
+        kind=row.kind,
+        precision=kinds[0] if kinds else "",
+        profile=row.profile,
+        multiplies=bool(_MULTIPLIES.search(row.name)),
+    )
 
 
 def shown(name: str) -> str:
@@ -127,8 +144,14 @@ def owners(listed: str) -> list[str]:
 
 def _row(match: re.Match[str]) -> Row:
     name, profile = without_profile(match["name"])
-    return Row(name=name, kind=match["kind"], tactic=match["tactic"], inputs=_tensors(match["inputs"]),
-               outputs=_tensors(match["outputs"]), profile=profile)
+    return Row(
+        name=name,
+        kind=match["kind"],
+        tactic=match["tactic"],
+        inputs=_tensors(match["inputs"]),
+        outputs=_tensors(match["outputs"]),
+        profile=profile,
+    )
 
 
 def _tensors(text: str) -> tuple[Tensor, ...]:
@@ -137,8 +160,12 @@ def _tensors(text: str) -> tuple[Tensor, ...]:
 
 def _tensor(name: str, kind: str, sizes: str) -> Tensor:
     numbers = [one.partition(":") for one in sizes.split(",") if one]
-    return Tensor(name=name, type=kind, sizes=tuple(heads.whole(size) for size, _, _ in numbers),
-                  packed=next((heads.whole(packed) for _, _, packed in numbers if packed), 1))
+    return Tensor(
+        name=name,
+        type=kind,
+        sizes=tuple(heads.whole(size) for size, _, _ in numbers),
+        packed=next((heads.whole(packed) for _, _, packed in numbers if packed), 1),
+    )
 
 
 def _precisions(tensors: Sequence[Tensor]) -> list[Precision]:

@@ -90,7 +90,9 @@ def _finished(lines: Iterable[str], origin: str, unfinished: collections.Ordered
                 continue
             if before is not None:
                 yield unfinished.pop(around).done()
-            source = f"{around[:_LONGEST_SOURCE]} thread {head.thread}".strip() if head.thread else around[:_LONGEST_SOURCE]
+            source = (
+                f"{around[:_LONGEST_SOURCE]} thread {head.thread}".strip() if head.thread else around[:_LONGEST_SOURCE]
+            )
             entry = Entry(source, head.time, head.level, head.place, head.tensorrt, head.text, number, True)
             if head.level not in _AWAITED:
                 yield entry

@@ -14,24 +14,48 @@ from tftrt_tools.base.choices import LogLevel
 from tftrt_tools.base.files import documents
 
 _LEVELS: dict[str | None, LogLevel] = {
-    "V": "V", "D": "V", "I": "I", "W": "W", "E": "E", "F": "F", "C": "F", "VERBOSE": "V", "DEBUG": "V", "INFO": "I", "WARNING": "W",
-    "WARN": "W", "ERROR": "E", "INTERNAL_ERROR": "F", "F_ERROR": "F", "CRITICAL": "F", "FATAL": "F"}
+    "V": "V",
+    "D": "V",
+    "I": "I",
+    "W": "W",
+    "E": "E",
+    "F": "F",
+    "C": "F",
+    "VERBOSE": "V",
+    "DEBUG": "V",
+    "INFO": "I",
+    "WARNING": "W",
+    "WARN": "W",
+    "ERROR": "E",
+    "INTERNAL_ERROR": "F",
+    "F_ERROR": "F",
+    "CRITICAL": "F",
+    "FATAL": "F",
+}
 _PLACES = ("time", "level", "thread", "place", "trt", "text")
 
 
 def _form(pattern: str) -> re.Pattern[str]:
     """A form of heads; the places that it has not are never there."""
-    return re.compile(pattern + "".join(f"(?P<{name}>(?!))?" for name in _PLACES if f"<{name}>" not in pattern), re.DOTALL)
+    return re.compile(
+        pattern + "".join(f"(?P<{name}>(?!))?" for name in _PLACES if f"<{name}>" not in pattern), re.DOTALL
+    )
 
 
 # 2026-11-22 11:22:13.391623: I 4711 tensorflow/…/trt_engine_op.cc:1115] text
-_TENSORFLOW = _form(r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?): (?P<level>[IWEFV]) (?: *(?P<thread>\d+) )?"
-                    r"(?:(?P<place>\S+:\d+)\] ?)?(?P<text>.*)")
+_TENSORFLOW = _form(
+    r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?): (?P<level>[IWEFV]) (?: *(?P<thread>\d+) )?"
+    r"(?:(?P<place>\S+:\d+)\] ?)?(?P<text>.*)"
+)
 # 2023-08-21 17:24:59.358624197 [W:onnxruntime:Default, tensorrt_execution_provider.h:75 log] text
-_ONNX_RUNTIME = _form(r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) \[(?P<level>[VIWEF]):onnxruntime:[^,\]]*, (?P<place>[^\] ]+:\d+)"
-                      r"[^\]]*\] (?P<text>.*)")
+_ONNX_RUNTIME = _form(
+    r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) \[(?P<level>[VIWEF]):onnxruntime:[^,\]]*, (?P<place>[^\] ]+:\d+)"
+    r"[^\]]*\] (?P<text>.*)"
+)
 # [09/19/2022-11:36:03] [TRT] [W] text; [09/19/2022-11:36:03] [W] [TRT] text; [W] [TRT] text; [W] text
-_TRTEXEC = _form(r"(?:\[(?P<time>(?:\d\d/\d\d/\d{4}-)?\d\d:\d\d:\d\d)\] )?(?P<trt>\[TRT\] )?\[(?P<level>[IWEFV])\] ?(?P<text>.*)")
+_TRTEXEC = _form(
+    r"(?:\[(?P<time>(?:\d\d/\d\d/\d{4}-)?\d\d:\d\d:\d\d)\] )?(?P<trt>\[TRT\] )?\[(?P<level>[IWEFV])\] ?(?P<text>.*)"
+)
 # [TensorRT] VERBOSE: text
 _TENSORRT_7 = _form(r"(?P<trt>\[TensorRT\]) (?P<level>[A-Z_]+): (?P<text>.*)")
 # [TRT]    text, of a logger without levels
@@ -39,10 +63,16 @@ _BARE = _form(r"(?P<trt>\[TRT\])\s+(?P<text>.*)")
 # I1122 11:22:13.391623 4711 file.cc:12] text; I0000 00:00:1712345678.123456 4711 file.cc:12] text
 _ABSL = _form(r"(?P<level>[IWEF])(?P<time>\d{4} [\d:]+\.\d+) +(?P<thread>\d+) (?P<place>\S+:\d+)\] ?(?P<text>.*)")
 # WARNING:tensorflow:text; ERROR: [TRT]: text
-_NAMED = _form(r"(?P<level>DEBUG|VERBOSE|INFO|WARNING|ERROR|INTERNAL_ERROR|F_ERROR|CRITICAL|FATAL):(?:[\w.]+:| )(?P<text>.*)")
+_NAMED = _form(
+    r"(?P<level>DEBUG|VERBOSE|INFO|WARNING|ERROR|INTERNAL_ERROR|F_ERROR|CRITICAL|FATAL):(?:[\w.]+:| )(?P<text>.*)"
+)
 # Forms by the first letter of a line.
-_FORMS = {**dict.fromkeys("0123456789", (_TENSORFLOW, _ONNX_RUNTIME)), "[": (_TRTEXEC, _TENSORRT_7, _BARE),
-          **dict.fromkeys("IWEF", (_ABSL, _NAMED)), **dict.fromkeys("DVC", (_NAMED,))}
+_FORMS = {
+    **dict.fromkeys("0123456789", (_TENSORFLOW, _ONNX_RUNTIME)),
+    "[": (_TRTEXEC, _TENSORRT_7, _BARE),
+    **dict.fromkeys("IWEF", (_ABSL, _NAMED)),
+    **dict.fromkeys("DVC", (_NAMED,)),
+}
 # What encloses a line, by its first letter: kubectl logs --prefix; Kubernetes' files and docker logs --timestamps; Docker Compose; journald
 # and syslog.
 _POD = re.compile(r"\[(pod/[^\]]+)\] ")
@@ -91,11 +121,13 @@ def split(line: str) -> tuple[str, str]:
             return "", line
     who: list[str] = []
     while line[4:5] != "-" or line[10:11] != " ":
-        found = next((match for form in _AROUND.get(line[:1], (_COMPOSE, _JOURNAL)) if (match := form.match(line))), None)
+        found = next(
+            (match for form in _AROUND.get(line[:1], (_COMPOSE, _JOURNAL)) if (match := form.match(line))), None
+        )
         if found is None:
             break
         who += filter(None, [found[1]])
-        line = line[found.end():]
+        line = line[found.end() :]
     return " ".join(who), line
 
 
@@ -112,7 +144,7 @@ def read(line: str) -> Head | None:
     time, level, thread, place, trt, text = found.group(*_PLACES)
     text, tensorrt = text.removeprefix(_WARNING), trt is not None
     while inner := _TENSORRT.match(text):
-        text, tensorrt = text[inner.end():], True
+        text, tensorrt = text[inner.end() :], True
     return Head(time or "", _LEVELS.get(level, ""), thread or "", place or "", tensorrt, text)
 
 
@@ -132,7 +164,9 @@ def seconds(time: str) -> float | None:
         import datetime
 
         try:
-            days = datetime.date(int(year or american_year), int(month or american_month), int(day or american_day)).toordinal()
+            days = datetime.date(
+                int(year or american_year), int(month or american_month), int(day or american_day)
+            ).toordinal()
         except ValueError:  # a damaged line
             return None
     return days * 86400.0 + int(hour) * 3600 + int(minute) * 60 + float(second)

@@ -44,14 +44,19 @@ class Index:
             candidates += [(message, form) for literal, message, form in self._loose if literal in text]
         if not candidates:
             return []
-        matches = [(form.weight, *_span(form, found), message, found.groupdict())
-                   for message, form in candidates if (found := form.search(text))]
+        matches = [
+            (form.weight, *_span(form, found), message, found.groupdict())
+            for message, form in candidates
+            if (found := form.search(text))
+        ]
         chosen: list[tuple[int, int, Message, dict[str, str]]] = []
         for _, start, end, message, values in sorted(matches, key=lambda one: (-one[0], one[1])):
             if all((end <= one[0] or start >= one[1]) and one[2] is not message for one in chosen):
                 chosen.append((start, end, message, values))
-        return [Found(message, {name: value.strip()[:LONGEST] for name, value in values.items()})
-                for start, _, message, values in sorted(chosen, key=lambda one: one[0])]
+        return [
+            Found(message, {name: value.strip()[:LONGEST] for name, value in values.items()})
+            for start, _, message, values in sorted(chosen, key=lambda one: one[0])
+        ]
 
 
 def _span(form: Form, found: re.Match[str]) -> tuple[int, int]:

@@ -11,15 +11,25 @@ _ENGINE_OPS = ("TRTEngineOp", "CreateTRTResourceHandle", "InitializeTRTResource"
 _ELSEWHERE = "serve the original model here, or use --backend=local, which runs engine ops as TensorFlow ops"
 # What else a message may say, each with its mend.
 _MENDS = (
-    (re.compile(r"[Cc]ould not find meta ?graph"),
-     "start the server with the model's own tags: --saved_model_tags=…; `tftrt inspect` on the version directory shows them"),
+    (
+        re.compile(r"[Cc]ould not find meta ?graph"),
+        "start the server with the model's own tags: --saved_model_tags=…; `tftrt inspect` on the version directory shows them",
+    ),
     (re.compile(r"allowed_batch_sizes"), "mend the batching parameters: `tftrt configure --check` says where"),
-    (re.compile(r"(?i)Could not find SavedModel|data[ _]loss|checkpoint|variables|read less bytes|(can't|cannot|failed to) parse"),
-     "publish the model again: files are missing or damaged"),
-    (re.compile(r"(?i)RESOURCE_EXHAUSTED|insufficient resources|out of memory"),
-     "serve fewer models or versions at a time, or on a machine with more memory"),
-    (re.compile(r"(?i)warm-?up"),
-     "publish the model again, which writes its warm-up requests anew; --noenable_model_warmup goes without them"),
+    (
+        re.compile(
+            r"(?i)Could not find SavedModel|data[ _]loss|checkpoint|variables|read less bytes|(can't|cannot|failed to) parse"
+        ),
+        "publish the model again: files are missing or damaged",
+    ),
+    (
+        re.compile(r"(?i)RESOURCE_EXHAUSTED|insufficient resources|out of memory"),
+        "serve fewer models or versions at a time, or on a machine with more memory",
+    ),
+    (
+        re.compile(r"(?i)warm-?up"),
+        "publish the model again, which writes its warm-up requests anew; --noenable_model_warmup goes without them",
+    ),
 )
 
 
@@ -58,5 +68,8 @@ def label(said: str) -> tuple[str, str] | None:
     found = loading.LABEL.find(said)
     if not found:
         return None
-    return (f"a label names version {found['version']} of {found['model']}, which is not loaded yet: a server reads labels before it loads "
-            "anything", LABELS_MEND)
+    return (
+        f"a label names version {found['version']} of {found['model']}, which is not loaded yet: a server reads labels before it loads "
+        "anything",
+        LABELS_MEND,
+    )

@@ -20,16 +20,22 @@ LONGEST_LINE = 64 * 1024
 _BEGINNING = 8192
 _GZIP = b"\x1f\x8b"
 # How files begin that have to be unpacked first: {first bytes: (what it is, what unpacks it)}.
-_PACKED = {b"\x28\xb5\x2f\xfd": ("a zstd archive", "zstd -dc"), b"BZh": ("a bzip2 archive", "bzip2 -dc"),
-           b"\xfd7zXZ\x00": ("an xz archive", "xz -dc"), b"PK\x03\x04": ("a zip archive", "unzip -p")}
+_PACKED = {
+    b"\x28\xb5\x2f\xfd": ("a zstd archive", "zstd -dc"),
+    b"BZh": ("a bzip2 archive", "bzip2 -dc"),
+    b"\xfd7zXZ\x00": ("an xz archive", "xz -dc"),
+    b"PK\x03\x04": ("a zip archive", "unzip -p"),
+}
 _ZEROS = re.compile(rb"\0+")
 # What no text in UTF-8 has.
 _NO_TEXT = re.compile("[\x01-\x08\x0b\x0e-\x1a\x1c-\x1f\ufffd]")
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # What a damaged gzip file raises.
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
-MEND = ("give the file that the process wrote its stderr to (`… 2> FILE`, `docker logs NAME > FILE 2>&1`), or pipe it: "
-        "`… 2>&1 | tftrt log -`")
+MEND = (
+    "give the file that the process wrote its stderr to (`… 2> FILE`, `docker logs NAME > FILE 2>&1`), or pipe it: "
+    "`… 2>&1 | tftrt log -`"
+)
 
 
 class LogFile:
@@ -62,7 +68,9 @@ class LogFile:
             try:
                 beginning = unpacked.peek(_BEGINNING)[:_BEGINNING]
             except _DAMAGED as error:
-                raise errors.TftrtError(f"{self.name} is a damaged gzip file: {error}", "copy it again; none of it can be read") from None
+                raise errors.TftrtError(
+                    f"{self.name} is a damaged gzip file: {error}", "copy it again; none of it can be read"
+                ) from None
             self._wrap(unpacked, beginning)
         else:
             self._wrap(binary, beginning)

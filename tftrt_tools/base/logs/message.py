@@ -10,8 +10,14 @@ from tftrt_tools.base.choices import LogCategory, LogSeverity
 
 _PLACE = re.compile(r"\{(\w+)\}")
 # What some places hold; others hold any text of one line.
-_KINDS = {"engine": r"[\w./-]+", "number": r"\d[\d.]*", "op": r"\w+", "shapes": r"\[.*?\](?=[\s;.]|$)", "hex": r"(?:0x)?-?[0-9a-f]+",
-          "path": r"\S+?(?=[.:,;]?(?:\s|$))"}
+_KINDS = {
+    "engine": r"[\w./-]+",
+    "number": r"\d[\d.]*",
+    "op": r"\w+",
+    "shapes": r"\[.*?\](?=[\s;.]|$)",
+    "hex": r"(?:0x)?-?[0-9a-f]+",
+    "path": r"\S+?(?=[.:,;]?(?:\s|$))",
+}
 _TEXT = r"[^\n]+"
 # The longest text of a place that is kept, in characters.
 LONGEST = 300
@@ -45,7 +51,9 @@ class Form:
 
     def search(self, text: str) -> re.Match[str] | None:
         """The first place in `text` that has this form. Of long lines the beginning counts."""
-        return self.pattern.search(text if len(text) <= _SEARCHED else "\n".join(line[:_SEARCHED] for line in text.split("\n")))
+        return self.pattern.search(
+            text if len(text) <= _SEARCHED else "\n".join(line[:_SEARCHED] for line in text.split("\n"))
+        )
 
     def find(self, text: str) -> dict[str, str] | None:
         """{place: its text} where `text` has this form, else None."""
@@ -93,8 +101,22 @@ class Message:
         return next((found for form in self.forms if (found := form.find(text)) is not None), None)
 
 
-def known(name: str, category: LogCategory, severity: LogSeverity, *forms: str, meaning: str, mend: str = "", subject: str = "") -> Message:
+def known(
+    name: str,
+    category: LogCategory,
+    severity: LogSeverity,
+    *forms: str,
+    meaning: str,
+    mend: str = "",
+    subject: str = "",
+) -> Message:
     """A Message of the texts `forms`."""
-    return Message(name=name, category=category, severity=severity, forms=tuple(map(Form, forms)), meaning=meaning, mend=mend,
-                   subject=subject)
-
+    return Message(
+        name=name,
+        category=category,
+        severity=severity,
+        forms=tuple(map(Form, forms)),
+        meaning=meaning,
+        mend=mend,
+        subject=subject,
+    )

@@ -58,14 +58,25 @@ class Reader:
                 self._take(log, span)
             except KeyboardInterrupt:
                 whole = False
-        self._logs.append(LogRead(path=path, lines=log.lines, cut=log.cut, damage=log.damage, first=span.first, last=span.last,
-                                  starts=span.starts))
+        self._logs.append(
+            LogRead(
+                path=path,
+                lines=log.lines,
+                cut=log.cut,
+                damage=log.damage,
+                first=span.first,
+                last=span.last,
+                starts=span.starts,
+            )
+        )
         if allow_empty or log.damage or not whole:
             return whole
         if not log.lines:
             raise errors.TftrtError(f"{log.name} is empty", MEND)
         if self._recognised == before:
-            raise errors.TftrtError(f"no line of {log.name} (of {log.lines}) is of TF-TRT, TensorRT, TensorFlow Serving or trtexec", MEND)
+            raise errors.TftrtError(
+                f"no line of {log.name} (of {log.lines}) is of TF-TRT, TensorRT, TensorFlow Serving or trtexec", MEND
+            )
         return whole
 
     def _take(self, log: LogFile, span: _Span) -> None:
@@ -80,11 +91,19 @@ class Reader:
 
     def summary(self, interrupted: bool = False) -> Summary:
         """What was read so far."""
-        return Summary(logs=tuple(self._logs), interrupted=interrupted, findings=self._findings.known(), unknown=self._findings.unknown(),
-                       loud=self._findings.loud, unknown_count=self._findings.unknown_count,
-                       unknown_errors=self._findings.unknown_errors,
-                       unknown_left_out=self._findings.unknown_kinds_left_out, engines=self._engines.result(),
-                       builder=self._builds.result(), context=self._contexts.result())
+        return Summary(
+            logs=tuple(self._logs),
+            interrupted=interrupted,
+            findings=self._findings.known(),
+            unknown=self._findings.unknown(),
+            loud=self._findings.loud,
+            unknown_count=self._findings.unknown_count,
+            unknown_errors=self._findings.unknown_errors,
+            unknown_left_out=self._findings.unknown_kinds_left_out,
+            engines=self._engines.result(),
+            builder=self._builds.result(),
+            context=self._contexts.result(),
+        )
 
 
 def read(paths: Sequence[str], allow_empty: bool = False) -> Summary:

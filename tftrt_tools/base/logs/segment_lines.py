@@ -2,6 +2,9 @@
 
 import re
 
-LEFT = re.compile(r"(Not a|Denylisted as) TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)(?:, \(Reason: (.*)\))?\s*$", re.DOTALL)
+LEFT = re.compile(
+    r"(Not a|Denylisted as) TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)(?:, \(Reason: (.*)\))?\s*$",
+    re.DOTALL,
+)
 # A line of the report of ops that stay in TensorFlow: the op, and how often it is there.
 REPORTED = re.compile(r"^\s*- (\w+) -> (\d+)x$", re.MULTILINE)

@@ -69,9 +69,15 @@ class Summary(records.Record):
     def failed(self, checks: typing.Collection[str]) -> Iterator[str]:
         """What breaks the checks, in words. Args: checks: of CHECKS."""
         for category in (one for one in LOG_CATEGORIES if one in checks):
-            found = [f"{one.name} ({one.count}×)" for one in self.findings if one.category == category and one.severity != "note"]
+            found = [
+                f"{one.name} ({one.count}×)"
+                for one in self.findings
+                if one.category == category and one.severity != "note"
+            ]
             if category == "fallback":
-                found += [f"{one.name} ran natively {one.native_runs}×" for one in self.engines.engines if one.native_runs]
+                found += [
+                    f"{one.name} ran natively {one.native_runs}×" for one in self.engines.engines if one.native_runs
+                ]
             if found:
                 yield f"{category}: {', '.join(found)}"
         if ANY_ERROR in checks and (wrong := [one for one in self.findings if one.severity == "error"]):

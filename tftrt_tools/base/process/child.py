@@ -70,8 +70,15 @@ class ChildBug(Exception):
     """An exception that is no user error; carries the child's traceback."""
 
 
-def run(target: str, request: Any, env: Mapping[str, Any] | None = None, python: str | None = None, timeout: float | None = None,
-        log_file: str | os.PathLike[str] | None = None, silence: Silence | None = None) -> Outcome:
+def run(
+    target: str,
+    request: Any,
+    env: Mapping[str, Any] | None = None,
+    python: str | None = None,
+    timeout: float | None = None,
+    log_file: str | os.PathLike[str] | None = None,
+    silence: Silence | None = None,
+) -> Outcome:
     """Call `target` ("package.module:function") with `request` in a child process of its own.
 
     Args:
@@ -91,8 +98,12 @@ def run(target: str, request: Any, env: Mapping[str, Any] | None = None, python:
 
 
 @contextlib.contextmanager
-def worker(target: str, env: Mapping[str, Any] | None = None, log_file: str | os.PathLike[str] | None = None,
-           python: str | None = None) -> Iterator[Worker]:
+def worker(
+    target: str,
+    env: Mapping[str, Any] | None = None,
+    log_file: str | os.PathLike[str] | None = None,
+    python: str | None = None,
+) -> Iterator[Worker]:
     """A child process that answers many calls of `target`, one after the other, and keeps what it loaded and cached.
 
     Arguments as for `run`. Yields: Worker. The child ends with the context, at once if a call is under way.
@@ -197,8 +208,9 @@ def _environment(changes: Mapping[str, Any], python: str | None = None) -> dict[
 
 
 @contextlib.contextmanager
-def _started(target: str, env: Mapping[str, Any], python: str | None,
-             log_path: pathlib.Path) -> Iterator[tuple[subprocess.Popen[bytes], BinaryIO]]:
+def _started(
+    target: str, env: Mapping[str, Any], python: str | None, log_path: pathlib.Path
+) -> Iterator[tuple[subprocess.Popen[bytes], BinaryIO]]:
     reader, writer = os.pipe()
     open_ends = [reader, writer]
     process = None
@@ -207,8 +219,16 @@ def _started(target: str, env: Mapping[str, Any], python: str | None,
             command = interpreter.command(python, "tftrt_tools.base.process.child", str(writer), target)
             folder, place = starting.start()
             # The child has its own session: Ctrl-C reaches only this process, which then ends the child.
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[writer],
-                                       env=_environment(env, python) | place, cwd=folder, start_new_session=True)
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=[writer],
+                env=_environment(env, python) | place,
+                cwd=folder,
+                start_new_session=True,
+            )
         # Remove it from the list first: after an interrupt between these lines it must not be closed again, because its number may be
         # another file's.
         open_ends.remove(writer)
@@ -305,8 +325,12 @@ def _killed_if_silent(process: subprocess.Popen[bytes], silence: Silence | None)
 
 def _hung(quiet: _Quiet, log: str) -> ChildDied:
     flag = f"; a larger {quiet.silence.flag} waits longer" if quiet.silence and quiet.silence.flag else ""
-    return ChildDied(f"it hangs: for {quiet.seconds:g} s no call came to an end, so its process was killed",
-                     f"mend the model, or what it waits for{flag}", log, "SIGKILL")
+    return ChildDied(
+        f"it hangs: for {quiet.seconds:g} s no call came to an end, so its process was killed",
+        f"mend the model, or what it waits for{flag}",
+        log,
+        "SIGKILL",
+    )
 
 
 def _death(code: int, log: str, timeout: float | None) -> ChildDied:
@@ -332,7 +356,6 @@ def _serve(fd: int, target: str) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     with os.fdopen(fd, "w", buffering=1) as pipe, lean_import.tensorflow():
-
         _LOST.watch()
         lock = threading.Lock()  # another thread may report progress
 

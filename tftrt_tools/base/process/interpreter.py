@@ -39,7 +39,9 @@ def found(python: str, flag: str) -> str:
     """
     path = shutil.which(python)
     if path is None:
-        raise errors.UsageError(f"--{flag}={python} is no program", "give the Python of an environment, such as ENVIRONMENT/bin/python")
+        raise errors.UsageError(
+            f"--{flag}={python} is no program", "give the Python of an environment, such as ENVIRONMENT/bin/python"
+        )
     return os.path.abspath(path)
 
 
@@ -75,4 +77,6 @@ def look_here(name: str) -> None:
     spec = loaded.__spec__ if isinstance(loaded, types.ModuleType) else importlib.util.find_spec(first)
     origin = spec.origin if spec is not None else None
     if origin and not os.path.realpath(origin).startswith(os.path.realpath(here) + os.sep):
-        raise ImportError(f"{first} is also a module of Python or of a library ({origin}), which comes first; give {own} another name")
+        raise ImportError(
+            f"{first} is also a module of Python or of a library ({origin}), which comes first; give {own} another name"
+        )

@@ -28,8 +28,9 @@ def tensorflow() -> Iterator[None]:
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds these modules, because TensorFlow asks for their folders, but does not load them before TensorFlow is imported."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None,
-                  target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if fullname not in _LEFT_OUT or not _begun("tensorflow"):
             return None
         found = importlib.machinery.PathFinder.find_spec(fullname, path, target)

@@ -30,7 +30,11 @@ def start() -> tuple[str | None, dict[str, str]]:
 def settle() -> None:
     """Take the folder where this process started off the search path, and go to the user's. The first thing that a process does."""
     given = os.environ.pop(_FOLDER, None)
-    if sys.path and sys.path[0] in ("", _START if given is not None else current_folder()) and not getattr(sys.flags, "safe_path", False):
+    if (
+        sys.path
+        and sys.path[0] in ("", _START if given is not None else current_folder())
+        and not getattr(sys.flags, "safe_path", False)
+    ):
         del sys.path[0]
     if given is not None:
         os.chdir(given)
@@ -41,7 +45,12 @@ def leave_out_the_current_folder() -> None:
     """Take the current folder off the search path where only an empty entry of PYTHONPATH has put it there."""
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     here = current_folder()
-    if len(entries) > 1 and "" in entries and here in sys.path and here not in map(os.path.abspath, filter(None, entries)):
+    if (
+        len(entries) > 1
+        and "" in entries
+        and here in sys.path
+        and here not in map(os.path.abspath, filter(None, entries))
+    ):
         sys.path.remove(here)
 
 

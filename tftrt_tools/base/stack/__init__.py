@@ -1,6 +1,5 @@
 """This machine: what is installed, what loads, what it can do. TensorFlow is never imported in this process."""
 
-
 import typing
 
 from tftrt_tools.base import errors

@@ -78,7 +78,9 @@ def of(facts: Facts) -> Diagnosis:
         cuda=build.get("cuda_version"),
         cudnn=build.get("cudnn_version"),
         tensorrt_linked=_text(asked.get("linked")),
-        tensorrt_loaded=next((library.version for library in facts.libraries if libraries.stem(library.name) == "nvinfer"), None),
+        tensorrt_loaded=next(
+            (library.version for library in facts.libraries if libraries.stem(library.name) == "nvinfer"), None
+        ),
         libraries=facts.libraries,
         driver=facts.driver.get("driver"),
         driver_cuda=facts.driver.get("cuda"),
@@ -93,8 +95,10 @@ def _capabilities(facts: Facts) -> tuple[Capability, ...]:
     convert = problems.in_conversion(facts)
     run = convert or problems.in_gpu(facts)
     found = {"convert": convert, "build": run or problems.in_builder(facts), "run": run}
-    return tuple(Capability(name, False, problem.cause, problem.mend) if (problem := found[name]) else Capability(name, True)
-                 for name in PURPOSES)
+    return tuple(
+        Capability(name, False, problem.cause, problem.mend) if (problem := found[name]) else Capability(name, True)
+        for name in PURPOSES
+    )
 
 
 # What asks a server, or reads files.
@@ -104,21 +108,27 @@ _WITHOUT_TENSORFLOW = "bench, regress --server, versions, promote, rollback, his
 def _notes(facts: Facts) -> Iterator[str]:
     tensorflow = facts.tensorflow
     if tensorflow is None:
-        yield (f"without TensorFlow, {_WITHOUT_TENSORFLOW} work here, and `tftrt inspect` of ONNX files and PyTorch programs")
+        yield (
+            f"without TensorFlow, {_WITHOUT_TENSORFLOW} work here, and `tftrt inspect` of ONNX files and PyTorch programs"
+        )
         return
     others = installed.also_installed(tensorflow)
     if others:
-        yield (f"{tensorflow.distribution} and {', '.join(others)} write to the same directory: "
-               f"the one installed last is imported")
+        yield (
+            f"{tensorflow.distribution} and {', '.join(others)} write to the same directory: "
+            f"the one installed last is imported"
+        )
     compiled = tensorflow.build.get("cuda_compute_capabilities", [])
     for capability in sorted({gpu.compute_capability for gpu in facts.gpus}):
         if compiled and not any(_runs(code, capability) for code in compiled):
-            yield (f"{tensorflow.name} has no machine code for compute capability {capability}: its first run on this GPU "
-                   f"compiles for a minute or so; `export CUDA_CACHE_MAXSIZE=4294967296` keeps the result")
+            yield (
+                f"{tensorflow.name} has no machine code for compute capability {capability}: its first run on this GPU "
+                f"compiles for a minute or so; `export CUDA_CACHE_MAXSIZE=4294967296` keeps the result"
+            )
 
 
 def _runs(code: str, capability: str) -> bool:
-    """"sm_80" is machine code that runs on 8.0 and newer of the same major version."""
+    """ "sm_80" is machine code that runs on 8.0 and newer of the same major version."""
     kind, _, number = code.partition("_")
     major, minor = capability.split(".")
     return kind == "sm" and number[:-1] == major and int(number[-1]) <= int(minor)

@@ -46,12 +46,14 @@ def _read(file: typing.BinaryIO, origin: str) -> Wants:
     segments = [_Segment(*struct.unpack_from("<IIQQQQ", file.read(size))) for _ in range(count)]
     entries = _dynamic(file, next(one for one in segments if one.kind == _DYNAMIC))
     values = dict(entries)
-    table = next(one for one in segments if one.kind == _LOAD and one.address <= values[_STRTAB] < one.address + one.size)
+    table = next(
+        one for one in segments if one.kind == _LOAD and one.address <= values[_STRTAB] < one.address + one.size
+    )
     file.seek(values[_STRTAB] - table.address + table.offset)
     strings = file.read(values[_STRSZ])
 
     def string(at: int) -> str:
-        return strings[at:strings.index(b"\0", at)].decode()
+        return strings[at : strings.index(b"\0", at)].decode()
 
     paths = [string(value) for tag, value in entries if tag in (_RPATH, _RUNPATH)]
     folders = [folder for path in paths for folder in path.split(":") if folder]

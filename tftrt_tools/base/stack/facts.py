@@ -78,13 +78,17 @@ def collect(seconds: float) -> Facts:
     progress.say("loading the libraries")
     wanted = libraries.as_asked_for(libraries.needed(found), log)
     machine = _machine(found, wanted, seconds)
-    loaded = [libraries.Library(name=name, needed_for=needed_for, **answer)
-              for (name, needed_for), answer in zip(wanted, machine["libraries"], strict=True)]
+    loaded = [
+        libraries.Library(name=name, needed_for=needed_for, **answer)
+        for (name, needed_for), answer in zip(wanted, machine["libraries"], strict=True)
+    ]
     loaded = _with_wheel_versions(_as_tensorflow_saw(loaded, log), found.cuda_major if found else None)
     everything = sorted((*loaded, *_builder(loaded)), key=lambda library: libraries.PURPOSES.index(library.needed_for))
     driver = machine["gpus"]
     listed = tuple(gpus.Gpu(**gpu) for gpu in driver.get("gpus", []))
-    return Facts(tensorflow=found, asked=asked, died=died, log=log, libraries=tuple(everything), driver=driver, gpus=listed)
+    return Facts(
+        tensorflow=found, asked=asked, died=died, log=log, libraries=tuple(everything), driver=driver, gpus=listed
+    )
 
 
 def _machine(found: installed.TensorFlow | None, wanted: Sequence[libraries.Wanted], seconds: float) -> Machine:
@@ -93,8 +97,15 @@ def _machine(found: installed.TensorFlow | None, wanted: Sequence[libraries.Want
     # RUNPATH, so TensorFlow's is appended here.
     env = {"LD_LIBRARY_PATH": ":".join(libraries.loader_path(found)) or None}
     try:
-        return typing.cast(Machine, child.run("tftrt_tools.base.stack.probe_job:machine", {"libraries": names, "seconds": seconds}, env=env,
-                                               timeout=seconds + 5).result)
+        return typing.cast(
+            Machine,
+            child.run(
+                "tftrt_tools.base.stack.probe_job:machine",
+                {"libraries": names, "seconds": seconds},
+                env=env,
+                timeout=seconds + 5,
+            ).result,
+        )
     except (errors.TftrtError, child.ChildBug) as error:
         reason = f"the probe failed: {error}".splitlines()[0]
         return {"libraries": [{"error": reason} for _ in names], "gpus": {"error": reason}}
@@ -106,7 +117,9 @@ def _ask_tensorflow(seconds: float) -> tuple[Asked, str | None, str]:
         env = {"TF_CPP_VMODULE": "dso_loader=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
         died = None
         try:
-            log = child.run("tftrt_tools.base.stack.probe_job:tensorflow", {"facts": path}, env=env, timeout=seconds).log
+            log = child.run(
+                "tftrt_tools.base.stack.probe_job:tensorflow", {"facts": path}, env=env, timeout=seconds
+            ).log
         except child.ChildDied as error:
             died, log = error.signal_name or error.cause, error.log
         except (errors.TftrtError, child.ChildBug) as error:
@@ -125,17 +138,28 @@ def _read(path: str) -> Asked:
 def _as_tensorflow_saw(loaded: Sequence[libraries.Library], log: str) -> list[libraries.Library]:
     """If TensorFlow's own loader failed, its error counts, not the probe's result."""
     failures = libraries.failures_in(log)
-    return [dataclasses.replace(library, path=None, version=None, error=library.error or failures[library.name])
-            if library.name in failures else library for library in loaded]
+    return [
+        dataclasses.replace(library, path=None, version=None, error=library.error or failures[library.name])
+        if library.name in failures
+        else library
+        for library in loaded
+    ]
 
 
 def _with_wheel_versions(loaded: Sequence[libraries.Library], cuda_major: int | None) -> list[libraries.Library]:
     """A library without a version gets that of the wheel in whose directory it lies."""
     site = sysconfig.get_paths()["purelib"] + os.sep
-    wheels = {library.name: libraries.wheel(library.name, cuda_major) for library in loaded
-              if library.version is None and (library.path or "").startswith(site)}
-    return [dataclasses.replace(library, version=installed.version_of(wheel)) if (wheel := wheels.get(library.name)) else library
-            for library in loaded]
+    wheels = {
+        library.name: libraries.wheel(library.name, cuda_major)
+        for library in loaded
+        if library.version is None and (library.path or "").startswith(site)
+    }
+    return [
+        dataclasses.replace(library, version=installed.version_of(wheel))
+        if (wheel := wheels.get(library.name))
+        else library
+        for library in loaded
+    ]
 
 
 def _builder(loaded: Sequence[libraries.Library]) -> tuple[libraries.Library, ...]:
@@ -148,5 +172,12 @@ def _builder(loaded: Sequence[libraries.Library]) -> tuple[libraries.Library, ..
     name = f"libnvinfer_builder_resource.so.{nvinfer.version}"
     folders = libraries.from_environment() + [os.path.dirname(os.path.realpath(nvinfer.path))]
     path = libraries.find(name, folders)
-    return (libraries.Library(name=name, needed_for="build", path=path, version=nvinfer.version if path else None,
-                              error="" if path else f"{name} is not beside {nvinfer.path}"),)
+    return (
+        libraries.Library(
+            name=name,
+            needed_for="build",
+            path=path,
+            version=nvinfer.version if path else None,
+            error="" if path else f"{name} is not beside {nvinfer.path}",
+        ),
+    )

@@ -52,7 +52,9 @@ class Fingerprint(records.Record):
 
     def differences(self, other: "Fingerprint") -> list[str]:
         """The differences to another Fingerprint, a line each, such as "driver: 535.1, now 550.2"."""
-        pairs = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in dataclasses.fields(self))
+        pairs = (
+            (field.name, getattr(self, field.name), getattr(other, field.name)) for field in dataclasses.fields(self)
+        )
         return [f"{name}: {_text(mine)}, now {_text(theirs)}" for name, mine, theirs in pairs if mine != theirs]
 
     def text(self) -> str:
@@ -67,10 +69,18 @@ def fingerprint() -> Fingerprint:
     driver = _driver()
     tensorflow = installed.tensorflow()
     return Fingerprint(
-        cpu=cpu_model(), cores=len(os.sched_getaffinity(0)), quota_cores=_quota(), memory_gib=_memory_gib(), system=_system(),
-        kernel=platform.release(), python=platform.python_version(), gpus=tuple(one["name"] for one in driver.get("gpus", ())),
-        driver=driver.get("driver", ""), tensorflow=(tensorflow.version or "") if tensorflow else "",
-        tensorrt=next(filter(None, map(installed.version_of, _TENSORRT)), ""))
+        cpu=cpu_model(),
+        cores=len(os.sched_getaffinity(0)),
+        quota_cores=_quota(),
+        memory_gib=_memory_gib(),
+        system=_system(),
+        kernel=platform.release(),
+        python=platform.python_version(),
+        gpus=tuple(one["name"] for one in driver.get("gpus", ())),
+        driver=driver.get("driver", ""),
+        tensorflow=(tensorflow.version or "") if tensorflow else "",
+        tensorrt=next(filter(None, map(installed.version_of, _TENSORRT)), ""),
+    )
 
 
 def cpu_model() -> str:

@@ -45,7 +45,11 @@ def visible(nvml: Any) -> list[int]:
     uuids = [gpus.text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index))) for index in everyone]
     found: list[int] = []
     for entry in (one.strip() for one in named.split(",")):
-        matches = [int(entry)] if entry.isdigit() else [index for index in everyone if entry and uuids[index].startswith(entry)]
+        matches = (
+            [int(entry)]
+            if entry.isdigit()
+            else [index for index in everyone if entry and uuids[index].startswith(entry)]
+        )
         if len(matches) != 1 or matches[0] not in everyone:
             break
         found += matches
@@ -55,7 +59,8 @@ def visible(nvml: Any) -> list[int]:
 def _state(nvml: Any, index: int) -> dict[str, Any]:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     asked: dict[str, Callable[[], Any]] = {
-        "name": lambda: gpus.text(nvml.nvmlDeviceGetName(handle)), "uuid": lambda: gpus.text(nvml.nvmlDeviceGetUUID(handle)),
+        "name": lambda: gpus.text(nvml.nvmlDeviceGetName(handle)),
+        "uuid": lambda: gpus.text(nvml.nvmlDeviceGetUUID(handle)),
         "compute_capability": lambda: "{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(handle)),
         "mig": lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]),
         "sm_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
@@ -71,7 +76,9 @@ def _state(nvml: Any, index: int) -> dict[str, Any]:
         "memory_mib": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
         "used_mib": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used >> 20,
         "slowed": lambda: list(gpus.slowed(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))),
-        "pcie": lambda: f"gen {nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)} x{nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)}",
+        "pcie": lambda: (
+            f"gen {nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)} x{nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)}"
+        ),
         "processes": lambda: len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)),
     }
     found: dict[str, Any] = {"index": index}

@@ -17,7 +17,13 @@ class Gpu(records.Record):
 
 
 # Bits of NVML's reasons for a clock lower than requested; idleness does not count.
-_SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "thermal, software", 0x40: "thermal, hardware", 0x80: "power brake"}
+_SLOWED = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "thermal, software",
+    0x40: "thermal, hardware",
+    0x80: "power brake",
+}
 
 
 def slowed(bits: int) -> tuple[str, ...]:

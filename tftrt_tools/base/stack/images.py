@@ -33,8 +33,17 @@ class Image:
 
 
 # TensorRT of the GPU images, by TensorFlow's minor release; None: not found.
-_TENSORRT = {(2, 11): "7.2.2", (2, 12): None, (2, 13): "8.4.3", (2, 14): "8.4.3", (2, 15): "8.6.1", (2, 16): "8.6.1", (2, 17): "8.6.1",
-             (2, 18): None, (2, 19): None}
+_TENSORRT = {
+    (2, 11): "7.2.2",
+    (2, 12): None,
+    (2, 13): "8.4.3",
+    (2, 14): "8.4.3",
+    (2, 15): "8.6.1",
+    (2, 16): "8.6.1",
+    (2, 17): "8.6.1",
+    (2, 18): None,
+    (2, 19): None,
+}
 # The last TensorFlow with TF-TRT.
 _LAST_WITH_TFTRT = releases.NEWEST
 OWN_IMAGE = Image(name=OWN, tensorflow=releases.RECOMMENDED, gpu=True, tensorrt="8.5.3", tftrt=True)
@@ -60,5 +69,10 @@ def image(reference: str) -> Image:
     minor, gpu = (int(match[1]), int(match[2])), bool(match[4])
     if minor not in _TENSORRT:
         raise errors.UsageError(f"--target={reference}: nothing is known of that release", _KNOWN)
-    return Image(name=reference, tensorflow=".".join(match.groups()[:3]), gpu=gpu, tensorrt=_TENSORRT[minor] if gpu else None,
-                 tftrt=gpu and minor <= _LAST_WITH_TFTRT)
+    return Image(
+        name=reference,
+        tensorflow=".".join(match.groups()[:3]),
+        gpu=gpu,
+        tensorrt=_TENSORRT[minor] if gpu else None,
+        tftrt=gpu and minor <= _LAST_WITH_TFTRT,
+    )

@@ -11,8 +11,18 @@ import typing
 from tftrt_tools.base.stack import elf
 
 # In the order of preference: if a plain `tensorflow` is installed beside another one, either may own the files.
-_DISTRIBUTIONS = ("tensorflow", "tensorflow-gpu", "nvidia-tensorflow", "tf-nightly", "tensorflow-cpu", "intel-tensorflow",
-                  "tensorflow-intel", "tf-nightly-cpu", "tensorflow-rocm", "tensorflow-macos")
+_DISTRIBUTIONS = (
+    "tensorflow",
+    "tensorflow-gpu",
+    "nvidia-tensorflow",
+    "tf-nightly",
+    "tensorflow-cpu",
+    "intel-tensorflow",
+    "tensorflow-intel",
+    "tf-nightly-cpu",
+    "tensorflow-rocm",
+    "tensorflow-macos",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,8 +68,14 @@ def tensorflow() -> TensorFlow | None:
     if distribution is None and folder is None:
         return None
     name, version = (distribution.metadata["Name"], distribution.version) if distribution else (None, None)
-    return TensorFlow(distribution=name, version=version, folder=folder, build=_build_info(folder), cuda=_cuda_config(folder),
-                      pins=_pins(distribution))
+    return TensorFlow(
+        distribution=name,
+        version=version,
+        folder=folder,
+        build=_build_info(folder),
+        cuda=_cuda_config(folder),
+        pins=_pins(distribution),
+    )
 
 
 def also_installed(tensorflow: TensorFlow | None) -> list[str]:
@@ -89,7 +105,9 @@ def _distribution() -> importlib.metadata.Distribution | None:
 
 
 def _build_info(folder: str | None) -> dict[str, typing.Any]:
-    match = re.search(r"build_info = collections\.OrderedDict\((.*)\)", _text(folder, "python/platform/build_info.py"), re.S)
+    match = re.search(
+        r"build_info = collections\.OrderedDict\((.*)\)", _text(folder, "python/platform/build_info.py"), re.S
+    )
     try:
         return dict(ast.literal_eval(match[1])) if match else {}
     except (ValueError, SyntaxError, TypeError):

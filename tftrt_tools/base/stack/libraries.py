@@ -22,10 +22,17 @@ DRIVER = "libcuda.so.1"
 _OPTIONAL = ("cupti", "nccl", "nvToolsExt")
 # The wheel that carries each library; `{cu}` is cu11 or cu12.
 _WHEELS = {
-    "nvinfer": "tensorrt", "nvinfer_plugin": "tensorrt", "nvinfer_builder_resource": "tensorrt",
-    "cudart": "nvidia-cuda-runtime-{cu}", "cublas": "nvidia-cublas-{cu}", "cublasLt": "nvidia-cublas-{cu}",
-    "cufft": "nvidia-cufft-{cu}", "cusolver": "nvidia-cusolver-{cu}", "cusparse": "nvidia-cusparse-{cu}",
-    "curand": "nvidia-curand-{cu}", "nvrtc": "nvidia-cuda-nvrtc-{cu}",
+    "nvinfer": "tensorrt",
+    "nvinfer_plugin": "tensorrt",
+    "nvinfer_builder_resource": "tensorrt",
+    "cudart": "nvidia-cuda-runtime-{cu}",
+    "cublas": "nvidia-cublas-{cu}",
+    "cublasLt": "nvidia-cublas-{cu}",
+    "cufft": "nvidia-cufft-{cu}",
+    "cusolver": "nvidia-cusolver-{cu}",
+    "cusparse": "nvidia-cusparse-{cu}",
+    "curand": "nvidia-curand-{cu}",
+    "nvrtc": "nvidia-cuda-nvrtc-{cu}",
 }
 
 
@@ -48,7 +55,7 @@ class Library(records.Record):
 
 
 def stem(name: str) -> str:
-    """"libcudnn_ops_infer.so.8" -> "cudnn_ops_infer"."""
+    """ "libcudnn_ops_infer.so.8" -> "cudnn_ops_infer"."""
     return re.sub(r"^lib|\.so.*$", "", name)
 
 
@@ -67,10 +74,22 @@ def needed(tensorflow: TensorFlow | None) -> list[Wanted]:
         return [(DRIVER, "run")]
     cuda = tensorflow.cuda or releases.CUDA_LIBRARIES[int(release.cuda.split(".")[0])]
     cudnn = cuda.get("CUDNN", str(release.cudnn[0]))
-    names: list[Wanted] = [(f"libnvinfer.so.{release.nvinfer}", "convert"), (f"libnvinfer_plugin.so.{release.nvinfer}", "convert")]
-    names += [(f"lib{library}.so.{cuda[key]}", "run") for library, key in (
-        ("cudart", "CUDART"), ("cublas", "CUBLAS"), ("cublasLt", "CUBLAS"), ("cufft", "CUFFT"),
-        ("cusolver", "CUSOLVER"), ("cusparse", "CUSPARSE")) if key in cuda]
+    names: list[Wanted] = [
+        (f"libnvinfer.so.{release.nvinfer}", "convert"),
+        (f"libnvinfer_plugin.so.{release.nvinfer}", "convert"),
+    ]
+    names += [
+        (f"lib{library}.so.{cuda[key]}", "run")
+        for library, key in (
+            ("cudart", "CUDART"),
+            ("cublas", "CUBLAS"),
+            ("cublasLt", "CUBLAS"),
+            ("cufft", "CUFFT"),
+            ("cusolver", "CUSOLVER"),
+            ("cusparse", "CUSPARSE"),
+        )
+        if key in cuda
+    ]
     names.append((f"libcudnn.so.{cudnn}", "run"))
     if cudnn.split(".")[0] == "8":
         # libcudnn.so.8 opens these at the first convolution and ends the process where it cannot.
@@ -137,8 +156,19 @@ def _in_system(name: str) -> str | None:
 
 def _usual_folders() -> list[str]:
     site = sysconfig.get_paths()["purelib"]
-    patterns = [f"{site}/tensorrt", f"{site}/tensorrt_libs", f"{site}/tensorrt/lib", f"{site}/nvidia/*/lib",
-                "/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/x86_64-linux/lib", "/usr/local/nvidia/lib64",
-                "/usr/local/TensorRT*/lib", "/opt/TensorRT*/lib", "/opt/tensorrt*/lib", "/usr/lib/wsl/lib",
-                "/usr/lib/x86_64-linux-gnu", os.path.join(os.environ.get("CONDA_PREFIX", "/nonexistent"), "lib")]
+    patterns = [
+        f"{site}/tensorrt",
+        f"{site}/tensorrt_libs",
+        f"{site}/tensorrt/lib",
+        f"{site}/nvidia/*/lib",
+        "/usr/local/cuda*/lib64",
+        "/usr/local/cuda*/targets/x86_64-linux/lib",
+        "/usr/local/nvidia/lib64",
+        "/usr/local/TensorRT*/lib",
+        "/opt/TensorRT*/lib",
+        "/opt/tensorrt*/lib",
+        "/usr/lib/wsl/lib",
+        "/usr/lib/x86_64-linux-gnu",
+        os.path.join(os.environ.get("CONDA_PREFIX", "/nonexistent"), "lib"),
+    ]
     return [folder for pattern in patterns for folder in sorted(glob.glob(pattern))]

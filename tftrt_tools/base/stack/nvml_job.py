@@ -16,8 +16,11 @@ def query(_request: object = None) -> Driver:
         pynvml.nvmlInit()
         try:
             cuda = pynvml.nvmlSystemGetCudaDriverVersion()
-            return {"driver": gpus.text(pynvml.nvmlSystemGetDriverVersion()), "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
-                    "gpus": [_gpu(pynvml, index).to_dict() for index in range(pynvml.nvmlDeviceGetCount())]}
+            return {
+                "driver": gpus.text(pynvml.nvmlSystemGetDriverVersion()),
+                "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
+                "gpus": [_gpu(pynvml, index).to_dict() for index in range(pynvml.nvmlDeviceGetCount())],
+            }
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:

@@ -47,7 +47,10 @@ def _ask_tensorflow(note: Note) -> None:
     import tensorflow as tf
 
     note("version", tf.__version__)
-    note("build", {key: value for key, value in tf.sysconfig.get_build_info().items() if isinstance(value, (str, bool, list))})
+    note(
+        "build",
+        {key: value for key, value in tf.sysconfig.get_build_info().items() if isinstance(value, (str, bool, list))},
+    )
     note("step", "asking TensorFlow for TensorRT")
     note("tensorrt", _ask_tensorrt(note))
     note("step", "listing the GPUs that TensorFlow sees")
@@ -74,8 +77,10 @@ def _ask_tensorrt(note: Note) -> TensorRtAnswer:
 def _details(tf: typing.Any, device: typing.Any) -> SeenGpu:
     details = tf.config.experimental.get_device_details(device)
     capability = details.get("compute_capability")
-    return {"name": details.get("device_name", device.name),
-            "compute_capability": "{}.{}".format(*capability) if capability else None}
+    return {
+        "name": details.get("device_name", device.name),
+        "compute_capability": "{}.{}".format(*capability) if capability else None,
+    }
 
 
 def machine(request: Mapping[str, typing.Any]) -> Machine:
@@ -87,7 +92,10 @@ def machine(request: Mapping[str, typing.Any]) -> Machine:
     deadline = time.monotonic() + request["seconds"]
     tasks = [_forked(functools.partial(_load, name, request["libraries"])) for name in request["libraries"]]
     asked = _forked(nvml_job.query)
-    return {"libraries": [_answer(*task, deadline) for task in tasks], "gpus": typing.cast(Driver, _answer(*asked, deadline))}
+    return {
+        "libraries": [_answer(*task, deadline) for task in tasks],
+        "gpus": typing.cast(Driver, _answer(*asked, deadline)),
+    }
 
 
 def _forked(work: Callable[[], Mapping[str, typing.Any]]) -> tuple[int, int, typing.IO[bytes]]:
@@ -217,8 +225,12 @@ def _cuda(function: str) -> Ask:
     return ask
 
 
-_VERSIONS: dict[str, Ask] = {"nvinfer": _tensorrt, "cudnn": _cudnn, "cudart": _cuda("cudaRuntimeGetVersion"),
-                             "cuda": _cuda("cuDriverGetVersion")}
+_VERSIONS: dict[str, Ask] = {
+    "nvinfer": _tensorrt,
+    "cudnn": _cudnn,
+    "cudart": _cuda("cudaRuntimeGetVersion"),
+    "cuda": _cuda("cuDriverGetVersion"),
+}
 
 
 def _no_core_dump() -> None:

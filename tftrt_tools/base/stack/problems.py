@@ -31,10 +31,14 @@ def in_installation(tensorflow: TensorFlow | None) -> Problem | None:
     minor = releases.minor(tensorflow.version)
     if minor and minor > releases.NEWEST:
         last = releases.text(releases.NEWEST)
-        return Problem(f"{tensorflow.name} has no TF-TRT: {last} was the last release with it", mends.replace(tensorflow))
+        return Problem(
+            f"{tensorflow.name} has no TF-TRT: {last} was the last release with it", mends.replace(tensorflow)
+        )
     if minor and minor < releases.OLDEST:
-        return Problem(f"{tensorflow.name} is older than {releases.text(releases.OLDEST)}, the oldest supported here",
-                       mends.replace(tensorflow))
+        return Problem(
+            f"{tensorflow.name} is older than {releases.text(releases.OLDEST)}, the oldest supported here",
+            mends.replace(tensorflow),
+        )
     if tensorflow.build.get("is_cuda_build") is False or tensorflow.distribution in _CPU_ONLY:
         return Problem(f"{tensorflow.name} is a CPU-only build, without CUDA and TensorRT", mends.replace(tensorflow))
     if tensorflow.build.get("is_tensorrt_build") is False:
@@ -72,8 +76,10 @@ def in_gpu(facts: Facts) -> Problem | None:
 
 def in_builder(facts: Facts) -> Problem | None:
     """Why no engine can be built, on a machine where engines can run."""
-    return next((_in_library(facts, library) for library in facts.libraries if library.needed_for == "build" and library.error),
-                None)
+    return next(
+        (_in_library(facts, library) for library in facts.libraries if library.needed_for == "build" and library.error),
+        None,
+    )
 
 
 def _in_import(facts: Facts) -> Problem | None:
@@ -81,10 +87,14 @@ def _in_import(facts: Facts) -> Problem | None:
     if facts.died == "SIGKILL":
         return Problem(f"{asked.get('step') or 'starting Python'} did not end in time", "tftrt doctor --timeout=120")
     if facts.died == "SIGILL":
-        return Problem(f"{name} uses instructions that this processor lacks (AVX)", "use a machine whose processor has AVX")
+        return Problem(
+            f"{name} uses instructions that this processor lacks (AVX)", "use a machine whose processor has AVX"
+        )
     if facts.died:
-        return Problem(f"{asked.get('step') or 'starting Python'} ends the process ({facts.died})",
-                       mends.reinstall(_tensorflow(facts)))
+        return Problem(
+            f"{asked.get('step') or 'starting Python'} ends the process ({facts.died})",
+            mends.reinstall(_tensorflow(facts)),
+        )
     if "error" in asked:
         return Problem(f"import tensorflow fails: {_short(asked['error'])}", mends.reinstall(_tensorflow(facts)))
     return None
@@ -112,39 +122,52 @@ def _in_tensorrt(facts: Facts) -> Problem | None:
     if not answer.get("built"):
         return Problem(f"{name} was built without TensorRT", mends.replace(tensorflow))
     if not answer.get("loads"):
-        return Problem(f"{name} cannot load TensorRT",
-                       'see why: TF_CPP_VMODULE=dso_loader=1 python -c "import tensorflow"')
+        return Problem(
+            f"{name} cannot load TensorRT", 'see why: TF_CPP_VMODULE=dso_loader=1 python -c "import tensorflow"'
+        )
     linked, nvinfer = tuple(facts.asked["linked"]), _library(facts, "nvinfer")
     loaded = _numbers(nvinfer.version) if nvinfer and nvinfer.version else tuple(answer["loaded"])
     if loaded[0] == linked[0] and loaded >= linked:
         return None
     rule = "the major versions must be equal" if loaded[0] != linked[0] else "it must not be older"
     where = nvinfer.path if nvinfer else "the loader's path"
-    return Problem(f"TensorRT {releases.text(loaded)} is loaded ({where}) but {name} is linked with "
-                   f"{releases.text(linked)}: {rule}", mends.wrong("libnvinfer.so", nvinfer.path if nvinfer else None, tensorflow))
+    return Problem(
+        f"TensorRT {releases.text(loaded)} is loaded ({where}) but {name} is linked with "
+        f"{releases.text(linked)}: {rule}",
+        mends.wrong("libnvinfer.so", nvinfer.path if nvinfer else None, tensorflow),
+    )
 
 
 def _in_driver(facts: Facts) -> Problem | None:
     driver = _library(facts, "cuda")
     if driver is None or driver.error:
-        return Problem("no NVIDIA driver here (libcuda.so.1 is not found)",
-                       "use a machine with an NVIDIA GPU and its driver; in Docker: docker run --gpus=all")
+        return Problem(
+            "no NVIDIA driver here (libcuda.so.1 is not found)",
+            "use a machine with an NVIDIA GPU and its driver; in Docker: docker run --gpus=all",
+        )
     if facts.driver.get("driver") and not facts.gpus:
-        return Problem("the NVIDIA driver lists no GPU", "use a machine with an NVIDIA GPU; in Docker: docker run --gpus=all")
+        return Problem(
+            "the NVIDIA driver lists no GPU", "use a machine with an NVIDIA GPU; in Docker: docker run --gpus=all"
+        )
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
         return Problem(f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU", "unset CUDA_VISIBLE_DEVICES")
     newest, major = facts.driver.get("cuda") or driver.version, _tensorflow(facts).cuda_major
     if newest and major and int(newest.split(".")[0]) < major:
-        return Problem(f"the driver runs CUDA {newest} and older, {_tensorflow(facts).name} needs CUDA {major}",
-                       f"install NVIDIA driver {releases.OLDEST_DRIVER[major]} or newer" if major in releases.OLDEST_DRIVER
-                       else "install a newer NVIDIA driver")
+        return Problem(
+            f"the driver runs CUDA {newest} and older, {_tensorflow(facts).name} needs CUDA {major}",
+            f"install NVIDIA driver {releases.OLDEST_DRIVER[major]} or newer"
+            if major in releases.OLDEST_DRIVER
+            else "install a newer NVIDIA driver",
+        )
     return None
 
 
 def _in_run_libraries(facts: Facts) -> Problem | None:
-    return next((_in_library(facts, library) for library in facts.libraries if library.needed_for == "run" and library.error),
-                None)
+    return next(
+        (_in_library(facts, library) for library in facts.libraries if library.needed_for == "run" and library.error),
+        None,
+    )
 
 
 def _in_cudnn(facts: Facts) -> Problem | None:
@@ -160,21 +183,29 @@ def _in_cudnn(facts: Facts) -> Problem | None:
         wanted = stated[:2]
     if loaded[0] == wanted[0] and loaded >= wanted:
         return None
-    return Problem(f"cuDNN {cudnn.version} is loaded ({cudnn.path}), {tensorflow.name} needs {wanted[0]}.x, "
-                   f"{releases.text(wanted)} or newer", mends.wrong(cudnn.name, cudnn.path, tensorflow))
+    return Problem(
+        f"cuDNN {cudnn.version} is loaded ({cudnn.path}), {tensorflow.name} needs {wanted[0]}.x, "
+        f"{releases.text(wanted)} or newer",
+        mends.wrong(cudnn.name, cudnn.path, tensorflow),
+    )
 
 
 def _in_visible_gpus(facts: Facts) -> Problem | None:
     seen = facts.asked.get("gpus", [])
     if not seen:
         reason = re.search(r"CUDA_ERROR_\w+", facts.log)
-        return Problem(f"TensorFlow sees no GPU{f' ({reason[0]})' if reason else ''}, though the driver is there",
-                       "`nvidia-smi` must work for this user; after an upgrade of the driver, restart the machine")
+        return Problem(
+            f"TensorFlow sees no GPU{f' ({reason[0]})' if reason else ''}, though the driver is there",
+            "`nvidia-smi` must work for this user; after an upgrade of the driver, restart the machine",
+        )
     newest = releases.NEWEST_COMPUTE_CAPABILITY.get(facts.asked["linked"][0])
     capabilities = [gpu["compute_capability"] for gpu in seen if gpu["compute_capability"]]
     if newest and capabilities and all(_numbers(capability) > newest for capability in capabilities):
-        return Problem(f"TensorRT {facts.asked['linked'][0]} builds for compute capabilities up to {releases.text(newest)}, "
-                       f"this GPU has {capabilities[0]}", "use an NVIDIA GPU of the Hopper generation (H100, H200) or an older one")
+        return Problem(
+            f"TensorRT {facts.asked['linked'][0]} builds for compute capabilities up to {releases.text(newest)}, "
+            f"this GPU has {capabilities[0]}",
+            "use an NVIDIA GPU of the Hopper generation (H100, H200) or an older one",
+        )
     return None
 
 
@@ -198,4 +229,4 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _short(text: str, limit: int = 160) -> str:
-    return text if len(text) <= limit else text[:limit - 1] + "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -58,7 +58,7 @@ NEWEST_COMPUTE_CAPABILITY = {7: (8, 6), 8: (9, 0)}
 
 
 def minor(version: str | None) -> tuple[int, int] | None:
-    """"2.14.1" -> (2, 14); None where it is no version."""
+    """ "2.14.1" -> (2, 14); None where it is no version."""
     match = re.match(r"(\d+)\.(\d+)", version or "")
     return (int(match[1]), int(match[2])) if match else None
 

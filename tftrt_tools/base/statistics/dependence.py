@@ -54,7 +54,9 @@ def worth(values: npt.NDArray[np.float64] | Sequence[float]) -> float:
     return max(1.0, len(values) / lengthening(values, _COUNTED_AT) ** 2)
 
 
-def _posterior(series: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _posterior(
+    series: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """(weights, middles, scales) of Student's distributions of the mean, one for each r. With P the inverse of the correlation matrix of a
     stationary autoregression, times 1 - r², and 1 the vector of ones: middle = 1'Px / 1'P1, residual = x'Px - (1'Px)² / 1'P1."""
     count, ends, inner = len(series), float(series[0] + series[-1]), series[1:-1]
@@ -68,8 +70,13 @@ def _posterior(series: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64]
     return weights / weights.sum(), mixed / ones, np.sqrt(residual / (count - 1) / ones)
 
 
-def _half_width(weights: npt.NDArray[np.float64], middles: npt.NDArray[np.float64], scales: npt.NDArray[np.float64], alpha: float,
-                count: int) -> float:
+def _half_width(
+    weights: npt.NDArray[np.float64],
+    middles: npt.NDArray[np.float64],
+    scales: npt.NDArray[np.float64],
+    alpha: float,
+    count: int,
+) -> float:
     """Half the interval around 0 that leaves out alpha of the mixture; not below that of independent values."""
     from scipy import optimize, special
 

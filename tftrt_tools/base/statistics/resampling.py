@@ -71,7 +71,9 @@ def resampled_quantiles(rounds: Sequence[npt.NDArray[Any]], share: float, drawn:
     order = np.argsort(values)[::-1]
     values, owner = values[order], owner[order]
     cells = drawn + len(rounds) * np.arange(len(drawn))[:, None]
-    times = np.bincount(cells.ravel(), minlength=len(drawn) * len(rounds)).reshape(len(drawn), len(rounds)).astype(np.int32)
+    times = (
+        np.bincount(cells.ravel(), minlength=len(drawn) * len(rounds)).reshape(len(drawn), len(rounds)).astype(np.int32)
+    )
     totals = times @ lengths
     # Rank from above; the value there has at least `share` of all at or below it.
     wanted = totals - np.ceil(share * totals - 1e-9).astype(int) + 1
@@ -81,7 +83,7 @@ def resampled_quantiles(rounds: Sequence[npt.NDArray[Any]], share: float, drawn:
         unknown = np.flatnonzero(np.isnan(found))
         step = max(1, _CHUNK // reach)
         for start in range(0, len(unknown), step):
-            part = unknown[start:start + step]
+            part = unknown[start : start + step]
             reached = np.cumsum(times[part][:, owner[:reach]], axis=1, dtype=np.int32)
             enough = reached[:, -1] >= wanted[part]
             places = np.argmax(reached >= wanted[part][:, None], axis=1)

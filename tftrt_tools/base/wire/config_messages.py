@@ -22,22 +22,46 @@ BATCHING: Kind = "batching"
 MONITORING: Kind = "monitoring"
 SSL: Kind = "ssl"
 # What `tftrt configure` calls the files, and the server's flag for each.
-FILE_NAMES: dict[Kind, str] = {MODELS: "models.config", BATCHING: "batching_parameters.txt", MONITORING: "monitoring.config"}
-SERVER_FLAGS: dict[Kind, str] = {MODELS: "model_config_file", BATCHING: "batching_parameters_file", MONITORING: "monitoring_config_file"}
-_NAMES: dict[Kind, str] = {MODELS: "ModelServerConfig", BATCHING: "BatchingParameters", MONITORING: "MonitoringConfig", SSL: "SSLConfig"}
+FILE_NAMES: dict[Kind, str] = {
+    MODELS: "models.config",
+    BATCHING: "batching_parameters.txt",
+    MONITORING: "monitoring.config",
+}
+SERVER_FLAGS: dict[Kind, str] = {
+    MODELS: "model_config_file",
+    BATCHING: "batching_parameters_file",
+    MONITORING: "monitoring_config_file",
+}
+_NAMES: dict[Kind, str] = {
+    MODELS: "ModelServerConfig",
+    BATCHING: "BatchingParameters",
+    MONITORING: "MonitoringConfig",
+    SSL: "SSLConfig",
+}
 
 _INT64, _BOOL, _STRING = "google.protobuf.Int64Value", "google.protobuf.BoolValue", "google.protobuf.StringValue"
 # As messages.classes takes them.
 _MODELS: messages.Table = {
-    "ModelServerConfig": {"model_config_list": (1, ".ModelConfigList", "config"),
-                          "custom_model_config": (2, "google.protobuf.Any", "config")},
+    "ModelServerConfig": {
+        "model_config_list": (1, ".ModelConfigList", "config"),
+        "custom_model_config": (2, "google.protobuf.Any", "config"),
+    },
     "ModelConfigList": {"config": (1, "[.ModelConfig]")},
-    "ModelConfig": {"name": (1, "string"), "base_path": (2, "string"), "model_type": (3, ".ModelType"), "model_platform": (4, "string"),
-                    "model_version_policy": (7, ".ServableVersionPolicy"), "version_labels": (8, "{int64}"),
-                    "logging_config": (6, ".LoggingConfig")},
+    "ModelConfig": {
+        "name": (1, "string"),
+        "base_path": (2, "string"),
+        "model_type": (3, ".ModelType"),
+        "model_platform": (4, "string"),
+        "model_version_policy": (7, ".ServableVersionPolicy"),
+        "version_labels": (8, "{int64}"),
+        "logging_config": (6, ".LoggingConfig"),
+    },
     "ModelType": {"MODEL_TYPE_UNSPECIFIED": 0, "TENSORFLOW": 1, "OTHER": 2},
-    "ServableVersionPolicy": {"latest": (100, ".Latest", "policy_choice"), "all": (101, ".All", "policy_choice"),
-                              "specific": (102, ".Specific", "policy_choice")},
+    "ServableVersionPolicy": {
+        "latest": (100, ".Latest", "policy_choice"),
+        "all": (101, ".All", "policy_choice"),
+        "specific": (102, ".Specific", "policy_choice"),
+    },
     "Latest": {"num_versions": (1, "uint32")},
     "All": {},
     "Specific": {"versions": (1, "[int64]")},
@@ -47,9 +71,17 @@ _MODELS: messages.Table = {
 }
 # {message: {field: type}}
 _AS_TEXT = {
-    "BatchingParameters": {"max_batch_size": _INT64, "batch_timeout_micros": _INT64, "max_enqueued_batches": _INT64,
-                           "num_batch_threads": _INT64, "thread_pool_name": _STRING, "allowed_batch_sizes": "[int64]",
-                           "pad_variable_length_inputs": "bool", "enable_large_batch_splitting": _BOOL, "max_execution_batch_size": _INT64},
+    "BatchingParameters": {
+        "max_batch_size": _INT64,
+        "batch_timeout_micros": _INT64,
+        "max_enqueued_batches": _INT64,
+        "num_batch_threads": _INT64,
+        "thread_pool_name": _STRING,
+        "allowed_batch_sizes": "[int64]",
+        "pad_variable_length_inputs": "bool",
+        "enable_large_batch_splitting": _BOOL,
+        "max_execution_batch_size": _INT64,
+    },
     "PrometheusConfig": {"enable": "bool", "path": "string"},
     "MonitoringConfig": {"prometheus_config": ".PrometheusConfig"},
     "SSLConfig": {"server_key": "string", "server_cert": "string", "custom_ca": "string", "client_verify": "bool"},
@@ -72,9 +104,13 @@ def new(kind: Kind) -> Any:
 @functools.cache
 def _made() -> dict[str, Any]:
     """{name: class} of all messages."""
-    numbered = {name: {field: (number, kind) for number, (field, kind) in enumerate(fields.items(), 1)}
-                for name, fields in _AS_TEXT.items()}
-    return messages.classes("tftrt_tools/base/wire/config_messages.proto", "tensorflow.serving", {**_MODELS, **numbered})
+    numbered = {
+        name: {field: (number, kind) for number, (field, kind) in enumerate(fields.items(), 1)}
+        for name, fields in _AS_TEXT.items()
+    }
+    return messages.classes(
+        "tftrt_tools/base/wire/config_messages.proto", "tensorflow.serving", {**_MODELS, **numbered}
+    )
 
 
 def parse(kind: Kind, text: str) -> Any:
@@ -110,12 +146,17 @@ def _problem(error: Any, descriptor: Any) -> SyntaxProblem:
     if unknown:
         known = sorted(_fields(descriptor, unknown[1]))
         near = difflib.get_close_matches(unknown[2], known, 1)
-        return SyntaxProblem(line, f"{unknown[1].rsplit('.', 1)[-1]} has no field {unknown[2]!r}",
-                             f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}")
+        return SyntaxProblem(
+            line,
+            f"{unknown[1].rsplit('.', 1)[-1]} has no field {unknown[2]!r}",
+            f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}",
+        )
     # protobuf quotes the offending line before its message.
     said = re.sub(r"^'.*': ", "", said)
     if said.startswith('Expected "{"'):
-        return SyntaxProblem(line, "a message is expected here, and a plain value is given", "write it as NAME { value: 8 }")
+        return SyntaxProblem(
+            line, "a message is expected here, and a plain value is given", "write it as NAME { value: 8 }"
+        )
     return SyntaxProblem(line, said)
 
 
@@ -125,5 +166,13 @@ def _fields(descriptor: Any, full_name: str, seen: tuple[str, ...] = ()) -> list
         return list(descriptor.fields_by_name)
     if descriptor.full_name in seen:
         return []
-    return next((found for field in descriptor.fields if field.message_type
-                 for found in [_fields(field.message_type, full_name, (*seen, descriptor.full_name))] if found), [])
+    return next(
+        (
+            found
+            for field in descriptor.fields
+            if field.message_type
+            for found in [_fields(field.message_type, full_name, (*seen, descriptor.full_name))]
+            if found
+        ),
+        [],
+    )

@@ -18,4 +18,6 @@ def read(raw: memoryview) -> tuple[str, memoryview]:
 
 def read_all(raw: memoryview, number: int) -> dict[str, memoryview]:
     """{key: value} of the map that is field `number` of the message `raw`; of a repeated key the last. Raises: ValueError."""
-    return dict(read(value) for field, wire_type, value in fields.walk(raw) if field == number and wire_type == fields.DELIMITED)
+    return dict(
+        read(value) for field, wire_type, value in fields.walk(raw) if field == number and wire_type == fields.DELIMITED
+    )

@@ -31,7 +31,9 @@ def walk(raw: memoryview) -> Iterator[tuple[int, int, Any]]:
         if not 0 < number <= _LARGEST_FIELD:
             raise ValueError(f"there is no field {number}")
         if kind == DELIMITED:
-            if position < end and raw[position] < 128:  # most sizes have one byte; a call would cost more than all the rest
+            if (
+                position < end and raw[position] < 128
+            ):  # most sizes have one byte; a call would cost more than all the rest
                 size, position = raw[position], position + 1
             else:
                 size, position = varint(raw, position)
@@ -49,7 +51,7 @@ def walk(raw: memoryview) -> Iterator[tuple[int, int, Any]]:
         if position > end:
             raise ValueError(f"field {number} is cut off")
         if not open_groups:
-            yield number, kind, raw[position - size:position]
+            yield number, kind, raw[position - size : position]
     if open_groups:
         raise ValueError("a group does not end")
 

@@ -7,8 +7,16 @@ from typing import Any
 from tftrt_tools.base.wire import messages
 
 FEW = 64  # with fewer strings a Python loop ends before the message classes are made
-_MESSAGES = {"Dim": {"size": (1, "int64")}, "Shape": {"dim": (2, "[.Dim]")},
-             "Tensor": {"dtype": (1, "int32"), "tensor_shape": (2, ".Shape"), "tensor_content": (4, "bytes"), "string_val": (8, "[bytes]")}}
+_MESSAGES = {
+    "Dim": {"size": (1, "int64")},
+    "Shape": {"dim": (2, "[.Dim]")},
+    "Tensor": {
+        "dtype": (1, "int32"),
+        "tensor_shape": (2, ".Shape"),
+        "tensor_content": (4, "bytes"),
+        "string_val": (8, "[bytes]"),
+    },
+}
 
 
 def write(values: Sequence[bytes]) -> bytes:

@@ -20,10 +20,16 @@ def classes(file: str, package: str, table: Table) -> dict[str, Any]:
     from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory, wrappers_pb2
 
     known = (wrappers_pb2.DESCRIPTOR, any_pb2.DESCRIPTOR)
-    described = descriptor_pb2.FileDescriptorProto(name=file, package=package, syntax="proto3", dependency=[one.name for one in known])
-    enums = {name for name, members in table.items() if members and all(isinstance(value, int) for value in members.values())}
+    described = descriptor_pb2.FileDescriptorProto(
+        name=file, package=package, syntax="proto3", dependency=[one.name for one in known]
+    )
+    enums = {
+        name for name, members in table.items() if members and all(isinstance(value, int) for value in members.values())
+    }
     for name in enums:
-        described.enum_type.add(name=name, value=[{"name": value, "number": number} for value, number in table[name].items()])
+        described.enum_type.add(
+            name=name, value=[{"name": value, "number": number} for value, number in table[name].items()]
+        )
     for name, fields in table.items():
         if name not in enums:
             _describe(described.message_type.add(name=name), package, fields, enums)
@@ -31,7 +37,11 @@ def classes(file: str, package: str, table: Table) -> dict[str, Any]:
     for one in known:
         pool.AddSerializedFile(one.serialized_pb)
     pool.AddSerializedFile(described.SerializeToString())
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in table if name not in enums}
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
+        for name in table
+        if name not in enums
+    }
 
 
 def _describe(message: Any, package: str, fields: Mapping[str, Any], enums: set[str]) -> None:

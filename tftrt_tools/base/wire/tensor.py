@@ -19,10 +19,22 @@ Layout = Literal["raw", "int", "bits", "pairs", "bytes"]
 # DataType number: (dtype, number of the typed field, how values lie in it). "raw": as in memory; "int": varints; "bits": varints of the
 # 16-bit pattern; "pairs": real and imaginary part in turn; "bytes": one field for each string.
 _KINDS: dict[int, tuple[Any, int, Layout]] = {
-    1: (np.float32, 5, "raw"), 2: (np.float64, 6, "raw"), 3: (np.int32, 7, "int"), 4: (np.uint8, 7, "int"), 5: (np.int16, 7, "int"),
-    6: (np.int8, 7, "int"), 7: (np.object_, 8, "bytes"), 8: (np.complex64, 9, "pairs"), 9: (np.int64, 10, "int"),
-    10: (np.bool_, 11, "int"), 14: (ml_dtypes.bfloat16, 13, "bits"), 17: (np.uint16, 7, "int"), 18: (np.complex128, 12, "pairs"),
-    19: (np.float16, 13, "bits"), 22: (np.uint32, 16, "int"), 23: (np.uint64, 17, "int"),
+    1: (np.float32, 5, "raw"),
+    2: (np.float64, 6, "raw"),
+    3: (np.int32, 7, "int"),
+    4: (np.uint8, 7, "int"),
+    5: (np.int16, 7, "int"),
+    6: (np.int8, 7, "int"),
+    7: (np.object_, 8, "bytes"),
+    8: (np.complex64, 9, "pairs"),
+    9: (np.int64, 10, "int"),
+    10: (np.bool_, 11, "int"),
+    14: (ml_dtypes.bfloat16, 13, "bits"),
+    17: (np.uint16, 7, "int"),
+    18: (np.complex128, 12, "pairs"),
+    19: (np.float16, 13, "bits"),
+    22: (np.uint32, 16, "int"),
+    23: (np.uint64, 17, "int"),
 }
 NUMBERS = {np.dtype(kind[0]): number for number, kind in _KINDS.items()}
 _CONTENT, _SHAPE, _DTYPE = 4, 2, 1
@@ -109,7 +121,9 @@ def _packed(message: Any, field: int) -> bytes | memoryview:
     """The bytes of one typed field. The parser has checked the message, so its serialized form is valid, with each field packed and only
     once; reading the values from the message would make a Python object of each."""
     written = fields.walk(memoryview(message.SerializeToString()))
-    return next((value for number, wire_type, value in written if number == field and wire_type == fields.DELIMITED), b"")
+    return next(
+        (value for number, wire_type, value in written if number == field and wire_type == fields.DELIMITED), b""
+    )
 
 
 def _values(payload: bytes | memoryview, dtype: np.dtype[Any], layout: Layout) -> npt.NDArray[Any]:
@@ -129,8 +143,8 @@ def filled(values: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
     if not len(values):
         return np.full(count, b"", object) if values.dtype == object else np.zeros(count, values.dtype)
     out = np.empty(count, values.dtype)
-    out[:len(values)] = values
-    out[len(values):] = values[-1]
+    out[: len(values)] = values
+    out[len(values) :] = values[-1]
     return out
 
 
@@ -145,7 +159,7 @@ def _string_content(content: bytes | memoryview, count: int) -> npt.NDArray[Any]
         raise ValueError("tensor_content has not the bytes that its lengths say")
     out = np.empty(count, object)
     for index, length in enumerate(lengths):
-        out[index] = bytes(content[position:position + length])
+        out[index] = bytes(content[position : position + length])
         position += length
     return out
 
@@ -164,7 +178,9 @@ def encode(array: npt.ArrayLike, content: bool = False) -> list[Any]:
     if number is None:
         raise ValueError(f"no TensorProto for dtype {array.dtype}")
     _, field, layout = _KINDS[number]
-    dims = b"".join(b"".join(varints.delimited(2, b"\x08" + varints.one(size) if size else b"")) for size in array.shape)
+    dims = b"".join(
+        b"".join(varints.delimited(2, b"\x08" + varints.one(size) if size else b"")) for size in array.shape
+    )
     parts = [b"\x08" + varints.one(number), *varints.delimited(_SHAPE, dims)]
     if layout == "bytes":
         values = [value if isinstance(value, bytes) else str(value).encode() for value in array.ravel().tolist()]

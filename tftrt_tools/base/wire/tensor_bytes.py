@@ -94,7 +94,9 @@ def sizes(parts: Sequence[memoryview]) -> Iterator[int]:
             yield size
 
 
-def _packed(typed: Sequence[tuple[int, int, Any]], field: int, dtype: np.dtype[Any], layout: tensor.Layout) -> bytes | memoryview:
+def _packed(
+    typed: Sequence[tuple[int, int, Any]], field: int, dtype: np.dtype[Any], layout: tensor.Layout
+) -> bytes | memoryview:
     """The bytes of one typed field, as if it had come packed and once."""
     parts: list[Any] = []
     width = (dtype.itemsize // (2 if layout == "pairs" else 1)) if layout in ("raw", "pairs") else 0

@@ -12,9 +12,19 @@ from tftrt_tools.base.files import documents
 from tftrt_tools.base.wire import messages
 
 _MESSAGES: dict[str, dict[str, Any]] = {
-    "ModelConfig": {"name": "string", "platform": "string", "backend": "string", "max_batch_size": "int32", "input": "[.ModelInput]",
-                    "output": "[.ModelOutput]", "version_policy": ".ModelVersionPolicy", "instance_group": "[.ModelInstanceGroup]",
-                    "dynamic_batching": ".ModelDynamicBatching", "parameters": "[.Parameter]", "model_warmup": "[.ModelWarmup]"},
+    "ModelConfig": {
+        "name": "string",
+        "platform": "string",
+        "backend": "string",
+        "max_batch_size": "int32",
+        "input": "[.ModelInput]",
+        "output": "[.ModelOutput]",
+        "version_policy": ".ModelVersionPolicy",
+        "instance_group": "[.ModelInstanceGroup]",
+        "dynamic_batching": ".ModelDynamicBatching",
+        "parameters": "[.Parameter]",
+        "model_warmup": "[.ModelWarmup]",
+    },
     "ModelInput": {"name": "string", "data_type": ".DataType", "dims": "[int64]", "reshape": ".Reshape"},
     "ModelOutput": {"name": "string", "data_type": ".DataType", "dims": "[int64]", "reshape": ".Reshape"},
     "Reshape": {"shape": "[int64]"},
@@ -32,9 +42,28 @@ _MESSAGES: dict[str, dict[str, Any]] = {
 }
 _ENUMS: dict[str, dict[str, int]] = {
     "Kind": {"KIND_AUTO": 0, "KIND_GPU": 1, "KIND_CPU": 2, "KIND_MODEL": 3},
-    "DataType": {f"TYPE_{name}": number for number, name in enumerate((
-        "INVALID", "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING",
-        "BF16"))},
+    "DataType": {
+        f"TYPE_{name}": number
+        for number, name in enumerate(
+            (
+                "INVALID",
+                "BOOL",
+                "UINT8",
+                "UINT16",
+                "UINT32",
+                "UINT64",
+                "INT8",
+                "INT16",
+                "INT32",
+                "INT64",
+                "FP16",
+                "FP32",
+                "FP64",
+                "STRING",
+                "BF16",
+            )
+        )
+    },
 }
 _EMPTY_RESHAPE = re.compile(r"^( *)reshape \{\n *\}\n", re.MULTILINE)
 
@@ -47,8 +76,10 @@ def new() -> Any:
 @functools.cache
 def _made() -> dict[str, Any]:
     """{name: class} of all messages."""
-    numbered = {name: {field: (number, kind) for number, (field, kind) in enumerate(fields.items(), 1)}
-                for name, fields in _MESSAGES.items()}
+    numbered = {
+        name: {field: (number, kind) for number, (field, kind) in enumerate(fields.items(), 1)}
+        for name, fields in _MESSAGES.items()
+    }
     return messages.classes("tftrt_tools/base/wire/triton_config.proto", "inference", {**numbered, **_ENUMS})
 
 

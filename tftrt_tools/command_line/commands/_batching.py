@@ -25,30 +25,72 @@ if TYPE_CHECKING:
 _RESULT, _PLOT = "batching.json", "batching.png"
 _OWN = ("backend", "image", "max_trials", "max_minutes", "work_dir")
 # Flags of a running server, of other loads, and of files that a single benchmark has.
-_FOREIGN = ("model_name", "model_version", "version_label", "in_process", "rest", "metrics_url", "model_dir", "concurrency", "rate",
-            "schedule_file", "csv", "requests_csv", "hdr", "html", "plot", "breakdown", "tls",
-            "tls_root", "tls_certificate", "tls_key", "tls_server_name")
+_FOREIGN = (
+    "model_name",
+    "model_version",
+    "version_label",
+    "in_process",
+    "rest",
+    "metrics_url",
+    "model_dir",
+    "concurrency",
+    "rate",
+    "schedule_file",
+    "csv",
+    "requests_csv",
+    "hdr",
+    "html",
+    "plot",
+    "breakdown",
+    "tls",
+    "tls_root",
+    "tls_certificate",
+    "tls_key",
+    "tls_server_name",
+)
 
 
 def define(values: flags.FlagValues) -> None:
     """Define the flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("tune_batching", "", "a SavedModel directory: search the batching parameters with which a server keeps the "
-                        "percentile of --slo at the highest rate; a server is started for each trial", **text)
-    flags.DEFINE_enum("backend", "local", ["auto", "binary", "docker", "local"], "with --tune_batching: what serves, as in `tftrt serve`",
-                      **text)
+    flags.DEFINE_string(
+        "tune_batching",
+        "",
+        "a SavedModel directory: search the batching parameters with which a server keeps the "
+        "percentile of --slo at the highest rate; a server is started for each trial",
+        **text,
+    )
+    flags.DEFINE_enum(
+        "backend",
+        "local",
+        ["auto", "binary", "docker", "local"],
+        "with --tune_batching: what serves, as in `tftrt serve`",
+        **text,
+    )
     flags.DEFINE_string("image", "", "with --tune_batching: image of --backend=docker", **text)
     flags.DEFINE_integer("max_trials", 20, "with --tune_batching: trials, at most", lower_bound=1, **text)
-    flags.DEFINE_float("max_minutes", 60, "with --tune_batching: no trial begins after so many minutes of trials", lower_bound=0, **text)
-    flags.DEFINE_string("work_dir", None, "with --tune_batching: folder of the trials and results, by default batching-MODEL in the "
-                        "current one", **text)
+    flags.DEFINE_float(
+        "max_minutes",
+        60,
+        "with --tune_batching: no trial begins after so many minutes of trials",
+        lower_bound=0,
+        **text,
+    )
+    flags.DEFINE_string(
+        "work_dir",
+        None,
+        "with --tune_batching: folder of the trials and results, by default batching-MODEL in the current one",
+        **text,
+    )
 
 
 def check_absent(values: flags.FlagValues) -> None:
     """Refuse the flags of the search where nothing is searched. Raises: UsageError."""
     given = next((name for name in _OWN if values[name].present), None)
     if given:
-        raise errors.UsageError(f"--{given} has no effect without --tune_batching", "leave it out, or give --tune_batching=MODEL")
+        raise errors.UsageError(
+            f"--{given} has no effect without --tune_batching", "leave it out, or give --tune_batching=MODEL"
+        )
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
@@ -62,13 +104,18 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         with live.view() as view:
             done = tune.tune(options, view)
     except KeyboardInterrupt:
-        raise errors.Interrupted(mend=f"the finished trials are in {options.work_dir}; the same command goes on from there") from None
+        raise errors.Interrupted(
+            mend=f"the finished trials are in {options.work_dir}; the same command goes on from there"
+        ) from None
     plot, result = options.work_dir / _PLOT, options.work_dir / _RESULT
     _print(done, values.json)
     _output.write_json(done, values.json)
-    lost = whole_file.write_each((
-        (str(plot), lambda: whole_file.write_bytes(plot, batching_plot.bars(done))),
-        (str(result), lambda: whole_file.write_text(result, json.dumps(done.to_dict(), indent=2) + "\n"))))
+    lost = whole_file.write_each(
+        (
+            (str(plot), lambda: whole_file.write_bytes(plot, batching_plot.bars(done))),
+            (str(result), lambda: whole_file.write_text(result, json.dumps(done.to_dict(), indent=2) + "\n")),
+        )
+    )
     console = _output.console(values.json)
     for path in (*done.files.values(), str(plot), str(result)):
         console.print(f"written: {path}" if path not in lost else path, soft_wrap=True)
@@ -91,30 +138,49 @@ def _options(values: flags.FlagValues, positional: list[str]) -> Options:
     from tftrt_tools.studies.batching.server import MODEL_NAME
     from tftrt_tools.studies.bench import goal, options, points, summary
 
-    foreign = f"ADDRESS {positional[0]}" if positional else next(
-        (f"--{name}" for name in _FOREIGN if name in values and values[name].present), None)
+    foreign = (
+        f"ADDRESS {positional[0]}"
+        if positional
+        else next((f"--{name}" for name in _FOREIGN if name in values and values[name].present), None)
+    )
     if foreign:
-        raise errors.UsageError(f"{foreign} does not go with --tune_batching, which starts its own servers", "leave it out")
+        raise errors.UsageError(
+            f"{foreign} does not go with --tune_batching, which starts its own servers", "leave it out"
+        )
     if values["scenario"].present and values.scenario != points.OPEN:
-        raise errors.UsageError(f"--scenario={values.scenario} does not go with --tune_batching: it searches in the open loop",
-                                "leave it out")
+        raise errors.UsageError(
+            f"--scenario={values.scenario} does not go with --tune_batching: it searches in the open loop",
+            "leave it out",
+        )
     if len(values.batch_size) > 1:
         raise errors.UsageError("--tune_batching takes one --batch_size", "--batch_size=1 is one row in each request")
     promise = goal.parse(values.slo)
     if promise is None or not promise.percentiles or promise.percentiles[0] not in summary.PERCENTILES:
         known = ", ".join(map(summary.name, summary.PERCENTILES))
-        raise errors.UsageError(f"--tune_batching needs a promised percentile, one of {known}", "such as --slo='p99<20ms'")
+        raise errors.UsageError(
+            f"--tune_batching needs a promised percentile, one of {known}", "such as --slo='p99<20ms'"
+        )
     values.scenario, values.model_name = points.OPEN, MODEL_NAME
-    load = options.from_flags("", values, _source_flags.read_given(values, "original") | {"in_process": ""}, None,
-                              _data_flags.reading(values))
+    load = options.from_flags(
+        "", values, _source_flags.read_given(values, "original") | {"in_process": ""}, None, _data_flags.reading(values)
+    )
     limit = next(bound.limit for bound in promise.bounds if bound.percentile is not None)
     if values.duration_seconds < turns.TIMES_THE_PROMISE * limit:
-        raise errors.UsageError(f"probes of {values.duration_seconds:g} s are too short for --slo={values.slo}: a backlog could grow and "
-                                "still keep it", f"--duration_seconds={turns.TIMES_THE_PROMISE * limit:g}, or more")
+        raise errors.UsageError(
+            f"probes of {values.duration_seconds:g} s are too short for --slo={values.slo}: a backlog could grow and "
+            "still keep it",
+            f"--duration_seconds={turns.TIMES_THE_PROMISE * limit:g}, or more",
+        )
     name = pathlib.Path(os.path.abspath(values.tune_batching))
     folder = values.work_dir or f"batching-{name.parent.name if name.name.isdecimal() else name.name}"
-    return Options(model=values.tune_batching, backend=values.backend, image=values.image, load=load,
-                   budget=Budget(values.max_trials, values.max_minutes), work_dir=pathlib.Path(folder))
+    return Options(
+        model=values.tune_batching,
+        backend=values.backend,
+        image=values.image,
+        load=load,
+        budget=Budget(values.max_trials, values.max_minutes),
+        work_dir=pathlib.Path(folder),
+    )
 
 
 def _serve(model: str, parameters: str) -> list[list[str]]:
@@ -122,21 +188,32 @@ def _serve(model: str, parameters: str) -> list[list[str]]:
     from tftrt_tools.servers.serving.configuration import generation
 
     path = pathlib.Path(os.path.abspath(model))
-    batching = ["--enable_batching", f"--batching_parameters_file={parameters}", f"--grpc_max_threads={generation.GRPC_THREADS}"]
+    batching = [
+        "--enable_batching",
+        f"--batching_parameters_file={parameters}",
+        f"--grpc_max_threads={generation.GRPC_THREADS}",
+    ]
     if path.name.isdecimal():
         return [["serve", f"--model_name={path.parent.name}", f"--model_base_path={path.parent}", *batching]]
-    return [["publish", model, f"--model_name={path.name}", "--base_path=models"],
-            ["serve", f"--model_name={path.name}", f"--model_base_path=models/{path.name}", *batching]]
+    return [
+        ["publish", model, f"--model_name={path.name}", "--base_path=models"],
+        ["serve", f"--model_name={path.name}", f"--model_base_path=models/{path.name}", *batching],
+    ]
 
 
 def _none_keeps(done: Tuned) -> errors.CheckFailed:
     from tftrt_tools.studies.batching import search
 
     near = search.nearest(done.trials)
-    seen = f"the nearest is {done.percentile} {near.nearest_ms:.4g} ms at {near.nearest_rate:g}/s with {search.described(near)}" if near \
+    seen = (
+        f"the nearest is {done.percentile} {near.nearest_ms:.4g} ms at {near.nearest_rate:g}/s with {search.described(near)}"
+        if near
         else "no probe had enough answers for that percentile"
-    return errors.CheckFailed(f"no trial keeps {done.goal}: {seen}", "promise more time, or give --lowest_rate; the journal keeps the "
-                              "trials of this promise")
+    )
+    return errors.CheckFailed(
+        f"no trial keeps {done.goal}: {seen}",
+        "promise more time, or give --lowest_rate; the journal keeps the trials of this promise",
+    )
 
 
 def _missed_in_turns(done: Tuned) -> errors.TftrtError:
@@ -148,10 +225,14 @@ def _missed_in_turns(done: Tuned) -> errors.TftrtError:
     seen = f"{side.share:.2%} of {side.requests} requests in time at {rate:g}/s{_unanswered(side)}"
     said = f"no winner: {search.described(done.best)} "
     if done.kept is None:
-        return errors.Unsure(f"{said}may keep {done.goal} in turns, or miss it: {seen}",
-                             "run it on a quieter machine, in another --work_dir")
-    return errors.CheckFailed(f"{said}does not keep {done.goal} in turns: {seen}", "search with longer probes (--duration_seconds): the "
-                              "trials' were too short to show it; or promise more time")
+        return errors.Unsure(
+            f"{said}may keep {done.goal} in turns, or miss it: {seen}",
+            "run it on a quieter machine, in another --work_dir",
+        )
+    return errors.CheckFailed(
+        f"{said}does not keep {done.goal} in turns: {seen}",
+        "search with longer probes (--duration_seconds): the trials' were too short to show it; or promise more time",
+    )
 
 
 def _unanswered(one: Side) -> str:
@@ -165,17 +246,34 @@ def _print(done: Tuned, json_path: str | None) -> None:
     say = functools.partial(_say, console)
     say("model", f"{done.model}; batch sizes of its engines: {done.sizes} ({done.source})")
     say("machine", f"{done.machine.text()}; {done.backend} server")
-    rows = [(one.number, trial.text(one.settings), _rate(one), "" if one.ms is None else f"{one.ms:.2f}", f"{one.seconds:.0f}",
-             _mark(one, done)) for one in done.trials]
-    console.print(_output.table(f"Highest rate that keeps {done.goal}", [">trial", "batching parameters", ">requests/s",
-                                                                        f">{done.percentile} ms", ">took s", ""], rows))
+    rows = [
+        (
+            one.number,
+            trial.text(one.settings),
+            _rate(one),
+            "" if one.ms is None else f"{one.ms:.2f}",
+            f"{one.seconds:.0f}",
+            _mark(one, done),
+        )
+        for one in done.trials
+    ]
+    console.print(
+        _output.table(
+            f"Highest rate that keeps {done.goal}",
+            [">trial", "batching parameters", ">requests/s", f">{done.percentile} ms", ">took s", ""],
+            rows,
+        )
+    )
     for one in done.trials:
         if one.failure:
             console.print(f"  trial {one.number} failed: {one.failure}", soft_wrap=True)
     limited = [one.number for one in done.trials if one.limited]
     if limited:
-        say("seen", f"in {_output.counted(len(limited), 'trial')} the load generator may have been the limit: with a machine of its own or "
-            "more --processes it may find higher rates")
+        say(
+            "seen",
+            f"in {_output.counted(len(limited), 'trial')} the load generator may have been the limit: with a machine of its own or "
+            "more --processes it may find higher rates",
+        )
     say("ended", done.ended)
     if done.best and not done.best.settings:
         say("winner", f"no batching: no parameters kept a higher rate than {done.best.rate:g}/s")
@@ -213,8 +311,12 @@ def _print_turns(console: Console, turns: Turns, done: Tuned) -> None:
     say("", f"no batching {side(turns.without)}")
     judged = turns.judgement
     # A percentile without an answer has no time, so there is no ratio of two times.
-    interval = "" if judged.ratio is None or judged.judged_interval is None or turns.winner.ms is None or turns.without.ms is None else \
-        f": its {judged.metric} is {judged.ratio:.2f} of the other's ({judged.judged_interval[0]:.2f} to {judged.judged_interval[1]:.2f})"
+    interval = (
+        ""
+        if judged.ratio is None or judged.judged_interval is None or turns.winner.ms is None or turns.without.ms is None
+        else f": its {judged.metric} is {judged.ratio:.2f} of the other's "
+        f"({judged.judged_interval[0]:.2f} to {judged.judged_interval[1]:.2f})"
+    )
     say("", f"{_compared(turns, best)}{interval}; {judged.reason}")
     for line in turns.notes:
         console.print(f"  {line}", soft_wrap=True)
@@ -224,9 +326,16 @@ def _compared(turns: Turns, best: str) -> str:
     if turns.certain:
         return "the winner is better"
     if best == "winner":
-        return "NO BATCHING is better at this rate" if turns.judgement.verdict == "worse" else "NOT CERTAIN that the winner is better"
-    return f"the {best} missed its promise, whatever the other did" if turns.winner.kept is False else \
-        f"NOT CERTAIN that the {best} keeps its promise"
+        return (
+            "NO BATCHING is better at this rate"
+            if turns.judgement.verdict == "worse"
+            else "NOT CERTAIN that the winner is better"
+        )
+    return (
+        f"the {best} missed its promise, whatever the other did"
+        if turns.winner.kept is False
+        else f"NOT CERTAIN that the {best} keeps its promise"
+    )
 
 
 def _rate(one: Trial) -> str:

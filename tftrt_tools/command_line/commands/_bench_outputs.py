@@ -9,7 +9,6 @@ from tftrt_tools.command_line.commands import _output
 from tftrt_tools.studies.bench import tables
 
 if TYPE_CHECKING:
-
     from tftrt_tools.studies.bench.goal import Goal
     from tftrt_tools.studies.bench.measurements import Bench
     from tftrt_tools.studies.bench.points import Point
@@ -19,8 +18,15 @@ class Outputs:
     """Args: json, csv, requests_csv, html, hdr, plot: paths, None or "" for none. A context manager; `add` takes the records of each
     point."""
 
-    def __init__(self, json: str | None = None, csv: str | None = None, requests_csv: str | None = None, html: str | None = None,
-                 hdr: str | None = None, plot: str | None = None) -> None:
+    def __init__(
+        self,
+        json: str | None = None,
+        csv: str | None = None,
+        requests_csv: str | None = None,
+        html: str | None = None,
+        hdr: str | None = None,
+        plot: str | None = None,
+    ) -> None:
         self._plot = plot
         self._json, self._csv, self._html, self._hdr = json, csv, html, hdr
         self.requests = tables.RequestsFile(requests_csv) if requests_csv else None
@@ -45,11 +51,16 @@ class Outputs:
         from tftrt_tools.command_line.report import bench as report
 
         lost = [self.requests.failed] if self.requests and self.requests.failed else []
-        jobs = ((self._json, lambda: _output.write_json(done, self._json)),
-                (self._csv, lambda: tables.write_points(done, str(self._csv))),
-                (self._hdr, self._write_histograms),
-                (self._html, lambda: report.write_page(done, goal, str(self._html))),
-                (self._plot if self._plot and done.breakdowns else None, lambda: report.write_breakdown(done, str(self._plot))))
+        jobs = (
+            (self._json, lambda: _output.write_json(done, self._json)),
+            (self._csv, lambda: tables.write_points(done, str(self._csv))),
+            (self._hdr, self._write_histograms),
+            (self._html, lambda: report.write_page(done, goal, str(self._html))),
+            (
+                self._plot if self._plot and done.breakdowns else None,
+                lambda: report.write_breakdown(done, str(self._plot)),
+            ),
+        )
         lost += whole_file.write_each(jobs)
         if self.requests and done.complete:
             self.requests.finish()

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
 def define(values: flags.FlagValues) -> None:
     """Define --max_build_minutes on `values`."""
-    flags.DEFINE_float("max_build_minutes", None, "minutes for building all engines, from the first on. Engines that are not ready then "
-                       "stay in TensorFlow, and are named; the rest is saved. By default no bound", flag_values=values)
+    flags.DEFINE_float(
+        "max_build_minutes",
+        None,
+        "minutes for building all engines, from the first on. Engines that are not ready then "
+        "stay in TensorFlow, and are named; the rest is saved. By default no bound",
+        flag_values=values,
+    )
 
 
 def minutes(values: flags.FlagValues, always: bool = False) -> float | None:
@@ -29,9 +34,13 @@ def minutes(values: flags.FlagValues, always: bool = False) -> float | None:
     if given is None:
         return None
     if not 0 < given < float("inf"):
-        raise errors.UsageError(f"--max_build_minutes={given:g} is no time", "give minutes above 0, or leave the flag out for no bound")
+        raise errors.UsageError(
+            f"--max_build_minutes={given:g} is no time", "give minutes above 0, or leave the flag out for no bound"
+        )
     if not values.shapes and not always:
-        raise errors.UsageError("--max_build_minutes bounds the building of engines, and none is built without --shapes", "give --shapes")
+        raise errors.UsageError(
+            "--max_build_minutes bounds the building of engines, and none is built without --shapes", "give --shapes"
+        )
     return given
 
 
@@ -44,8 +53,11 @@ def resumable(values: flags.FlagValues, cache: dict[str, Any] | None) -> Iterato
         if not (values.shapes and cache and cache["folder"] and cache["max_bytes"]):
             raise
         cause = error.cause if isinstance(error, errors.Interrupted) else "interrupted"
-        raise errors.Interrupted(cause, "nothing was written; the engines that were ready are in the engine cache, and the same command "
-                                        "goes on from there") from None
+        raise errors.Interrupted(
+            cause,
+            "nothing was written; the engines that were ready are in the engine cache, and the same command "
+            "goes on from there",
+        ) from None
 
 
 def exit_code(done: Conversion | Build) -> int:

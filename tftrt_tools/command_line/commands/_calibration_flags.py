@@ -27,16 +27,35 @@ def define(values: flags.FlagValues) -> None:
     """Define the flags on FlagValues `values`."""
     default = DataOptions()
     text = dict(flag_values=values)
-    flags.DEFINE_string("calibration_data", default.source, "representative inputs: .npz (arrays named like inputs, or SIGNATURE/INPUT, "
-                        "rows in front), .npy (a signature's only input), TFRecords of tf.train.Example, pictures, .csv, .txt, a folder "
-                        "or glob of one of these, or module:function that yields batches", **text)
+    flags.DEFINE_string(
+        "calibration_data",
+        default.source,
+        "representative inputs: .npz (arrays named like inputs, or SIGNATURE/INPUT, "
+        "rows in front), .npy (a signature's only input), TFRecords of tf.train.Example, pictures, .csv, .txt, a folder "
+        "or glob of one of these, or module:function that yields batches",
+        **text,
+    )
     flags.DEFINE_integer("calibration_batch_size", default.batch_size, "rows of a batch", lower_bound=1, **text)
-    flags.DEFINE_integer("num_calibration_batches", default.batches, "batches to use, of pictures spread over all files; 0 for all",
-                         lower_bound=0, **text)
-    flags.DEFINE_boolean("calibrate_on_random_data", default.random, "calibrate on random inputs: shows that it works, and gives useless "
-                         "ranges", **text)
-    flags.DEFINE_string("calibration_ranges", default.ranges, "ranges of random inputs, INPUT:LOW:HIGH;…; by default what the "
-                        "graph tells, else floats are standard normal and integers 0 or 1", **text)
+    flags.DEFINE_integer(
+        "num_calibration_batches",
+        default.batches,
+        "batches to use, of pictures spread over all files; 0 for all",
+        lower_bound=0,
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "calibrate_on_random_data",
+        default.random,
+        "calibrate on random inputs: shows that it works, and gives useless ranges",
+        **text,
+    )
+    flags.DEFINE_string(
+        "calibration_ranges",
+        default.ranges,
+        "ranges of random inputs, INPUT:LOW:HIGH;…; by default what the "
+        "graph tells, else floats are standard normal and integers 0 or 1",
+        **text,
+    )
     flags.DEFINE_integer("calibration_seed", default.seed, "seed of random inputs", lower_bound=0, **text)
     define_images(values)
 
@@ -44,26 +63,52 @@ def define(values: flags.FlagValues) -> None:
 def define_method(values: flags.FlagValues) -> None:
     """Define the flags of the toolkit's calibration method on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("calibration_method", methods.AUTO, "of the toolkit: entropy (as TensorRT), percentile, mse, max, or "
-                        "auto: the one of them that harms the outputs least where INT8 is simulated on a part of the calibration data",
-                        **text)
+    flags.DEFINE_string(
+        "calibration_method",
+        methods.AUTO,
+        "of the toolkit: entropy (as TensorRT), percentile, mse, max, or "
+        "auto: the one of them that harms the outputs least where INT8 is simulated on a part of the calibration data",
+        **text,
+    )
     flags.DEFINE_float("calibration_percentile", methods.PERCENTILE, "of |x|, for the method percentile", **text)
 
 
 def define_images(values: flags.FlagValues) -> None:
     """Define the flags of pictures on FlagValues `values`."""
     default, text = DataOptions(), dict(flag_values=values)
-    flags.DEFINE_string("image_size", default.image_size, "HEIGHTxWIDTH of pictures, by default the signature's", **text)
-    flags.DEFINE_enum("image_resize", default.image_resize, options_module.IMAGE_RESIZE, "how pictures come to that size: stretched; "
-                      "resized to cover it and cropped in the middle; or fitted in and padded with black", **text)
-    flags.DEFINE_enum("image_preset", None, list(options_module.IMAGE_PRESETS), "scale, mean, std and order of the channels as "
-                      "tf.keras.applications' preprocess_input has them in that mode", **text)
-    flags.DEFINE_string("image_scale", "1", "factor on pixels (0 to 255), a number or a fraction, e.g. 1/255 or 1/127.5", **text)
+    flags.DEFINE_string(
+        "image_size", default.image_size, "HEIGHTxWIDTH of pictures, by default the signature's", **text
+    )
+    flags.DEFINE_enum(
+        "image_resize",
+        default.image_resize,
+        options_module.IMAGE_RESIZE,
+        "how pictures come to that size: stretched; "
+        "resized to cover it and cropped in the middle; or fitted in and padded with black",
+        **text,
+    )
+    flags.DEFINE_enum(
+        "image_preset",
+        None,
+        list(options_module.IMAGE_PRESETS),
+        "scale, mean, std and order of the channels as tf.keras.applications' preprocess_input has them in that mode",
+        **text,
+    )
+    flags.DEFINE_string(
+        "image_scale", "1", "factor on pixels (0 to 255), a number or a fraction, e.g. 1/255 or 1/127.5", **text
+    )
     flags.DEFINE_list("image_mean", [], "subtracted after scaling; one value, or one a channel", **text)
     flags.DEFINE_list("image_std", [], "divided by last; one value, or one a channel", **text)
-    flags.DEFINE_enum("image_channels", default.image_channels, options_module.IMAGE_CHANNELS, "order of the channels that the model takes",
-                      **text)
-    flags.DEFINE_integer("image_error_limit", default.image_error_limit, "pictures that may fail to decode", lower_bound=0, **text)
+    flags.DEFINE_enum(
+        "image_channels",
+        default.image_channels,
+        options_module.IMAGE_CHANNELS,
+        "order of the channels that the model takes",
+        **text,
+    )
+    flags.DEFINE_integer(
+        "image_error_limit", default.image_error_limit, "pictures that may fail to decode", lower_bound=0, **text
+    )
 
 
 def names() -> list[str]:
@@ -88,25 +133,40 @@ def read(values: flags.FlagValues) -> DataOptions:
 
     Raises: UsageError, also if neither --calibration_data nor --calibrate_on_random_data is given.
     """
-    return options_module.checked(DataOptions(
-        source=values.calibration_data or "", batch_size=values.calibration_batch_size, batches=values.num_calibration_batches,
-        seed=values.calibration_seed, random=values.calibrate_on_random_data, shapes=(values.shapes or "") if "shapes" in values else "",
-        ranges=values.calibration_ranges or "", **images(values)))
+    return options_module.checked(
+        DataOptions(
+            source=values.calibration_data or "",
+            batch_size=values.calibration_batch_size,
+            batches=values.num_calibration_batches,
+            seed=values.calibration_seed,
+            random=values.calibrate_on_random_data,
+            shapes=(values.shapes or "") if "shapes" in values else "",
+            ranges=values.calibration_ranges or "",
+            **images(values),
+        )
+    )
 
 
 def images(values: flags.FlagValues) -> dict[str, Any]:
     """The fields of DataOptions that say how pictures are read. Raises: UsageError."""
-    found: dict[str, Any] = {"image_size": values.image_size or "", "image_resize": values.image_resize,
-             "image_scale": _number("image_scale", values.image_scale), "image_mean": _numbers("image_mean", values.image_mean),
-             "image_std": _numbers("image_std", values.image_std), "image_channels": values.image_channels,
-             "image_error_limit": values.image_error_limit}
+    found: dict[str, Any] = {
+        "image_size": values.image_size or "",
+        "image_resize": values.image_resize,
+        "image_scale": _number("image_scale", values.image_scale),
+        "image_mean": _numbers("image_mean", values.image_mean),
+        "image_std": _numbers("image_std", values.image_std),
+        "image_channels": values.image_channels,
+        "image_error_limit": values.image_error_limit,
+    }
     if not values.image_preset:
         return found
     preset: Any = options_module.IMAGE_PRESETS[values.image_preset]
     for name in _OF_PRESETS:
         if values[name].present:
-            raise errors.UsageError(f"--image_preset and --{name} exclude each other", f"{values.image_preset} is " + ", ".join(
-                f"{key} {value}" for key, value in preset.items()))
+            raise errors.UsageError(
+                f"--image_preset and --{name} exclude each other",
+                f"{values.image_preset} is " + ", ".join(f"{key} {value}" for key, value in preset.items()),
+            )
     return {**found, **preset}
 
 

@@ -24,8 +24,12 @@ def show(console: Console, comparison: Comparison | None, most: int | None = Non
         console.print(text, soft_wrap=True)
 
     if comparison.outputs:
-        levels = {f"{signature}/{output}": {method: comparison.level(method, signature, output) for method in comparison.methods}
-                  for signature, output in comparison.outputs}
+        levels = {
+            f"{signature}/{output}": {
+                method: comparison.level(method, signature, output) for method in comparison.methods
+            }
+            for signature, output in comparison.outputs
+        }
         say(f"INT8 simulated on {comparison.rows_text()}, dB against float32:")
         table(console, None, levels, comparison.taken, most)
     for problem in comparison.problems:
@@ -39,13 +43,21 @@ def show(console: Console, comparison: Comparison | None, most: int | None = Non
     say(f"calibration method {comparison.taken}: {reason}")
 
 
-def table(console: Console, title: str | None, levels: Mapping[str, Mapping[str, float]], taken: str, most: int | None = None) -> None:
+def table(
+    console: Console, title: str | None, levels: Mapping[str, Mapping[str, float]], taken: str, most: int | None = None
+) -> None:
     """Print {output: {method: dB}}, the worst of several first. Args: taken: the method to mark."""
     methods = list(next(iter(levels.values())))
     rows = [(output, *(text(found[method]) for method in methods)) for output, found in list(levels.items())[:most]]
     if len(levels) > 1:
-        rows.insert(0, ("the worst output", *(text(min(found[method] for found in levels.values())) for method in methods)))
-    console.print(_output.table(title, ["output", *(f">{method}{' (taken)' if method == taken else ''}" for method in methods)], rows))
+        rows.insert(
+            0, ("the worst output", *(text(min(found[method] for found in levels.values())) for method in methods))
+        )
+    console.print(
+        _output.table(
+            title, ["output", *(f">{method}{' (taken)' if method == taken else ''}" for method in methods)], rows
+        )
+    )
     if most is not None and len(levels) > most:
         console.print(f"  and {len(levels) - most} more outputs (--json)")
 

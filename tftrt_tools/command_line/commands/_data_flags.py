@@ -8,9 +8,11 @@ from tftrt_tools.command_line.commands import _calibration_flags
 from tftrt_tools.models.inputs import find, options
 from tftrt_tools.models.inputs.options import DataOptions
 
-KINDS = (".npz (arrays named like inputs, or SIGNATURE/INPUT, rows in front), .npy (a signature's only input), pictures, TFRecords, .csv "
-         "(columns named like inputs), .txt (a row a line, for inputs that take strings), a folder or glob of one of these, or "
-         "module:function that yields {input: array} or (signature, {input: array})")
+KINDS = (
+    ".npz (arrays named like inputs, or SIGNATURE/INPUT, rows in front), .npy (a signature's only input), pictures, TFRecords, .csv "
+    "(columns named like inputs), .txt (a row a line, for inputs that take strings), a folder or glob of one of these, or "
+    "module:function that yields {input: array} or (signature, {input: array})"
+)
 
 
 def define_reading(values: flags.FlagValues) -> None:
@@ -18,26 +20,47 @@ def define_reading(values: flags.FlagValues) -> None:
     defined them."""
     if "image_size" not in values:
         _calibration_flags.define_images(values)
-    flags.DEFINE_integer("data_rows", 0, "rows of --data to read, of pictures spread over all files; 0 for all", lower_bound=0,
-                         flag_values=values)
+    flags.DEFINE_integer(
+        "data_rows",
+        0,
+        "rows of --data to read, of pictures spread over all files; 0 for all",
+        lower_bound=0,
+        flag_values=values,
+    )
 
 
 def define_labels(values: flags.FlagValues, what: str) -> None:
     """Define --labels and its further flags. Args: what: the purpose of the labels, the end of the help."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("labels", "", "the right answer of each row of --data, classes, numbers, masks or texts: .npy, .csv (a column, or "
-                        "rows FILE,LABEL for pictures), .txt (one a line), the word folders where each class of pictures has a folder, or "
-                        f"an .npz with boxes and classes (docs/judging.md); {what}", **text)
-    flags.DEFINE_string("label_column", "", "the column of a .csv of --labels, by its name or its number from 1; by default the one called "
-                        "label, class, target or the like, else the last", **text)
-    flags.DEFINE_string("classes", "", "a text file with a class's name in each line, in the model's order, for --labels that are "
-                        "names; by default the names that occur, sorted", **text)
+    flags.DEFINE_string(
+        "labels",
+        "",
+        "the right answer of each row of --data, classes, numbers, masks or texts: .npy, .csv (a column, or "
+        "rows FILE,LABEL for pictures), .txt (one a line), the word folders where each class of pictures has a folder, or "
+        f"an .npz with boxes and classes (docs/judging.md); {what}",
+        **text,
+    )
+    flags.DEFINE_string(
+        "label_column",
+        "",
+        "the column of a .csv of --labels, by its name or its number from 1; by default the one called "
+        "label, class, target or the like, else the last",
+        **text,
+    )
+    flags.DEFINE_string(
+        "classes",
+        "",
+        "a text file with a class's name in each line, in the model's order, for --labels that are "
+        "names; by default the names that occur, sorted",
+        **text,
+    )
 
 
 def reading(values: flags.FlagValues) -> DataOptions:
     """How files of --data are read. Raises: UsageError."""
-    return options.checked_images(DataOptions(shapes=(values.shapes or "") if "shapes" in values else "",
-                                              **_calibration_flags.images(values)))
+    return options.checked_images(
+        DataOptions(shapes=(values.shapes or "") if "shapes" in values else "", **_calibration_flags.images(values))
+    )
 
 
 def reading_beside(values: flags.FlagValues, calibration: DataOptions | None) -> tuple[DataOptions, DataOptions | None]:
@@ -51,4 +74,8 @@ def reading_beside(values: flags.FlagValues, calibration: DataOptions | None) ->
     kinds = [find.find(values.data, "--data").kind, find.find(calibration.source).kind]
     if kinds.count("images") != 1:
         return asked, calibration
-    return (asked, options.without_images(calibration)) if kinds[0] == "images" else (options.without_images(asked), calibration)
+    return (
+        (asked, options.without_images(calibration))
+        if kinds[0] == "images"
+        else (options.without_images(asked), calibration)
+    )

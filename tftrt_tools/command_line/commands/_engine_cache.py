@@ -12,17 +12,34 @@ from tftrt_tools.base import errors
 if TYPE_CHECKING:
     from tftrt_tools.models.engine_cache.store import Store
 
-_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_UNITS = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-z]*)", re.IGNORECASE)
 
 
 def define(values: flags.FlagValues) -> None:
     """Define --engine_cache_dir and --engine_cache_max_bytes on FlagValues `values`."""
-    flags.DEFINE_string("engine_cache_dir", None, "folder of the engine cache; by default $XDG_CACHE_HOME/tftrt/engines or "
-                        "~/.cache/tftrt/engines", flag_values=values)
-    flags.DEFINE_string("engine_cache_max_bytes", "10GiB", "the most that the engine cache may hold, in bytes or as 500MB, 10GiB; 0 keeps "
-                        "nothing",
-                        flag_values=values)
+    flags.DEFINE_string(
+        "engine_cache_dir",
+        None,
+        "folder of the engine cache; by default $XDG_CACHE_HOME/tftrt/engines or ~/.cache/tftrt/engines",
+        flag_values=values,
+    )
+    flags.DEFINE_string(
+        "engine_cache_max_bytes",
+        "10GiB",
+        "the most that the engine cache may hold, in bytes or as 500MB, 10GiB; 0 keeps nothing",
+        flag_values=values,
+    )
 
 
 def store(values: flags.FlagValues) -> Store:
@@ -45,5 +62,7 @@ def parse_bytes(flag: str, text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     unit = _UNITS.get(match[2].lower() or "b") if match else None
     if not match or unit is None:
-        raise errors.UsageError(f"--{flag}={text} is no size", "write bytes, or a number with kB, MB, GB, TB, KiB, MiB, GiB or TiB: 10GiB")
+        raise errors.UsageError(
+            f"--{flag}={text} is no size", "write bytes, or a number with kB, MB, GB, TB, KiB, MiB, GiB or TiB: 10GiB"
+        )
     return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit

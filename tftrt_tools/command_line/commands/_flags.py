@@ -50,7 +50,9 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         hint = f"--{meant} names inputs here; " if meant in values else ""
         raise errors.UsageError(" ".join(str(error).split()), f"{hint}`tftrt {name} --help` lists the flags") from None
     except flags.Error as error:
-        raise errors.UsageError(_refused(" ".join(str(error).split())), f"`tftrt {name} --help` lists the flags") from None
+        raise errors.UsageError(
+            _refused(" ".join(str(error).split())), f"`tftrt {name} --help` lists the flags"
+        ) from None
     for flag in values:
         if isinstance(values[flag].value, float) and math.isnan(values[flag].value):
             raise errors.UsageError(f"--{flag}=nan is no number", f"`tftrt {name} --help` says what it takes")
@@ -70,11 +72,13 @@ def _named_by_place(name: str, values: flags.FlagValues, names: Sequence[str], p
     """Give the first arguments to the flags `names`, in their order. Returns: the arguments behind them. Raises: UsageError."""
     for flag, word in zip(names, positional, strict=False):
         if values[flag].present:
-            raise errors.UsageError(f"unexpected argument {word!r}: --{flag}={values[flag].value} is given", "give it once")
+            raise errors.UsageError(
+                f"unexpected argument {word!r}: --{flag}={values[flag].value} is given", "give it once"
+            )
         values[flag].parse(word)
         values[flag].using_default_value = False
         values[flag].present += 1
-    return positional[len(names):]
+    return positional[len(names) :]
 
 
 def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: Sequence[str]) -> None:
@@ -90,7 +94,9 @@ def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: 
             continue
         for one in (*there, *_weights(there)):
             if os.path.samefile(path, one):
-                raise errors.UsageError(f"--{flag}={path} would write over {one}, which the command reads", "give the result another name")
+                raise errors.UsageError(
+                    f"--{flag}={path} would write over {one}, which the command reads", "give the result another name"
+                )
 
 
 def _weights(paths: Sequence[str]) -> list[str]:
@@ -120,7 +126,9 @@ def help_text(name: str, command: ModuleType, values: flags.FlagValues) -> str:
         form = f"--[no]{flag_name}" if flag.boolean else f"--{flag_name}"
         default = "" if flag.default in (None, False, []) else f" [{flag.default_as_str}]"
         lines.append(f"  {form}")
-        lines += textwrap.wrap(" ".join(flag.help.split()) + default, 96, initial_indent="      ", subsequent_indent="      ")
+        lines += textwrap.wrap(
+            " ".join(flag.help.split()) + default, 96, initial_indent="      ", subsequent_indent="      "
+        )
     return "\n".join(lines)
 
 
@@ -143,5 +151,7 @@ def arguments(command: str, positional: list[str], names: Sequence[str]) -> list
     """The positional arguments, one for each of `names`, or a UsageError."""
     if len(positional) != len(names):
         got = f"{len(positional)} given" + (": " + " ".join(positional) if positional else "")
-        raise errors.UsageError(f"usage: tftrt {command} {' '.join(names)} [--flags]; {got}", f"`tftrt {command} --help` explains them")
+        raise errors.UsageError(
+            f"usage: tftrt {command} {' '.join(names)} [--flags]; {got}", f"`tftrt {command} --help` explains them"
+        )
     return positional

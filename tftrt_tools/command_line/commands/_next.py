@@ -44,18 +44,35 @@ def show_on_gpu(values: flags.FlagValues, command: Sequence[str]) -> None:
 
 def given(values: flags.FlagValues, names: Iterable[str]) -> list[str]:
     """The words that repeat these flags, if they differ from their defaults."""
-    return [word for name in names if name in values and values[name].value != values[name].default for word in _flags.words(values[name])]
+    return [
+        word
+        for name in names
+        if name in values and values[name].value != values[name].default
+        for word in _flags.words(values[name])
+    ]
 
 
-def convert(values: flags.FlagValues, model: str, precision: str, *words: str, settings: bool = True,
-            without: Iterable[str] = ()) -> list[str]:
+def convert(
+    values: flags.FlagValues,
+    model: str,
+    precision: str,
+    *words: str,
+    settings: bool = True,
+    without: Iterable[str] = (),
+) -> list[str]:
     """A conversion of `model` to a folder beside it.
 
     Args: settings: repeat the given flags that decide a conversion. without: flags to leave out.
     """
     names = sorted({*_SOURCE, *(_conversion_flags() if settings else ())} - {"precision_mode", *without})
-    return ["convert", f"--input_saved_model_dir={model}", f"{_OUTPUT}{sibling(model, precision.lower())}", f"--precision_mode={precision}",
-            *given(values, names), *words]
+    return [
+        "convert",
+        f"--input_saved_model_dir={model}",
+        f"{_OUTPUT}{sibling(model, precision.lower())}",
+        f"--precision_mode={precision}",
+        *given(values, names),
+        *words,
+    ]
 
 
 def output_of(conversion: Sequence[str]) -> str:

@@ -69,39 +69,63 @@ def prepared(preparation: Preparation) -> list[str]:
     """Sentences on a savedmodel.preparation.Preparation: what it rewrote, and why."""
     said = []
     if preparation.opened:
-        said.append(f"{counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT does not look into them")
+        said.append(
+            f"{counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT does not look into them"
+        )
     for name, value in preparation.frozen:
-        said.append(f"input {name} is {str(value).lower()} for good (--freeze): requests still send it, and the model no longer reads it")
+        said.append(
+            f"input {name} is {str(value).lower()} for good (--freeze): requests still send it, and the model no longer reads it"
+        )
     said += [preparation_module.constant(*one) for one in preparation.defaults]
     for name in preparation.offered:
-        said.append(f"input {name} only decides conditionals: --freeze={name}:false (or true) takes them away, and engines grow together")
+        said.append(
+            f"input {name} only decides conditionals: --freeze={name}:false (or true) takes them away, and engines grow together"
+        )
     if preparation.folded:
-        said.append(f"{counted(len(preparation.folded), 'quantization')} of constant weights computed beforehand: TF-TRT takes no "
-                    "convolution behind one")
+        said.append(
+            f"{counted(len(preparation.folded), 'quantization')} of constant weights computed beforehand: TF-TRT takes no "
+            "convolution behind one"
+        )
     if preparation.unquantized:
-        said.append(f"{counted(len(preparation.unquantized), 'quantization')} of activations left out (--allow_quantization_changes): the "
-                    "answers differ by their rounding to 8 bits")
+        said.append(
+            f"{counted(len(preparation.unquantized), 'quantization')} of activations left out (--allow_quantization_changes): the "
+            "answers differ by their rounding to 8 bits"
+        )
     if preparation.dilated:
         zeros = sum(one.added_bytes for one in preparation.dilated) / 1e6
-        said.append(f"{counted(len(preparation.dilated), 'convolution')} with dilations written as one op: TF-TRT knows no SpaceToBatchND"
-                    + (f"; depthwise ones have zeros in their filters, {zeros:.3g} MB" if zeros else ""))
+        said.append(
+            f"{counted(len(preparation.dilated), 'convolution')} with dilations written as one op: TF-TRT knows no SpaceToBatchND"
+            + (f"; depthwise ones have zeros in their filters, {zeros:.3g} MB" if zeros else "")
+        )
     if preparation.paddings:
-        said.append(f"{counted(len(preparation.paddings), 'padding')} of three dimensions done in four: TF-TRT pads nothing else")
+        said.append(
+            f"{counted(len(preparation.paddings), 'padding')} of three dimensions done in four: TF-TRT pads nothing else"
+        )
     if preparation.flattened:
-        said.append(f"{counted(len(preparation.flattened), 'reshape')} of rows with a constant shape: TF-TRT takes a computed one only "
-                    "with dynamic shapes")
+        said.append(
+            f"{counted(len(preparation.flattened), 'reshape')} of rows with a constant shape: TF-TRT takes a computed one only "
+            "with dynamic shapes"
+        )
     if preparation.dropouts:
         said.append(preparation_module.dropouts(preparation.dropouts))
     if preparation.slices:
-        said.append(f"{counted(len(preparation.slices), 'slice')} counted from the beginning: TF-TRT counts from the end only where the "
-                    "engine itself knows the size")
-    depthwise, dense = ([one for one in preparation.convolutions if one.written == kind] for kind in ("DepthwiseConv2dNative", "Conv2D"))
+        said.append(
+            f"{counted(len(preparation.slices), 'slice')} counted from the beginning: TF-TRT counts from the end only where the "
+            "engine itself knows the size"
+        )
+    depthwise, dense = (
+        [one for one in preparation.convolutions if one.written == kind] for kind in ("DepthwiseConv2dNative", "Conv2D")
+    )
     if depthwise:
-        said.append(f"{counted(len(depthwise), 'grouped convolution')} written as depthwise: TF-TRT knows no other groups")
+        said.append(
+            f"{counted(len(depthwise), 'grouped convolution')} written as depthwise: TF-TRT knows no other groups"
+        )
     if dense:
         added = sum(one.added_bytes for one in dense) / 1e6
-        said.append(f"{counted(len(dense), 'grouped convolution')} written with zeros between the groups, {added:.3g} MB more of weights: "
-                    "TF-TRT knows no groups")
+        said.append(
+            f"{counted(len(dense), 'grouped convolution')} written with zeros between the groups, {added:.3g} MB more of weights: "
+            "TF-TRT knows no groups"
+        )
     return said
 
 
@@ -114,7 +138,11 @@ def table(title: str | None, columns: Iterable[str], rows: Iterable[Iterable[obj
     title = terminal.shown(title) if title else title
     shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
     for column in columns:
-        shown.add_column(terminal.shown(column.lstrip(">")), justify="right" if column.startswith(">") else "left", overflow="fold")
+        shown.add_column(
+            terminal.shown(column.lstrip(">")), justify="right" if column.startswith(">") else "left", overflow="fold"
+        )
     for row in rows:
-        shown.add_row(*("" if cell is None else cell if isinstance(cell, Text) else terminal.shown(str(cell)) for cell in row))
+        shown.add_row(
+            *("" if cell is None else cell if isinstance(cell, Text) else terminal.shown(str(cell)) for cell in row)
+        )
     return shown

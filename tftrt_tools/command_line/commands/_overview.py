@@ -30,7 +30,9 @@ def check_flags(values: flags.FlagValues, kind: Kind, model: str) -> None:
     for name in values:
         if values[name].present and values[name].name not in _FLAGS:
             why, _ = kind.unconverted or ("", "")
-            raise errors.UsageError(f"--{name} has no effect: {model} is not converted ({kind.name}; {why})", "leave it out")
+            raise errors.UsageError(
+                f"--{name} has no effect: {model} is not converted ({kind.name}; {why})", "leave it out"
+            )
 
 
 def show(seen: Overview, console: Console, everything: bool) -> None:

@@ -19,9 +19,21 @@ if TYPE_CHECKING:
 
 ARGUMENTS = ""
 # How a file or a folder of each comes here, or goes there.
-_COPY = {"gs": "gsutil cp -r", "s3": "aws s3 cp --recursive", "s3a": "aws s3 cp --recursive", "s3n": "aws s3 cp --recursive",
-         "hdfs": "hdfs dfs -get (-put)", "viewfs": "hdfs dfs -get (-put)", "http": "curl -LO", "https": "curl -LO", "abfs": "azcopy copy",
-         "abfss": "azcopy copy", "az": "azcopy copy", "wasb": "azcopy copy", "wasbs": "azcopy copy"}
+_COPY = {
+    "gs": "gsutil cp -r",
+    "s3": "aws s3 cp --recursive",
+    "s3a": "aws s3 cp --recursive",
+    "s3n": "aws s3 cp --recursive",
+    "hdfs": "hdfs dfs -get (-put)",
+    "viewfs": "hdfs dfs -get (-put)",
+    "http": "curl -LO",
+    "https": "curl -LO",
+    "abfs": "azcopy copy",
+    "abfss": "azcopy copy",
+    "az": "azcopy copy",
+    "wasb": "azcopy copy",
+    "wasbs": "azcopy copy",
+}
 _LOCAL = "file"
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/+)(.*)", re.DOTALL)
 
@@ -44,7 +56,10 @@ def make_local(values: flags.FlagValues, arguments: list[str], urls: Collection[
 
 def with_local_flagfile(argv: Sequence[str]) -> list[str]:
     """The words of a command line, with a --flagfile as `local` has it. Raises: UsageError."""
-    return [f"--flagfile={local(word.partition('=')[2], '--flagfile=')}" if re.match("--?flagfile=", word) else word for word in argv]
+    return [
+        f"--flagfile={local(word.partition('=')[2], '--flagfile=')}" if re.match("--?flagfile=", word) else word
+        for word in argv
+    ]
 
 
 def check(values: flags.FlagValues, names: Sequence[str]) -> None:
@@ -77,6 +92,8 @@ def _path(slashes: str, rest: str, said: str) -> str:
     if len(slashes) == 2:
         host, slash, rest = rest.partition("/")
         if host != "localhost" or not slash:
-            raise errors.UsageError(f"{said} names the machine {host!r}, and no path", "write file:///PATH, or the path alone")
+            raise errors.UsageError(
+                f"{said} names the machine {host!r}, and no path", "write file:///PATH, or the path alone"
+            )
     path = f"/{rest}"
     return path if os.path.lexists(path) else urllib.parse.unquote(path)

@@ -61,12 +61,23 @@ def _call(console: Console, call: CallProfile, other: CallProfile | None, most: 
     from tftrt_tools.studies.profiling import rows
 
     console.print()
-    _say(console, f"{call.text()}: {call.latency.text()}, p90 {1e3 * call.latency.p90:.3f} ms, {call.latency.calls} calls" + (
-        f"; the original {other.latency.text()}: {rows.speed(call, other)}" if other else ""))
+    _say(
+        console,
+        f"{call.text()}: {call.latency.text()}, p90 {1e3 * call.latency.p90:.3f} ms, {call.latency.calls} calls"
+        + (f"; the original {other.latency.text()}: {rows.speed(call, other)}" if other else ""),
+    )
     whole = call.latency.p50
     columns = ["part of the call", "busy", ">ms", ">share", *([">original ms", ">share"] if other else [])]
-    table = [(one.name, one.device, rows.ms(one.seconds), rows.share(one.seconds, whole), *(
-        (rows.ms(one.other), rows.share(one.other, other.latency.p50)) if other else ())) for one in rows.parts(call, other)]
+    table = [
+        (
+            one.name,
+            one.device,
+            rows.ms(one.seconds),
+            rows.share(one.seconds, whole),
+            *((rows.ms(one.other), rows.share(one.other, other.latency.p50)) if other else ()),
+        )
+        for one in rows.parts(call, other)
+    ]
     console.print(_output.table(None, columns, table))
     _say(console, rows.basis(call))
     _engines(console, call)
@@ -82,10 +93,33 @@ def _engines(console: Console, call: CallProfile) -> None:
     from tftrt_tools.studies.profiling import rows
 
     if call.engines:
-        columns = ["engine op", ">runs", ">kernels", ">GPU ms", ">gaps ms, traced", ">host ms, traced", "kernels' arithmetic"]
-        console.print(_output.table(None, columns, [
-            (one.name, f"{one.runs:g}", f"{one.kernels:g}", rows.ms(one.gpu_seconds), rows.gaps(one), rows.ms(one.host_seconds),
-             kernels.text(one.arithmetic)) for one in call.engines]))
+        columns = [
+            "engine op",
+            ">runs",
+            ">kernels",
+            ">GPU ms",
+            ">gaps ms, traced",
+            ">host ms, traced",
+            "kernels' arithmetic",
+        ]
+        console.print(
+            _output.table(
+                None,
+                columns,
+                [
+                    (
+                        one.name,
+                        f"{one.runs:g}",
+                        f"{one.kernels:g}",
+                        rows.ms(one.gpu_seconds),
+                        rows.gaps(one),
+                        rows.ms(one.host_seconds),
+                        kernels.text(one.arithmetic),
+                    )
+                    for one in call.engines
+                ],
+            )
+        )
 
 
 def _ops(console: Console, call: CallProfile, most: int) -> None:
@@ -93,13 +127,30 @@ def _ops(console: Console, call: CallProfile, most: int) -> None:
 
     if call.ops:
         columns = ["op outside engines", "type", ">runs", ">kernels", ">GPU ms", ">host ms, traced"]
-        console.print(_output.table(None, columns, [
-            (one.name, one.type, f"{one.runs:g}", f"{one.kernels:g}", rows.ms(one.gpu_seconds), rows.ms(one.host_seconds))
-            for one in call.ops[:most]]))
+        console.print(
+            _output.table(
+                None,
+                columns,
+                [
+                    (
+                        one.name,
+                        one.type,
+                        f"{one.runs:g}",
+                        f"{one.kernels:g}",
+                        rows.ms(one.gpu_seconds),
+                        rows.ms(one.host_seconds),
+                    )
+                    for one in call.ops[:most]
+                ],
+            )
+        )
         left = call.ops[most:]
         if left:
-            _say(console, f"  and {_output.counted(len(left), 'op')} more: GPU {rows.ms(sum(one.gpu_seconds for one in left))} ms, host "
-                          f"{rows.ms(sum(one.host_seconds for one in left))} ms (--rows)")
+            _say(
+                console,
+                f"  and {_output.counted(len(left), 'op')} more: GPU {rows.ms(sum(one.gpu_seconds for one in left))} ms, host "
+                f"{rows.ms(sum(one.host_seconds for one in left))} ms (--rows)",
+            )
 
 
 def _engine(console: Console, engine: EngineProfile, most: int) -> None:
@@ -113,9 +164,23 @@ def _engine(console: Console, engine: EngineProfile, most: int) -> None:
     if len(listed) > most:
         _say(console, f"  and {_output.counted(len(listed) - most, 'layer')} more (--rows)")
     if engine.fusion and engine.fusion.split:
-        console.print(_output.table(None, ["not one layer", "from", "to", "because", ">ms that it costs at most"], [
-            (group.kind, engine_rows.node(one.before), engine_rows.node(one.behind), one.reason, rows.ms(group.split_seconds))
-            for group in engine.fusion.split[:most] for one in group.splits]))
+        console.print(
+            _output.table(
+                None,
+                ["not one layer", "from", "to", "because", ">ms that it costs at most"],
+                [
+                    (
+                        group.kind,
+                        engine_rows.node(one.before),
+                        engine_rows.node(one.behind),
+                        one.reason,
+                        rows.ms(group.split_seconds),
+                    )
+                    for group in engine.fusion.split[:most]
+                    for one in group.splits
+                ],
+            )
+        )
     for line in engine_rows.remarks(engine):
         _say(console, line)
 
@@ -124,9 +189,23 @@ def _copies(console: Console, call: CallProfile) -> None:
     from tftrt_tools.studies.profiling import rows
 
     if call.copies:
-        console.print(_output.table(None, ["copies", "asked for", ">copies", ">bytes", ">ms", ">GB/s"], [
-            (one.kind, rows.asked_for(one), f"{one.copies:g}", rows.size(one.bytes), rows.ms(one.seconds), rows.rate(one))
-            for one in call.copies]))
+        console.print(
+            _output.table(
+                None,
+                ["copies", "asked for", ">copies", ">bytes", ">ms", ">GB/s"],
+                [
+                    (
+                        one.kind,
+                        rows.asked_for(one),
+                        f"{one.copies:g}",
+                        rows.size(one.bytes),
+                        rows.ms(one.seconds),
+                        rows.rate(one),
+                    )
+                    for one in call.copies
+                ],
+            )
+        )
 
 
 def _callers(console: Console, call: CallProfile) -> None:

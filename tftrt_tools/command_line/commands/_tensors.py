@@ -34,8 +34,16 @@ def run(values: flags.FlagValues, original: str, converted: str, names: Sequence
     if values.plot:
         pictures.check(values.plot)
     with progress.on_terminal():
-        done = tensors.compare(original, converted, names, asked, values.thresholds, values.batch_size, values.log_file,
-                               keys[0] if keys else "")
+        done = tensors.compare(
+            original,
+            converted,
+            names,
+            asked,
+            values.thresholds,
+            values.batch_size,
+            values.log_file,
+            keys[0] if keys else "",
+        )
     _print(done, values)
     _output.write_json(done, values.json)
     if values.html:
@@ -53,11 +61,16 @@ def _print(done: Tensors, values: flags.FlagValues) -> None:
     console.print(_output.table(title, ["tensor", "node", ">SNR dB"], rows))
     if len(done.departed) > _ROWS:
         console.print(f"  and {len(done.departed) - _ROWS} more; --json has them all")
-    console.print(f"{len(done.inners)} of {done.computed} tensors of floats, {_output.counted(done.calls, 'call')}, in "
-                  f"{_output.counted(done.chunks, 'run')}: {done.runtimes['original']} and {done.runtimes['converted']}; bound "
-                  f"{done.bound:g} dB ({done.arithmetic})", soft_wrap=True)
+    console.print(
+        f"{len(done.inners)} of {done.computed} tensors of floats, {_output.counted(done.calls, 'call')}, in "
+        f"{_output.counted(done.chunks, 'run')}: {done.runtimes['original']} and {done.runtimes['converted']}; bound "
+        f"{done.bound:g} dB ({done.arithmetic})",
+        soft_wrap=True,
+    )
     console.print(done.text(), soft_wrap=True)
     if done.fallbacks:
-        console.print(f"native segments ran in place of {', '.join(done.fallbacks)}: their tensors say nothing of TensorRT",
-                      soft_wrap=True)
+        console.print(
+            f"native segments ran in place of {', '.join(done.fallbacks)}: their tensors say nothing of TensorRT",
+            soft_wrap=True,
+        )
     console.print(done.verdict, style="bold green" if done.passed else "bold red")

@@ -15,12 +15,18 @@ NAMES = ("tls", "tls_root", "tls_certificate", "tls_key", "tls_server_name")
 def define(values: flags.FlagValues) -> None:
     """Define them on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_boolean("tls", False, "connect with TLS, trusting the system's certificates; each of the next four flags implies it",
-                         **text)
+    flags.DEFINE_boolean(
+        "tls",
+        False,
+        "connect with TLS, trusting the system's certificates; each of the next four flags implies it",
+        **text,
+    )
     flags.DEFINE_string("tls_root", "", "PEM file of the certificates to trust", **text)
     flags.DEFINE_string("tls_certificate", "", "PEM file of the client's own certificate", **text)
     flags.DEFINE_string("tls_key", "", "PEM file of its key", **text)
-    flags.DEFINE_string("tls_server_name", "", "name in the server's certificate, where it is not the address's", **text)
+    flags.DEFINE_string(
+        "tls_server_name", "", "name in the server's certificate, where it is not the address's", **text
+    )
 
 
 def read(values: flags.FlagValues) -> Tls | None:

@@ -16,39 +16,93 @@ if TYPE_CHECKING:
 SERVERS = ("tensorflow", "triton")
 _PREFIX = "triton_"
 # The largest number that config.pbtxt holds: int32.
-_MOST = 2 ** 31 - 1
+_MOST = 2**31 - 1
 # Flags that speak of TensorFlow Serving, or of the way to a SavedModel.
-_FOREIGN = ("target", "custom_ops", "allow_unknown_engines", "replace_warmup", "warmup_data", "batching_parameters_file", "log_file",
-            "allow_unsafe_deserialization", "custom_objects", "inputs", "outputs")
+_FOREIGN = (
+    "target",
+    "custom_ops",
+    "allow_unknown_engines",
+    "replace_warmup",
+    "warmup_data",
+    "batching_parameters_file",
+    "log_file",
+    "allow_unsafe_deserialization",
+    "custom_objects",
+    "inputs",
+    "outputs",
+)
 
 
 def define(values: flags.FlagValues) -> None:
     """Define them on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_enum("server", "tensorflow", SERVERS, "what will serve it: TensorFlow Serving, or Triton: BASE_PATH is then its model "
-                      "repository, and MODEL may be a plan directory or an ONNX file too", **text)
-    flags.DEFINE_enum("triton_backend", None, ["tensorrt", "onnxruntime", "python", "tensorflow"], "what runs it in Triton; by default "
-                      "tensorrt for a plan, onnxruntime for an ONNX file, tensorflow for a SavedModel. python: a model.py that runs the "
-                      "plan on a GPU and ONNX Runtime on a CPU", **text)
-    flags.DEFINE_string("triton_release", "", "the container's release, such as 24.05: compare its TensorRT with the model's", **text)
+    flags.DEFINE_enum(
+        "server",
+        "tensorflow",
+        SERVERS,
+        "what will serve it: TensorFlow Serving, or Triton: BASE_PATH is then its model "
+        "repository, and MODEL may be a plan directory or an ONNX file too",
+        **text,
+    )
+    flags.DEFINE_enum(
+        "triton_backend",
+        None,
+        ["tensorrt", "onnxruntime", "python", "tensorflow"],
+        "what runs it in Triton; by default "
+        "tensorrt for a plan, onnxruntime for an ONNX file, tensorflow for a SavedModel. python: a model.py that runs the "
+        "plan on a GPU and ONNX Runtime on a CPU",
+        **text,
+    )
+    flags.DEFINE_string(
+        "triton_release", "", "the container's release, such as 24.05: compare its TensorRT with the model's", **text
+    )
     flags.DEFINE_string("triton_tensorrt", "", "TensorRT of that release, where it is not known here", **text)
-    flags.DEFINE_integer("triton_max_batch_size", None, "rows that Triton may join to a batch; by default the largest of the plan's "
-                         "profiles, without profiles 0: shapes are whole, and nothing is joined", lower_bound=0, upper_bound=_MOST, **text)
-    flags.DEFINE_list("triton_preferred_batch_sizes", [], "batches for which Triton does not wait longer; by default those that the "
-                      "profiles were tuned for", **text)
-    flags.DEFINE_integer("triton_queue_delay_us", None, "microseconds that a request waits for others at most", lower_bound=0,
-                         upper_bound=_MOST, **text)
-    flags.DEFINE_integer("triton_instances", 1, "copies of the model that run at a time, on each GPU", lower_bound=1, upper_bound=_MOST,
-                         **text)
+    flags.DEFINE_integer(
+        "triton_max_batch_size",
+        None,
+        "rows that Triton may join to a batch; by default the largest of the plan's "
+        "profiles, without profiles 0: shapes are whole, and nothing is joined",
+        lower_bound=0,
+        upper_bound=_MOST,
+        **text,
+    )
+    flags.DEFINE_list(
+        "triton_preferred_batch_sizes",
+        [],
+        "batches for which Triton does not wait longer; by default those that the profiles were tuned for",
+        **text,
+    )
+    flags.DEFINE_integer(
+        "triton_queue_delay_us",
+        None,
+        "microseconds that a request waits for others at most",
+        lower_bound=0,
+        upper_bound=_MOST,
+        **text,
+    )
+    flags.DEFINE_integer(
+        "triton_instances",
+        1,
+        "copies of the model that run at a time, on each GPU",
+        lower_bound=1,
+        upper_bound=_MOST,
+        **text,
+    )
     flags.DEFINE_enum("triton_instance_kind", "auto", ["auto", "gpu", "cpu"], "where they run", **text)
-    flags.DEFINE_integer("triton_versions", 1, "how many of the latest versions Triton serves", lower_bound=1, upper_bound=_MOST, **text)
-    flags.DEFINE_boolean("triton_replace_config", False, "write config.pbtxt anew, though the model has one for all its versions", **text)
+    flags.DEFINE_integer(
+        "triton_versions", 1, "how many of the latest versions Triton serves", lower_bound=1, upper_bound=_MOST, **text
+    )
+    flags.DEFINE_boolean(
+        "triton_replace_config", False, "write config.pbtxt anew, though the model has one for all its versions", **text
+    )
 
 
 def check(values: flags.FlagValues) -> bool:
     """Whether Triton is meant. Raises: UsageError for flags of the other server."""
     triton = values.server == "triton"
-    given = [name for name in values if values[name].present and (name in _FOREIGN if triton else name.startswith(_PREFIX))]
+    given = [
+        name for name in values if values[name].present and (name in _FOREIGN if triton else name.startswith(_PREFIX))
+    ]
     if given:
         other = "without" if not triton else "with"
         raise errors.UsageError(f"--{given[0]} has no effect {other} --server=triton", "leave it out")
@@ -61,17 +115,31 @@ def run(values: flags.FlagValues, model: str, command: str) -> int:
 
     keys = tuple(filter(None, values.signature_keys))
     if len(keys) > 1:
-        raise errors.UsageError("--signature_keys names several signatures, and a model of Triton has one", "publish each as a model of "
-                                "its own")
-    given = {name: values[f"triton_{name}"].value if values[f"triton_{name}"].present else None
-             for name in ("instances", "instance_kind", "versions")}
+        raise errors.UsageError(
+            "--signature_keys names several signatures, and a model of Triton has one",
+            "publish each as a model of its own",
+        )
+    given = {
+        name: values[f"triton_{name}"].value if values[f"triton_{name}"].present else None
+        for name in ("instances", "instance_kind", "versions")
+    }
     options = publish.Options(
-        version=values.version, allow_older_version=values.allow_older_version, unverified=values.unverified,
-        backend=values.triton_backend or "", release=values.triton_release, tensorrt=values.triton_tensorrt,
-        compute_capability=values.compute_capability, max_batch_size=values.triton_max_batch_size,
-        preferred_batch_sizes=_sizes(values.triton_preferred_batch_sizes), replace_config=values.triton_replace_config,
+        version=values.version,
+        allow_older_version=values.allow_older_version,
+        unverified=values.unverified,
+        backend=values.triton_backend or "",
+        release=values.triton_release,
+        tensorrt=values.triton_tensorrt,
+        compute_capability=values.compute_capability,
+        max_batch_size=values.triton_max_batch_size,
+        preferred_batch_sizes=_sizes(values.triton_preferred_batch_sizes),
+        replace_config=values.triton_replace_config,
         settings=config.Settings(**given, queue_delay=values.triton_queue_delay_us),
-        warm_up=values.warmup, warmup_shapes=values.warmup_shapes, signature="".join(keys), command=command)
+        warm_up=values.warmup,
+        warmup_shapes=values.warmup_shapes,
+        signature="".join(keys),
+        command=command,
+    )
     with progress.on_terminal():
         done = publish.publish(model, values.model_name, values.base_path, options)
     _print(done, values.json)
@@ -84,7 +152,9 @@ def _sizes(texts: list[str]) -> tuple[int, ...]:
     try:
         return tuple(int(text) for text in filter(None, texts))
     except ValueError:
-        raise errors.UsageError(f"--triton_preferred_batch_sizes={','.join(texts)} are no numbers", "such as 8,32") from None
+        raise errors.UsageError(
+            f"--triton_preferred_batch_sizes={','.join(texts)} are no numbers", "such as 8,32"
+        ) from None
 
 
 def _print(done: Publication, json_path: str | None) -> None:
@@ -97,7 +167,10 @@ def _print(done: Publication, json_path: str | None) -> None:
     say("backend", done.backend + (f", {done.release.text()}" if done.release else ""))
     joined = "Triton joins requests to batches" if done.joined else "requests are not joined"
     say("batch", f"at most {done.max_batch_size}; {joined}" if done.max_batch_size else f"shapes are whole; {joined}")
-    say("config", f"{done.repository}/{done.model_name}/config.pbtxt" + (", which was there" if done.config_kept else ""))
+    say(
+        "config",
+        f"{done.repository}/{done.model_name}/config.pbtxt" + (", which was there" if done.config_kept else ""),
+    )
     if done.evidence.needed or done.evidence.said:
         said = done.evidence.said or {}
         say("verified", f"on {said.get('created')}: {said.get('evidence')}" if done.evidence.valid else "NO")

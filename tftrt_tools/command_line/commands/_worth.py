@@ -24,8 +24,10 @@ def little(signatures: tuple[SignatureResult, ...], coverage: float) -> str:
         return ""
     most = 1 / (1 - share)
     verdict = ": hardly worth a conversion" if most < _WORTH else ""
-    return (f"with {share:.0%} of the {what} in TensorRT the model gets {most:.2f} times as fast at most, as far as time goes by {what}"
-            f"{verdict}")
+    return (
+        f"with {share:.0%} of the {what} in TensorRT the model gets {most:.2f} times as fast at most, as far as time goes by {what}"
+        f"{verdict}"
+    )
 
 
 def other_mode(one: SignatureResult) -> str:
@@ -44,4 +46,6 @@ def accepted(one: SignatureResult, most: int = 5) -> list[str]:
     """What --allow_quantization_changes accepted in a signature, a sentence each, the first `most`."""
     problems = one.quantization.problems if one.quantization else ()
     said = [f"accepted: {problem.name} ({problem.op}) {problem.text}" for problem in problems[:most]]
-    return said + ([f"accepted: {len(problems) - most} more; `tftrt inspect` lists all"] if len(problems) > most else [])
+    return said + (
+        [f"accepted: {len(problems) - most} more; `tftrt inspect` lists all"] if len(problems) > most else []
+    )

@@ -40,7 +40,16 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tftrt_tools.base import errors
-from tftrt_tools.command_line.commands import _batching, _data_flags, _flags, _judging_flags, _output, _places, _source_flags, _tls_flags
+from tftrt_tools.command_line.commands import (
+    _batching,
+    _data_flags,
+    _flags,
+    _judging_flags,
+    _output,
+    _places,
+    _source_flags,
+    _tls_flags,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,59 +68,121 @@ def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("model_name", "", "name of the model, as requests call it", **text)
-    flags.DEFINE_integer("model_version", None, "version to ask; by default the one that the server answers with", **text)
+    flags.DEFINE_integer(
+        "model_version", None, "version to ask; by default the one that the server answers with", **text
+    )
     flags.DEFINE_string("version_label", "", "label to ask, instead of a version", **text)
-    flags.DEFINE_string("signature_keys", "", "the signature to ask; by default serving_default, or the only one", **text)
-    flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`, several in turn; by default batch 1, as the signature allows",
-                        **text)
+    flags.DEFINE_string(
+        "signature_keys", "", "the signature to ask; by default serving_default, or the only one", **text
+    )
+    flags.DEFINE_string(
+        "shapes",
+        "",
+        "shapes to send, as in `tftrt convert`, several in turn; by default batch 1, as the signature allows",
+        **text,
+    )
     flags.DEFINE_list("batch_size", [], "rows of a request; a list is swept", **text)
-    flags.DEFINE_string("data", "", "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
-                        "default they are drawn", **text)
+    flags.DEFINE_string(
+        "data",
+        "",
+        "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
+        "default they are drawn",
+        **text,
+    )
     _data_flags.define_reading(values)
-    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default what the graph tells, else floats are "
-                        "standard normal and integers 0 or 1",
-                        **text)
+    flags.DEFINE_string(
+        "ranges",
+        "",
+        "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default what the graph tells, else floats are "
+        "standard normal and integers 0 or 1",
+        **text,
+    )
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs and of Poisson arrivals", lower_bound=0, **text)
     flags.DEFINE_integer("distinct", 16, "different requests that are sent in turn", lower_bound=1, **text)
     flags.DEFINE_string("scenario", "closed", "closed, open or offline", **text)
-    flags.DEFINE_list("concurrency", [], "requests under way at once, closed [1] and offline [4]; a list is swept", **text)
+    flags.DEFINE_list(
+        "concurrency", [], "requests under way at once, closed [1] and offline [4]; a list is swept", **text
+    )
     flags.DEFINE_list("rate", [], "requests a second, open; a list is swept", **text)
     flags.DEFINE_enum("distribution", "constant", ["constant", "poisson"], "gaps between arrivals, open", **text)
     flags.DEFINE_string("schedule_file", "", "arrivals of the open loop: seconds from the start, one a line", **text)
     flags.DEFINE_float("duration_seconds", 10.0, "measured seconds of a row", lower_bound=0.001, **text)
-    flags.DEFINE_integer("min_queries", 0, "a row lasts until this many requests were answered or failed, if that takes longer; offline "
-                         "sends exactly this many", lower_bound=0, **text)
-    flags.DEFINE_float("warmup_seconds", 10.0, "seconds of warm-up before each row at most, not counted; it ends when three half seconds "
-                       "agree within 10 %", lower_bound=0, **text)
+    flags.DEFINE_integer(
+        "min_queries",
+        0,
+        "a row lasts until this many requests were answered or failed, if that takes longer; offline "
+        "sends exactly this many",
+        lower_bound=0,
+        **text,
+    )
+    flags.DEFINE_float(
+        "warmup_seconds",
+        10.0,
+        "seconds of warm-up before each row at most, not counted; it ends when three half seconds agree within 10 %",
+        lower_bound=0,
+        **text,
+    )
     flags.DEFINE_string("slo", "", "promise, e.g. 'p99<20ms' or 'p99<20ms,p50<=5ms,errors<=0.1%'", **text)
-    flags.DEFINE_float("lowest_rate", 0.0, "the rate at which the search for --slo begins, and below which it gives up; by default "
-                       "it begins at half of the rate that single requests in a row reach, and gives up at a 64th of that", lower_bound=0,
-                       **text)
-    flags.DEFINE_float("highest_rate", 0.0, "the highest rate that the search for --slo tries; 0 for no limit", lower_bound=0, **text)
-    flags.DEFINE_float("resolution", 0.05, "how close the search for --slo comes, as a share of the rate", lower_bound=0.001,
-                       upper_bound=1, **text)
-    flags.DEFINE_enum("expected", "first", ["first", "none"], "what answers are compared with, on a sample: the first answer to the "
-                      "same request, or nothing", **text)
-    flags.DEFINE_string("original", "", "the model before conversion: the first answers have to be like its own, by the metrics and "
-                        "bounds of `tftrt verify`", **text)
+    flags.DEFINE_float(
+        "lowest_rate",
+        0.0,
+        "the rate at which the search for --slo begins, and below which it gives up; by default "
+        "it begins at half of the rate that single requests in a row reach, and gives up at a 64th of that",
+        lower_bound=0,
+        **text,
+    )
+    flags.DEFINE_float(
+        "highest_rate", 0.0, "the highest rate that the search for --slo tries; 0 for no limit", lower_bound=0, **text
+    )
+    flags.DEFINE_float(
+        "resolution",
+        0.05,
+        "how close the search for --slo comes, as a share of the rate",
+        lower_bound=0.001,
+        upper_bound=1,
+        **text,
+    )
+    flags.DEFINE_enum(
+        "expected",
+        "first",
+        ["first", "none"],
+        "what answers are compared with, on a sample: the first answer to the same request, or nothing",
+        **text,
+    )
+    flags.DEFINE_string(
+        "original",
+        "",
+        "the model before conversion: the first answers have to be like its own, by the metrics and "
+        "bounds of `tftrt verify`",
+        **text,
+    )
     flags.DEFINE_string("thresholds", "", "bounds for --original, as in `tftrt verify`", **text)
     _judging_flags.define(values)
     flags.DEFINE_string("in_process", "", "model to measure without a server, beside the server or alone", **text)
     flags.DEFINE_string("rest", "", "HOST:PORT of the server's REST port, where its counters are read", **text)
     flags.DEFINE_string("metrics_url", "", "the page with the server's counters, instead of --rest", **text)
     flags.DEFINE_string("model_dir", "", "directory of the served version; the result keeps its digests", **text)
-    flags.DEFINE_boolean("breakdown", False, "show where a request's time goes; needs --rest, and --model_dir or --in_process", **text)
+    flags.DEFINE_boolean(
+        "breakdown", False, "show where a request's time goes; needs --rest, and --model_dir or --in_process", **text
+    )
     flags.DEFINE_float("timeout", 60.0, "seconds for one request", lower_bound=0.001, **text)
     _tls_flags.define(values)
     _source_flags.define(values)
     flags.DEFINE_integer("channels", 1, "connections of each load process", lower_bound=1, **text)
-    flags.DEFINE_integer("processes", 0, "load processes; 0 takes half of the cores, as the server may need the others", lower_bound=0,
-                         **text)
+    flags.DEFINE_integer(
+        "processes",
+        0,
+        "load processes; 0 takes half of the cores, as the server may need the others",
+        lower_bound=0,
+        **text,
+    )
     flags.DEFINE_boolean("require_no_errors", False, "exit with 3 where any request failed", **text)
     _batching.define(values)
     flags.DEFINE_string("csv", None, "write a row for each point to this file", **text)
     flags.DEFINE_string("requests_csv", None, "write a row for each request to this file", **text)
-    flags.DEFINE_string("hdr", None, "write the response times of each row to this file, as an HdrHistogram log", **text)
+    flags.DEFINE_string(
+        "hdr", None, "write the response times of each row to this file, as an HdrHistogram log", **text
+    )
     flags.DEFINE_string("html", None, "write a report with plots to this file", **text)
     flags.DEFINE_string("plot", None, "write the bars of --breakdown to this file, .svg or .png", **text)
 
@@ -154,19 +225,37 @@ def _print(done: Bench, json_path: str | None) -> None:
         console.print(f"{label:<10}{text}", soft_wrap=True)
 
     asked = done.subject
-    where = f"{asked.address}, model {asked.model_name}, version {asked.model_version}" if asked.address else asked.model_dir
-    say("asked", f"{where}, signature {asked.signature}; {_output.counted(asked.requests, 'request')} in turn ({asked.values}), "
-        f"{asked.request_bytes} bytes each{' on average' if len(asked.shapes) > 1 else ''}; {'; '.join(asked.shapes)}")
+    where = (
+        f"{asked.address}, model {asked.model_name}, version {asked.model_version}"
+        if asked.address
+        else asked.model_dir
+    )
+    say(
+        "asked",
+        f"{where}, signature {asked.signature}; {_output.counted(asked.requests, 'request')} in turn ({asked.values}), "
+        f"{asked.request_bytes} bytes each{' on average' if len(asked.shapes) > 1 else ''}; {'; '.join(asked.shapes)}",
+    )
     say("answers", asked.compared)
     say("machine", done.fingerprint.text())
     console.print(_points(done))
     for one in done.searched:
         batch = f", batch {one.batch_size}" if one.batch_size is not None else ""
-        say("highest", f"{one.target}{batch}: " + (f"{one.rate:.5g} requests a second keep {done.goal}" if one.rate is not None else
-                                                  f"no rate was shown to keep {done.goal}") + f"; {one.ended}")
+        say(
+            "highest",
+            f"{one.target}{batch}: "
+            + (
+                f"{one.rate:.5g} requests a second keep {done.goal}"
+                if one.rate is not None
+                else f"no rate was shown to keep {done.goal}"
+            )
+            + f"; {one.ended}",
+        )
     for price in done.prices:
         if price.added_ms is not None:
-            say("price", f"{price.point.text()}: serving adds {price.added_ms:.3f} ms to a median of {price.in_process_ms:.3f} ms")
+            say(
+                "price",
+                f"{price.point.text()}: serving adds {price.added_ms:.3f} ms to a median of {price.in_process_ms:.3f} ms",
+            )
     for taken in done.breakdowns:
         console.print(_breakdown(taken))
         for note in taken.notes:
@@ -189,7 +278,9 @@ def _points(done: Bench) -> Table:
         cells: list[object] = [row.target] if several else []
         cells += [row.point.text(), row.answered, _failed(row), f"{row.throughput:.1f}"]
         cells += [f"{row.rows_per_second:.1f}"] if by_rows else []
-        cells += [row.response.text(name) for name in names] + ["" if row.response.max_ms is None else f"{row.response.max_ms:.3f}"]
+        cells += [row.response.text(name) for name in names] + [
+            "" if row.response.max_ms is None else f"{row.response.max_ms:.3f}"
+        ]
         rows.append(cells + ([{True: "kept", False: "MISSED", None: "undecided"}[row.kept]] if done.goal else []))
     columns = (["target"] if several else []) + ["point", ">answered", ">failed", ">answers/s"]
     columns += [">rows/s"] if by_rows else []
@@ -203,7 +294,9 @@ def _failed(row: Row) -> str:
 
 
 def _breakdown(taken: Breakdown) -> Table:
-    rows: list[tuple[str, ...]] = [(part.name, f"{part.ms:.3f}", f"{taken.share(part):.1%}", part.found) for part in taken.parts]
+    rows: list[tuple[str, ...]] = [
+        (part.name, f"{part.ms:.3f}", f"{taken.share(part):.1%}", part.found) for part in taken.parts
+    ]
     rows.append(("a request of the client", f"{taken.total_ms:.3f}", "100.0%", ""))
     return _output.table(f"Where the time goes: {taken.point.text()}, means", ["part", ">ms", ">share", "how"], rows)
 
@@ -216,4 +309,7 @@ def _say_what_was_seen(say: Callable[[str, str], None], done: Bench) -> None:
         lines += [f"the server counted {row.server.text()}"] if row.server else []
         lines += [use.text() for use in row.gpus]
         for number, line in enumerate(lines):
-            say("seen" if number == 0 else "", f"{row.target}, {row.point.text()}: {line}" if number == 0 else f"  {line}")
+            say(
+                "seen" if number == 0 else "",
+                f"{row.target}, {row.point.text()}: {line}" if number == 0 else f"  {line}",
+            )

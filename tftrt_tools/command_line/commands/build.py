@@ -49,21 +49,50 @@ MOST_BUILDS = 16
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("shapes", "", "shapes to build engines for: a list 'x:1x224x224x3,8x224x224x3', or a range "
-                        "'x:min=1x224x224x3,opt=8x224x224x3,max=32x224x224x3'; as in `tftrt convert`. Of a plan directory: by default "
-                        "those that it has", **text)
+    flags.DEFINE_string(
+        "shapes",
+        "",
+        "shapes to build engines for: a list 'x:1x224x224x3,8x224x224x3', or a range "
+        "'x:min=1x224x224x3,opt=8x224x224x3,max=32x224x224x3'; as in `tftrt convert`. Of a plan directory: by default "
+        "those that it has",
+        **text,
+    )
     _source_flags.define_op_library(values)
     flags.DEFINE_boolean("strip", False, "take the engines away", **text)
-    flags.DEFINE_string("output_saved_model_dir", None, "directory to make; by default the model itself is replaced", **text)
-    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel or plan directory that is at --output_saved_model_dir", **text)
-    flags.DEFINE_string("dynamic_shape_profile_strategy", None, "Range, Optimal, Range+Optimal or ImplicitBatchModeCompatible; by default "
-                        "what fits --shapes: Optimal for a list, Range or Range+Optimal for a range", **text)
-    flags.DEFINE_integer("max_workspace_size_bytes", None, "scratch GPU memory of an engine; by default what the conversion chose", **text)
-    flags.DEFINE_boolean("allow_build_at_runtime", None, "let a request whose shape has no engine build one; by default what the "
-                         "conversion chose", **text)
+    flags.DEFINE_string(
+        "output_saved_model_dir", None, "directory to make; by default the model itself is replaced", **text
+    )
+    flags.DEFINE_boolean(
+        "overwrite", False, "replace a SavedModel or plan directory that is at --output_saved_model_dir", **text
+    )
+    flags.DEFINE_string(
+        "dynamic_shape_profile_strategy",
+        None,
+        "Range, Optimal, Range+Optimal or ImplicitBatchModeCompatible; by default "
+        "what fits --shapes: Optimal for a list, Range or Range+Optimal for a range",
+        **text,
+    )
+    flags.DEFINE_integer(
+        "max_workspace_size_bytes",
+        None,
+        "scratch GPU memory of an engine; by default what the conversion chose",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "allow_build_at_runtime",
+        None,
+        "let a request whose shape has no engine build one; by default what the conversion chose",
+        **text,
+    )
     flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
-    flags.DEFINE_integer("repeat", 1, "builds, of which the fastest is kept: by the geometric mean of the median times at the declared "
-                         "shapes", lower_bound=1, upper_bound=MOST_BUILDS, **text)
+    flags.DEFINE_integer(
+        "repeat",
+        1,
+        "builds, of which the fastest is kept: by the geometric mean of the median times at the declared shapes",
+        lower_bound=1,
+        upper_bound=MOST_BUILDS,
+        **text,
+    )
     _building.define(values)
     convert.define_cache(values)
     convert.define_layers(values)
@@ -76,11 +105,15 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if files.is_plan(model):
         return _plans.build(values, model, convert.read_cache(values))
     if ONNX.takes(model):
-        raise errors.UsageError(f"build takes what `tftrt convert` made, and {model} is an ONNX file",
-                                f"`tftrt convert --backend=tensorrt --input_saved_model_dir={model}` builds a plan of it")
+        raise errors.UsageError(
+            f"build takes what `tftrt convert` made, and {model} is an ONNX file",
+            f"`tftrt convert --backend=tensorrt --input_saved_model_dir={model}` builds a plan of it",
+        )
     if bool(values.shapes) == values.strip:
-        raise errors.UsageError("--shapes and --strip exclude each other" if values.strip else "--shapes is missing",
-                                "give --shapes to build engines, or --strip to take them away")
+        raise errors.UsageError(
+            "--shapes and --strip exclude each other" if values.strip else "--shapes is missing",
+            "give --shapes to build engines, or --strip to take them away",
+        )
     if values.shapes:
         shape_grammar.parse(values.shapes)
     several = _several(values)
@@ -88,14 +121,26 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     minutes = _building.minutes(values)
     from tftrt_tools.tftrt.conversion import build
 
-    options = build.Options(shapes=values.shapes, strategy=values.dynamic_shape_profile_strategy,
-                            max_workspace_size_bytes=values.max_workspace_size_bytes,
-                            allow_build_at_runtime=values.allow_build_at_runtime, tags=tuple(filter(None, values.tags)))
+    options = build.Options(
+        shapes=values.shapes,
+        strategy=values.dynamic_shape_profile_strategy,
+        max_workspace_size_bytes=values.max_workspace_size_bytes,
+        allow_build_at_runtime=values.allow_build_at_runtime,
+        tags=tuple(filter(None, values.tags)),
+    )
     if several:
         return _fastest(model, options, values)
     with _building.resumable(values, cache), progress.on_terminal():
-        done = build.build(model, values.output_saved_model_dir, options, overwrite=values.overwrite, cache=cache,
-                           log_file=values.log_file, layers=values.layers, build_minutes=minutes)
+        done = build.build(
+            model,
+            values.output_saved_model_dir,
+            options,
+            overwrite=values.overwrite,
+            cache=cache,
+            log_file=values.log_file,
+            layers=values.layers,
+            build_minutes=minutes,
+        )
     _print(done, values.json, cache)
     _output.write_json(done, values.json)
     return _end(model, done, values)
@@ -109,8 +154,9 @@ def _several(values: flags.FlagValues) -> bool:
         raise errors.UsageError("--repeat builds engines, and --strip takes them away", "leave one of them out")
     for name in ("engine_cache", "engine_cache_dir", "engine_cache_max_bytes"):
         if values[name].present and values[name].value:
-            raise errors.UsageError(f"--{name} has no effect with --repeat: from a cache every build would be the first one",
-                                    "leave it out")
+            raise errors.UsageError(
+                f"--{name} has no effect with --repeat: from a cache every build would be the first one", "leave it out"
+            )
     return True
 
 
@@ -119,14 +165,28 @@ def _fastest(model: str, options: Options, values: flags.FlagValues) -> int:
     from tftrt_tools.studies.tuning import repeats
 
     with progress.on_terminal():
-        done = repeats.fastest(model, values.output_saved_model_dir, options, values.repeat, overwrite=values.overwrite,
-                               log_file=values.log_file, layers=values.layers, build_minutes=_building.minutes(values))
+        done = repeats.fastest(
+            model,
+            values.output_saved_model_dir,
+            options,
+            values.repeat,
+            overwrite=values.overwrite,
+            log_file=values.log_file,
+            layers=values.layers,
+            build_minutes=_building.minutes(values),
+        )
     console = _output.console(values.json)
     found = done.repeats
-    rows = [(one.number, *(f"{one.ms[call]:.3f}" if one.ms else "" for call in found.calls),
-             "" if one.mean_ms is None else f"{one.mean_ms:.3f}",
-             "kept" if one.number == found.kept else one.kept_is.text("it") if one.kept_is else "not whole", f"{one.build_seconds:.1f} s")
-            for one in found.builds]
+    rows = [
+        (
+            one.number,
+            *(f"{one.ms[call]:.3f}" if one.ms else "" for call in found.calls),
+            "" if one.mean_ms is None else f"{one.mean_ms:.3f}",
+            "kept" if one.number == found.kept else one.kept_is.text("it") if one.kept_is else "not whole",
+            f"{one.build_seconds:.1f} s",
+        )
+        for one in found.builds
+    ]
     columns = [">build", *(f">{call}, ms" for call in found.calls), ">mean ms", "the kept one is", ">built in"]
     console.print(_output.table("Builds, timed in turns", columns, rows))
     console.print(found.text(), soft_wrap=True)
@@ -167,7 +227,13 @@ def _print_engines(console: Console, done: Build) -> None:
             rows.append((one.name, signature.label, shapes, f"{one.bytes / 1e6:.2f} MB", seconds, memory))
     columns = ["engine", "signature", "inputs", ">size", ">built in", ">peak GPU memory"]
     console.print(_output.table("Engines", columns, rows))
-    how = f"profiles: {done.strategy}" if done.strategy else "implicit batch: an engine serves its batch size and all smaller ones"
+    how = (
+        f"profiles: {done.strategy}"
+        if done.strategy
+        else "implicit batch: an engine serves its batch size and all smaller ones"
+    )
     gpu = done.gpu or {}
-    console.print(f"{how}; {_output.counted(len(done.shapes_served), 'declared shape')} served by saved engines; TensorRT "
-                  f"{done.versions['tensorrt']}, {gpu.get('name')}, compute capability {gpu.get('compute_capability')}")
+    console.print(
+        f"{how}; {_output.counted(len(done.shapes_served), 'declared shape')} served by saved engines; TensorRT "
+        f"{done.versions['tensorrt']}, {gpu.get('name')}, compute capability {gpu.get('compute_capability')}"
+    )

@@ -69,7 +69,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _print(action, listing, values.json, forgotten)
     _output.write_json(listing, values.json)
     if kept or listing.problem:
-        raise errors.TftrtError(kept or listing.problem, "run the command again when that is over" if kept else "mend that folder")
+        raise errors.TftrtError(
+            kept or listing.problem, "run the command again when that is over" if kept else "mend that folder"
+        )
     return errors.EXIT_DONE
 
 
@@ -90,7 +92,9 @@ def _name(wanted: str, names: Sequence[str]) -> str:
     found = [name for name in names if name.startswith(wanted.lower())] if len(wanted) >= _LEAST_CHARACTERS else []
     if len(found) != 1:
         what = "several entries have" if found else "no entry has"
-        raise errors.UsageError(f"{what} the ID {wanted!r}", f"`tftrt cache list` shows them; give {_LEAST_CHARACTERS} characters or more")
+        raise errors.UsageError(
+            f"{what} the ID {wanted!r}", f"`tftrt cache list` shows them; give {_LEAST_CHARACTERS} characters or more"
+        )
     return found[0]
 
 
@@ -106,12 +110,16 @@ def _print(action: str, listing: Listing, json_path: str | None, forgotten: int)
         say(listing.folder)
         return
     if action != "list":
-        say(f"removed: {_counted(listing.removed)}"
-            + (f", and {bytes_text(forgotten)} of TensorRT's timings of kernels" if forgotten else ""))
+        say(
+            f"removed: {_counted(listing.removed)}"
+            + (f", and {bytes_text(forgotten)} of TensorRT's timings of kernels" if forgotten else "")
+        )
     elif listing.entries:
         columns = ["ID", "built for", "precision", "shapes", "GPU", "TensorRT", ">bytes", "last used, UTC"]
         console.print(_output.table(None, columns, [_row(entry, bytes_text) for entry in listing.entries]))
-    say(f"{_counted(listing.entries)}, {bytes_text(listing.bytes)} of {bytes_text(listing.max_bytes)}, in {listing.folder}")
+    say(
+        f"{_counted(listing.entries)}, {bytes_text(listing.bytes)} of {bytes_text(listing.max_bytes)}, in {listing.folder}"
+    )
 
 
 def _counted(entries: Collection[object]) -> str:
@@ -126,7 +134,9 @@ def _row(entry: Entry, bytes_text: Callable[[int], str]) -> tuple[str, ...]:
     if entry.record is None:
         return name, f"cannot be used: {entry.problem}", "", "", "", "", size, used
     key = entry.record.key
-    what, digest, texts = ("plan of ", key.onnx, _profiles(key)) if isinstance(key, PlanKey) else ("", key.segment_digest, _calls(key))
+    what, digest, texts = (
+        ("plan of ", key.onnx, _profiles(key)) if isinstance(key, PlanKey) else ("", key.segment_digest, _calls(key))
+    )
     origin = what + (entry.record.origin or digest.removeprefix("sha256:")[:_ID_CHARACTERS])
     return name, origin, key.precision, _few(texts), key.gpu, key.tensorrt, size, used
 

@@ -39,13 +39,21 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("output_table", None, "the calibration file to write", **text)
     convert_command.define_settings(values)
     values.set_default("precision_mode", "INT8")
-    flags.DEFINE_string("shapes", "", "the --shapes of the conversion: they choose dynamic shapes, and are those of random data; nothing "
-                        "is built", **text)
+    flags.DEFINE_string(
+        "shapes",
+        "",
+        "the --shapes of the conversion: they choose dynamic shapes, and are those of random data; nothing is built",
+        **text,
+    )
     _calibration_flags.define(values)
     convert_command.define_calibrator(values)
     _source_flags.define(values)
-    flags.DEFINE_boolean("compare", False, "print the SNR of each output in INT8 with every method; --output_table may be left out",
-                         **text)
+    flags.DEFINE_boolean(
+        "compare",
+        False,
+        "print the SNR of each output in INT8 with every method; --output_table may be left out",
+        **text,
+    )
     flags.DEFINE_boolean("overwrite", False, "replace the file that is at --output_table", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
@@ -54,19 +62,32 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Calibrate. Returns: the exit code."""
     model = _flags.one_argument("calibrate", positional, "MODEL")
     if not values.output_table and not values.compare:
-        raise errors.UsageError("--output_table is missing", "name the file to write, or give --compare to see the methods alone")
+        raise errors.UsageError(
+            "--output_table is missing", "name the file to write, or give --compare to see the methods alone"
+        )
     settings = convert_command.read_settings(values)
     if settings.precision_mode != "INT8":
-        raise errors.UsageError(f"--precision_mode={settings.precision_mode} needs no calibration", "leave it out: tables are for INT8")
+        raise errors.UsageError(
+            f"--precision_mode={settings.precision_mode} needs no calibration", "leave it out: tables are for INT8"
+        )
     if values.compare and settings.calibrator != "toolkit":
-        raise errors.UsageError("--compare is for the toolkit's methods: TensorRT calibrates by entropy only",
-                                "leave out --calibrator, or --compare")
+        raise errors.UsageError(
+            "--compare is for the toolkit's methods: TensorRT calibrates by entropy only",
+            "leave out --calibrator, or --compare",
+        )
     data = _calibration_flags.read(values)
     from tftrt_tools.tftrt.conversion import pipeline
 
     with progress.on_terminal():
-        done = pipeline.calibrate(_source_flags.read(values, model), values.output_table, settings, data, overwrite=values.overwrite,
-                                  log_file=values.log_file, compare=values.compare)
+        done = pipeline.calibrate(
+            _source_flags.read(values, model),
+            values.output_table,
+            settings,
+            data,
+            overwrite=values.overwrite,
+            log_file=values.log_file,
+            compare=values.compare,
+        )
     console = _output.console(values.json)
     convert_command.print_calibration(console, done.calibration, None if values.compare else _comparison.FEW)
     where = f"written: {done.output}" if done.output else "nothing was written: --output_table names no file"
@@ -74,6 +95,14 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _output.write_json(done, values.json)
     # A converted model is calibrated with the flags of its conversion, which nobody gave here.
     if done.output and not passport.read(model, passport.MANIFEST):
-        _next.show(values, _next.convert(values, model, "INT8", f"--calibration_table={values.output_table}",
-                                         without=(*convert_command.CALIBRATOR, *_calibration_flags.names())))
+        _next.show(
+            values,
+            _next.convert(
+                values,
+                model,
+                "INT8",
+                f"--calibration_table={values.output_table}",
+                without=(*convert_command.CALIBRATOR, *_calibration_flags.names()),
+            ),
+        )
     return errors.EXIT_DONE

@@ -38,7 +38,13 @@ if TYPE_CHECKING:
 
 # The server reads these with TensorFlow's file systems.
 URLS = ("model",)
-_BATCHING = ("allowed_batch_sizes", "max_batch_size", "batch_timeout_micros", "num_batch_threads", "max_enqueued_batches")
+_BATCHING = (
+    "allowed_batch_sizes",
+    "max_batch_size",
+    "batch_timeout_micros",
+    "num_batch_threads",
+    "max_enqueued_batches",
+)
 
 
 def define(values: flags.FlagValues) -> None:
@@ -46,20 +52,49 @@ def define(values: flags.FlagValues) -> None:
     text = dict(flag_values=values)
     flags.DEFINE_string("output_dir", None, "folder to write the files to", **text)
     flags.DEFINE_multi_string("model", [], "NAME=BASE_PATH and options, as above; once for each model", **text)
-    flags.DEFINE_multi_string("mount", [], "HERE:THERE: base paths below HERE are written as the server sees them, below THERE; as in "
-                              "`docker run -v`", **text)
-    flags.DEFINE_boolean("enable_batching", False, "write batching_parameters.txt; implied by the flags of batching", **text)
-    flags.DEFINE_list("allowed_batch_sizes", [], "batch sizes to pad up to, the smallest first; by default from the engines", **text)
-    flags.DEFINE_integer("max_batch_size", None, "rows in a batch at most; by default the largest of the engines", lower_bound=1, **text)
-    flags.DEFINE_integer("batch_timeout_micros", None, "microseconds that a batch waits for more requests; the server's default is 0",
-                         lower_bound=0, **text)
-    flags.DEFINE_integer("num_batch_threads", None, "batches that run side by side, of all models together; the server's default is one "
-                         "for each CPU", lower_bound=1, **text)
-    flags.DEFINE_integer("max_enqueued_batches", None, "batches that wait for a thread; more are refused; the server's default is 10",
-                         lower_bound=1, **text)
+    flags.DEFINE_multi_string(
+        "mount",
+        [],
+        "HERE:THERE: base paths below HERE are written as the server sees them, below THERE; as in `docker run -v`",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "enable_batching", False, "write batching_parameters.txt; implied by the flags of batching", **text
+    )
+    flags.DEFINE_list(
+        "allowed_batch_sizes", [], "batch sizes to pad up to, the smallest first; by default from the engines", **text
+    )
+    flags.DEFINE_integer(
+        "max_batch_size", None, "rows in a batch at most; by default the largest of the engines", lower_bound=1, **text
+    )
+    flags.DEFINE_integer(
+        "batch_timeout_micros",
+        None,
+        "microseconds that a batch waits for more requests; the server's default is 0",
+        lower_bound=0,
+        **text,
+    )
+    flags.DEFINE_integer(
+        "num_batch_threads",
+        None,
+        "batches that run side by side, of all models together; the server's default is one for each CPU",
+        lower_bound=1,
+        **text,
+    )
+    flags.DEFINE_integer(
+        "max_enqueued_batches",
+        None,
+        "batches that wait for a thread; more are refused; the server's default is 10",
+        lower_bound=1,
+        **text,
+    )
     flags.DEFINE_boolean("monitoring", False, "write monitoring.config: metrics for Prometheus", **text)
-    flags.DEFINE_boolean("allow_uncovered", False, "go on with batch sizes that the engines do not cover, or whose engines cannot be read "
-                         "here", **text)
+    flags.DEFINE_boolean(
+        "allow_uncovered",
+        False,
+        "go on with batch sizes that the engines do not cover, or whose engines cannot be read here",
+        **text,
+    )
     flags.DEFINE_boolean("overwrite", False, "replace files that exist", **text)
     flags.DEFINE_boolean("check", False, "check the given files, and write none", **text)
 
@@ -69,15 +104,22 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.check:
         return _check(values, positional)
     if positional:
-        raise errors.UsageError(f"usage: tftrt configure --output_dir=DIR --model=NAME=BASE_PATH; got {' '.join(positional)}",
-                                "files to look at go with --check")
+        raise errors.UsageError(
+            f"usage: tftrt configure --output_dir=DIR --model=NAME=BASE_PATH; got {' '.join(positional)}",
+            "files to look at go with --check",
+        )
     if not values.output_dir:
         raise errors.UsageError("--output_dir is missing", "name the folder to write the files to")
     from tftrt_tools.servers.serving.configuration import generation, model_config
 
     options = generation.Options(
-        models=tuple(map(model_config.parse, values.model)), batching=_batching(values), monitoring=values.monitoring,
-        mounts=tuple(map(model_config.parse_mount, values.mount)), allow_uncovered=values.allow_uncovered, overwrite=values.overwrite)
+        models=tuple(map(model_config.parse, values.model)),
+        batching=_batching(values),
+        monitoring=values.monitoring,
+        mounts=tuple(map(model_config.parse_mount, values.mount)),
+        allow_uncovered=values.allow_uncovered,
+        overwrite=values.overwrite,
+    )
     with progress.on_terminal():
         done = generation.configure(values.output_dir, options)
     _print(done, values.json)
@@ -94,8 +136,12 @@ def _batching(values: flags.FlagValues) -> Settings | None:
 
     sizes = [size.strip() for size in values.allowed_batch_sizes if size.strip()]
     if not all(size.isdecimal() for size in sizes):
-        raise errors.UsageError(f"--allowed_batch_sizes={','.join(sizes)} are no numbers", "write --allowed_batch_sizes=1,8,32")
-    return batching_file.Settings(allowed_batch_sizes=tuple(map(int, sizes)), **{name: values[name].value for name in _BATCHING[1:]})
+        raise errors.UsageError(
+            f"--allowed_batch_sizes={','.join(sizes)} are no numbers", "write --allowed_batch_sizes=1,8,32"
+        )
+    return batching_file.Settings(
+        allowed_batch_sizes=tuple(map(int, sizes)), **{name: values[name].value for name in _BATCHING[1:]}
+    )
 
 
 def _check(values: flags.FlagValues, positional: list[str]) -> int:
@@ -124,15 +170,26 @@ def _print(done: Configuration, json_path: str | None) -> None:
     def say(text: str) -> None:
         console.print(text, soft_wrap=True)
 
-    rows = [(one.name, one.base_path, ", ".join(map(str, one.served_text())),
-             ", ".join(f"{label}={version}" for label, version in one.labels.items())) for one in done.models]
+    rows = [
+        (
+            one.name,
+            one.base_path,
+            ", ".join(map(str, one.served_text())),
+            ", ".join(f"{label}={version}" for label, version in one.labels.items()),
+        )
+        for one in done.models
+    ]
     console.print(_output.table(None, ["model", "base path", "versions", "labels"], rows))
     for one in done.covered:
         sizes = text_of(one.sizes) if one.known else "not known"
         say(f"batch sizes of {one.path}: {sizes} ({one.reason})")
     if done.batching:
         padded = done.batching.allowed_batch_sizes
-        say(f"batches: padded to {text_of(padded)}" if padded else f"batches: up to {done.batching.max_batch_size or 1000}, nothing padded")
+        say(
+            f"batches: padded to {text_of(padded)}"
+            if padded
+            else f"batches: up to {done.batching.max_batch_size or 1000}, nothing padded"
+        )
     for warning in done.warnings:
         say(f"  warning: {warning}")
     for path in done.files.values():

@@ -58,8 +58,16 @@ ARGUMENTS = ("input_saved_model_dir", "output_saved_model_dir")
 # Flags that have no effect with a calibration table.
 CALIBRATOR = ("calibrator", "calibration_method", "calibration_percentile")
 # Flags of one run, such as where it writes. They do not decide the conversion, so convert.flags leaves them out.
-_NOT_REPEATED = ("overwrite", "dry_run", "log_file", "layers", "max_build_minutes", "engine_cache",
-                 "engine_cache_dir", "engine_cache_max_bytes")
+_NOT_REPEATED = (
+    "overwrite",
+    "dry_run",
+    "log_file",
+    "layers",
+    "max_build_minutes",
+    "engine_cache",
+    "engine_cache_dir",
+    "engine_cache_max_bytes",
+)
 
 
 def define(values: flags.FlagValues) -> None:
@@ -69,16 +77,32 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("input_saved_model_dir", None, "SavedModel directory, or a .keras or .h5 file", **text)
     flags.DEFINE_string("output_saved_model_dir", None, "directory to make", **text)
     define_settings(values)
-    flags.DEFINE_string("shapes", default.shapes, "shapes to build engines for (GPU): 'x:1x224x224x3,8x224x224x3'; several inputs "
-                        "'ids:1x128,8x128;mask:1x128,8x128'; SIGNATURE/INPUT picks one signature; 'scalar' for rank 0", **text)
-    flags.DEFINE_boolean("save_engines", default.save_engines, "save the engines that --shapes built with the model", **text)
+    flags.DEFINE_string(
+        "shapes",
+        default.shapes,
+        "shapes to build engines for (GPU): 'x:1x224x224x3,8x224x224x3'; several inputs "
+        "'ids:1x128,8x128;mask:1x128,8x128'; SIGNATURE/INPUT picks one signature; 'scalar' for rank 0",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "save_engines", default.save_engines, "save the engines that --shapes built with the model", **text
+    )
     flags.DEFINE_boolean("allow_no_engines", default.allow_no_engines, "accept a model that gets no engine", **text)
     _calibration_flags.define(values)
     define_calibrator(values)
-    flags.DEFINE_boolean("allow_quantization_changes", default.allow_quantization_changes, "accept where TF-TRT departs from a "
-                         "quantization-aware model or from the precision", **text)
-    flags.DEFINE_string("calibration_table", default.calibration_table, "INT8: a calibration file to reuse (of `tftrt calibrate`, `tftrt "
-                        "table`, or a converted model) in place of data", **text)
+    flags.DEFINE_boolean(
+        "allow_quantization_changes",
+        default.allow_quantization_changes,
+        "accept where TF-TRT departs from a quantization-aware model or from the precision",
+        **text,
+    )
+    flags.DEFINE_string(
+        "calibration_table",
+        default.calibration_table,
+        "INT8: a calibration file to reuse (of `tftrt calibrate`, `tftrt "
+        "table`, or a converted model) in place of data",
+        **text,
+    )
     _source_flags.define(values)
     _building.define(values)
     define_cache(values)
@@ -93,43 +117,96 @@ def define_settings(values: flags.FlagValues) -> None:
     """The flags that decide the graph pass; `inspect` has them too."""
     default = settings_module.Settings()
     text = dict(flag_values=values)
-    flags.DEFINE_string("precision_mode", default.precision_mode, "precision of the engines: FP32 (TF32 on Ampere and later), FP16 or "
-                        "INT8", **text)
-    flags.DEFINE_list("signature_keys", [], "signatures to convert, by default all; the others are kept as they are", **text)
+    flags.DEFINE_string(
+        "precision_mode",
+        default.precision_mode,
+        "precision of the engines: FP32 (TF32 on Ampere and later), FP16 or INT8",
+        **text,
+    )
+    flags.DEFINE_list(
+        "signature_keys", [], "signatures to convert, by default all; the others are kept as they are", **text
+    )
     flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
-    flags.DEFINE_integer("minimum_segment_size", default.minimum_segment_size, "nodes that a segment needs to become an engine", **text)
-    flags.DEFINE_integer("max_workspace_size_bytes", default.max_workspace_size_bytes, "scratch GPU memory of an engine; by default "
-                         "no limit", **text)
-    flags.DEFINE_integer("maximum_cached_engines", default.maximum_cached_engines, "engines kept for one segment in implicit batch mode; "
-                         "raised to the number of --shapes", **text)
-    flags.DEFINE_boolean("use_dynamic_shape", None, "explicit batch mode with optimization profiles; by default only with --shapes", **text)
-    flags.DEFINE_string("dynamic_shape_profile_strategy", None, "Range, Optimal, Range+Optimal or ImplicitBatchModeCompatible; "
-                        "by default Optimal: one profile for each declared shape", **text)
-    flags.DEFINE_boolean("allow_build_at_runtime", default.allow_build_at_runtime, "let a request whose shape has no engine build one, "
-                         "which blocks all requests meanwhile; --noallow_build_at_runtime runs it in TensorFlow", **text)
+    flags.DEFINE_integer(
+        "minimum_segment_size", default.minimum_segment_size, "nodes that a segment needs to become an engine", **text
+    )
+    flags.DEFINE_integer(
+        "max_workspace_size_bytes",
+        default.max_workspace_size_bytes,
+        "scratch GPU memory of an engine; by default no limit",
+        **text,
+    )
+    flags.DEFINE_integer(
+        "maximum_cached_engines",
+        default.maximum_cached_engines,
+        "engines kept for one segment in implicit batch mode; raised to the number of --shapes",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "use_dynamic_shape",
+        None,
+        "explicit batch mode with optimization profiles; by default only with --shapes",
+        **text,
+    )
+    flags.DEFINE_string(
+        "dynamic_shape_profile_strategy",
+        None,
+        "Range, Optimal, Range+Optimal or ImplicitBatchModeCompatible; "
+        "by default Optimal: one profile for each declared shape",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "allow_build_at_runtime",
+        default.allow_build_at_runtime,
+        "let a request whose shape has no engine build one, "
+        "which blocks all requests meanwhile; --noallow_build_at_runtime runs it in TensorFlow",
+        **text,
+    )
     flags.DEFINE_integer("max_engines", default.max_engines, "keep the largest segments only; 0 for no limit", **text)
     flags.DEFINE_list("keep_native_ops", [], "op types that stay in TensorFlow, e.g. Cumsum,Softmax", **text)
-    flags.DEFINE_string("keep_native_nodes", default.keep_native_nodes, "regular expression: nodes whose whole name matches stay in "
-                        "TensorFlow", **text)
-    flags.DEFINE_string("freeze", default.freeze, "inputs that get one constant value, as in training:false; several by ';', "
-                        "SIGNATURE/INPUT:VALUE picks one signature", **text)
-    flags.DEFINE_string("fp32_nodes", default.fp32_nodes, "regular expression: matching nodes go to FP32 engines, the rest follows "
-                        "--precision_mode", **text)
+    flags.DEFINE_string(
+        "keep_native_nodes",
+        default.keep_native_nodes,
+        "regular expression: nodes whose whole name matches stay in TensorFlow",
+        **text,
+    )
+    flags.DEFINE_string(
+        "freeze",
+        default.freeze,
+        "inputs that get one constant value, as in training:false; several by ';', "
+        "SIGNATURE/INPUT:VALUE picks one signature",
+        **text,
+    )
+    flags.DEFINE_string(
+        "fp32_nodes",
+        default.fp32_nodes,
+        "regular expression: matching nodes go to FP32 engines, the rest follows --precision_mode",
+        **text,
+    )
 
 
 def define_calibrator(values: flags.FlagValues) -> None:
     """The flags that say how INT8 tables are made; `calibrate` has them too."""
     default = settings_module.Settings()
     text = dict(flag_values=values)
-    flags.DEFINE_string("calibrator", default.calibrator, "toolkit (needs no GPU) or tensorrt (TensorRT's own, on the GPU)", **text)
+    flags.DEFINE_string(
+        "calibrator", default.calibrator, "toolkit (needs no GPU) or tensorrt (TensorRT's own, on the GPU)", **text
+    )
     _calibration_flags.define_method(values)
-    flags.DEFINE_string("high_precision_nodes", default.high_precision_nodes, "INT8: regular expression; nodes whose whole name matches "
-                        "get unquantized inputs, and so run in FP16 or FP32 inside the same engine", **text)
+    flags.DEFINE_string(
+        "high_precision_nodes",
+        default.high_precision_nodes,
+        "INT8: regular expression; nodes whose whole name matches "
+        "get unquantized inputs, and so run in FP16 or FP32 inside the same engine",
+        **text,
+    )
 
 
 def define_cache(values: flags.FlagValues) -> None:
     """The flags of the engine cache; every command that builds engines has them."""
-    flags.DEFINE_boolean("engine_cache", True, "take engines from the engine cache, and keep new ones there", flag_values=values)
+    flags.DEFINE_boolean(
+        "engine_cache", True, "take engines from the engine cache, and keep new ones there", flag_values=values
+    )
     _engine_cache.define(values)
 
 
@@ -143,14 +220,21 @@ def read_cache(values: flags.FlagValues) -> dict[str, Any] | None:
 
 def define_layers(values: flags.FlagValues) -> None:
     """The flag that asks for the precision of each layer."""
-    flags.DEFINE_boolean("layers", False, "say in what each convolution and matrix product of the built engines computes, and which have "
-                         "no range for INT8; builds without the engine cache, and makes the log long", flag_values=values)
+    flags.DEFINE_boolean(
+        "layers",
+        False,
+        "say in what each convolution and matrix product of the built engines computes, and which have "
+        "no range for INT8; builds without the engine cache, and makes the log long",
+        flag_values=values,
+    )
 
 
 def read_layers(values: flags.FlagValues) -> bool:
     """Whether the precision of layers is requested. Raises: UsageError if no engine is built."""
     if values.layers and not values.shapes:
-        raise errors.UsageError("--layers speaks of engines that are built, and none is without --shapes", "give --shapes, on a GPU")
+        raise errors.UsageError(
+            "--layers speaks of engines that are built, and none is without --shapes", "give --shapes, on a GPU"
+        )
     return values.layers
 
 
@@ -177,9 +261,14 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError("--output_saved_model_dir is missing", "give it, or --dry_run")
     _plans.check_flags(values)
     if values.backend == _plans.TENSORRT:
-        asked = settings_module.checked(settings_module.Settings(
-            precision_mode=values.precision_mode, calibration_table=values.calibration_table, calibration_method=values.calibration_method,
-            calibration_percentile=values.calibration_percentile))
+        asked = settings_module.checked(
+            settings_module.Settings(
+                precision_mode=values.precision_mode,
+                calibration_table=values.calibration_table,
+                calibration_method=values.calibration_method,
+                calibration_percentile=values.calibration_percentile,
+            )
+        )
         return _plans.run(values, _flag_file(values), read_cache(values), read_data(values, asked))
     settings = read_settings(values)
     if settings.shapes:
@@ -191,13 +280,25 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
     source = _source_flags.read(values, values.input_saved_model_dir)
     with _building.resumable(values, cache), progress.on_terminal():
-        done = pipeline.convert(source, values.output_saved_model_dir, settings, overwrite=values.overwrite, dry_run=values.dry_run,
-                                flag_file=_flag_file(values), log_file=values.log_file, data=data, cache=cache, layers=values.layers,
-                                build_minutes=minutes)
+        done = pipeline.convert(
+            source,
+            values.output_saved_model_dir,
+            settings,
+            overwrite=values.overwrite,
+            dry_run=values.dry_run,
+            flag_file=_flag_file(values),
+            log_file=values.log_file,
+            data=data,
+            cache=cache,
+            layers=values.layers,
+            build_minutes=minutes,
+        )
     _print(done, values.json, cache)
     if done.calibration is None and (data or settings.calibration_table):
         console = _output.console(values.json)
-        console.print("  warning: the calibration was not used: no INT8 engine of this model takes a table", soft_wrap=True)
+        console.print(
+            "  warning: the calibration was not used: no INT8 engine of this model takes a table", soft_wrap=True
+        )
     _output.write_json(done, values.json)
     if done.output:
         _next.show(values, _next.verify(values, values.input_saved_model_dir, values.output_saved_model_dir))
@@ -208,8 +309,10 @@ def read_data(values: flags.FlagValues, settings: settings_module.Settings) -> D
     """DataOptions of an INT8 conversion, or None if nothing is to be calibrated. Raises: UsageError."""
     if settings.precision_mode != "INT8":
         for name in _calibration_flags.given(values):
-            raise errors.UsageError(f"--{name} has no effect with --precision_mode={settings.precision_mode}",
-                                    "use --precision_mode=INT8, or leave it out")
+            raise errors.UsageError(
+                f"--{name} has no effect with --precision_mode={settings.precision_mode}",
+                "use --precision_mode=INT8, or leave it out",
+            )
         return None
     given = bool(values.calibration_data or values.calibrate_on_random_data)
     if settings.calibration_table and given:
@@ -231,7 +334,9 @@ def older_flags(argv: list[str]) -> list[str]:
         path = pathlib.Path(given or (argv[number + 1] if name == "flagfile" and number + 1 < len(argv) else ""))
         if name != "flagfile" or path.name != passport.FLAGS or not path.is_file():
             continue
-        known = dict(line.strip().lstrip("-").partition("=")[::2] for line in path.read_text(errors="replace").splitlines())
+        known = dict(
+            line.strip().lstrip("-").partition("=")[::2] for line in path.read_text(errors="replace").splitlines()
+        )
         said = {"backend", "calibration_method", "calibrator", "calibration_table"} & set(known)
         if known.get("precision_mode", "").upper() == "INT8" and not said:
             return ["--calibration_method=entropy", *argv]
@@ -251,7 +356,11 @@ def _flag_file(values: flags.FlagValues) -> str:
         value = flag.value
         if isinstance(flag, flags.MultiFlag):
             value = [os.path.abspath(one) for one in value]
-        elif name.endswith("_saved_model_dir") or name in ("calibration_data", "calibration_table") and os.path.exists(value):
+        elif (
+            name.endswith("_saved_model_dir")
+            or name in ("calibration_data", "calibration_table")
+            and os.path.exists(value)
+        ):
             value = os.path.abspath(value)
         lines += _flags.words(flag, value)
     return "\n".join(lines) + "\n"
@@ -259,15 +368,27 @@ def _flag_file(values: flags.FlagValues) -> str:
 
 def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None) -> None:
     console = _output.console(json_path)
-    rows = [(one.label, "yes" if one.converted else "kept as it was", len(one.engines), "{} of {}".format(*one.compute_ops),
-             f"{one.coverage:.0%}", _output.flops_cell(one.flops), len(one.built) or "") for one in done.signatures]
+    rows = [
+        (
+            one.label,
+            "yes" if one.converted else "kept as it was",
+            len(one.engines),
+            "{} of {}".format(*one.compute_ops),
+            f"{one.coverage:.0%}",
+            _output.flops_cell(one.flops),
+            len(one.built) or "",
+        )
+        for one in done.signatures
+    ]
     columns = ["signature", "converted", ">engines", ">ops in TensorRT", ">share", ">share of FLOPs", ">built"]
     console.print(_output.table("Signatures", columns, rows))
     for one in done.signatures:
         if note := _output.flops_note(one.flops, done.settings.shapes):
             console.print(f"  {one.name}: {note}", soft_wrap=True)
         if one.left_out:
-            top = ", ".join(f"{count} {op}" for op, count in sorted(one.native_ops.items(), key=lambda item: -item[1])[:6])
+            top = ", ".join(
+                f"{count} {op}" for op, count in sorted(one.native_ops.items(), key=lambda item: -item[1])[:6]
+            )
             console.print(f"  {one.name}: stays in TensorFlow: {top}")
         for failing in pass_log.failing(one.left_out):
             text = f"{failing.node} ({failing.op}) stays in TensorFlow: {failing.reason}"
@@ -283,8 +404,10 @@ def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None
     where = f"on {done.gpu['name']}" if done.gpu else "without a GPU"
     precisions = sorted({engine.precision for engine in done.engines}) or [done.settings.precision_mode]
     count = _output.counted(len(done.engines), "engine op")
-    console.print(f"{' and '.join(precisions)}, {count}, {done.coverage:.1%} of the computing ops; converted "
-                  f"{where}, TensorRT {done.versions['tensorrt']}; {_saved(done)}")
+    console.print(
+        f"{' and '.join(precisions)}, {count}, {done.coverage:.1%} of the computing ops; converted "
+        f"{where}, TensorRT {done.versions['tensorrt']}; {_saved(done)}"
+    )
     print_calibration(console, done.calibration)
     reused = sum(engine.cached for one in done.signatures for engine in one.built)
     if reused:
@@ -294,8 +417,10 @@ def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None
         console.print(f"the engine cache was not used: {done.cache_problem}", soft_wrap=True)
     print_layers(console, done)
     for tags in done.left_behind:
-        console.print(f"  left behind: the source's MetaGraph tagged {tags}; a conversion has one, and --tags chooses it",
-                      soft_wrap=True)
+        console.print(
+            f"  left behind: the source's MetaGraph tagged {tags}; a conversion has one, and --tags chooses it",
+            soft_wrap=True,
+        )
     if done.output:
         console.print(f"written: {done.output} ({done.seconds:.1f} s)", soft_wrap=True)
     else:
@@ -337,12 +462,18 @@ def print_calibration(console: Console, calibration: Calibration | None, most: i
     samples = f" on {data['samples']} {'random ' if data.get('random') else ''}samples" if data.get("samples") else ""
     tensors = _output.counted(sum(len(one.table.scales) for one in calibration.engines), "tensor")
     left = sum(len(one.left_out) for one in calibration.engines)
-    console.print(f"calibrated by {calibration.calibrator} ({calibration.method}){samples}: {tensors} with a range"
-                  + (f", {left} left out" if left else ""))
+    console.print(
+        f"calibrated by {calibration.calibrator} ({calibration.method}){samples}: {tensors} with a range"
+        + (f", {left} left out" if left else "")
+    )
     zero = [name for one in calibration.engines for name, reason in one.left_out if reason == file.NO_RANGE]
     if zero:
-        console.print(f"  warning: {file.NO_RANGE}, so that the layers around them stay out of INT8: " + ", ".join(zero[:3])
-                      + (f", and {len(zero) - 3} more" if len(zero) > 3 else ""), soft_wrap=True)
+        console.print(
+            f"  warning: {file.NO_RANGE}, so that the layers around them stay out of INT8: "
+            + ", ".join(zero[:3])
+            + (f", and {len(zero) - 3} more" if len(zero) > 3 else ""),
+            soft_wrap=True,
+        )
     for warning in data.get("warnings") or ():
         console.print(f"  warning: calibration data: {warning}", soft_wrap=True)
     _comparison.show(console, calibration.comparison, most)

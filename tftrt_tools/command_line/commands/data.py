@@ -36,21 +36,51 @@ def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("output", None, "the .npz to write, an array for each input", **text)
-    flags.DEFINE_string("output_labels", None, "the .npy for the rows' classes: of pictures the folder directly below SOURCE, counted "
-                        "from 0 in alphabetical order", **text)
+    flags.DEFINE_string(
+        "output_labels",
+        None,
+        "the .npy for the rows' classes: of pictures the folder directly below SOURCE, counted "
+        "from 0 in alphabetical order",
+        **text,
+    )
     flags.DEFINE_string("output_calibration", None, "another .npz, with --calibration_rows other rows", **text)
-    flags.DEFINE_integer("rows", 0, "rows of --output, of pictures spread over all files; 0 for all", lower_bound=0, **text)
-    flags.DEFINE_integer("calibration_rows", None, "rows of --output_calibration; by default 500, without --rows a quarter of all if that "
-                         "is less", lower_bound=1, **text)
-    flags.DEFINE_string("labels", "", "the right answer of each row of SOURCE, as --labels of `tftrt verify` takes them: --output_labels "
-                        "gets those of the rows in --output", **text)
-    flags.DEFINE_string("label_column", "", "the column of a .csv of --labels, by its name or its number from 1", **text)
-    flags.DEFINE_string("classes", "", "a text file with a folder's name in each line, or of --labels a class's, in the order of the "
-                        "model's classes, for --output_labels", **text)
+    flags.DEFINE_integer(
+        "rows", 0, "rows of --output, of pictures spread over all files; 0 for all", lower_bound=0, **text
+    )
+    flags.DEFINE_integer(
+        "calibration_rows",
+        None,
+        "rows of --output_calibration; by default 500, without --rows a quarter of all if that is less",
+        lower_bound=1,
+        **text,
+    )
+    flags.DEFINE_string(
+        "labels",
+        "",
+        "the right answer of each row of SOURCE, as --labels of `tftrt verify` takes them: --output_labels "
+        "gets those of the rows in --output",
+        **text,
+    )
+    flags.DEFINE_string(
+        "label_column", "", "the column of a .csv of --labels, by its name or its number from 1", **text
+    )
+    flags.DEFINE_string(
+        "classes",
+        "",
+        "a text file with a folder's name in each line, or of --labels a class's, in the order of the "
+        "model's classes, for --output_labels",
+        **text,
+    )
     flags.DEFINE_string("label_feature", "", "the feature of TFRecords that is the class, an integer", **text)
-    flags.DEFINE_string("signature_keys", "", "the signature that the rows are for, by default serving_default or the only one", **text)
-    flags.DEFINE_string("shapes", "", "how long the rows of TFRecords are where the signature does not say it, as in `tftrt convert`",
-                        **text)
+    flags.DEFINE_string(
+        "signature_keys", "", "the signature that the rows are for, by default serving_default or the only one", **text
+    )
+    flags.DEFINE_string(
+        "shapes",
+        "",
+        "how long the rows of TFRecords are where the signature does not say it, as in `tftrt convert`",
+        **text,
+    )
     flags.DEFINE_boolean("overwrite", False, "replace files that are there", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
     _calibration_flags.define_images(values)
@@ -70,7 +100,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     calibration = [f"--calibration_data={values.output_calibration}"] if values.output_calibration else []
     convert = _next.convert(values, model, "INT8" if calibration else "FP16", *calibration, settings=False)
     labels = [f"--labels={values.output_labels}"] if values.output_labels else []
-    _next.show(values, convert, _next.verify(values, model, _next.output_of(convert), f"--data={values.output}", *labels))
+    _next.show(
+        values, convert, _next.verify(values, model, _next.output_of(convert), f"--data={values.output}", *labels)
+    )
     return errors.EXIT_DONE
 
 
@@ -91,12 +123,25 @@ def _wanted(values: flags.FlagValues, source: str) -> Wanted:
     if values.label_column and not values.labels:
         raise errors.UsageError("--label_column has no effect without --labels", "leave it out")
     if values["calibration_rows"].present and not values.output_calibration:
-        raise errors.UsageError("--calibration_rows has no effect without --output_calibration", "name that file, or leave it out")
-    given = options.checked(options.DataOptions(source=source, shapes=values.shapes, **_calibration_flags.images(values)))
-    return Wanted(options=given, output=values.output, signature=values.signature_keys, rows=values.rows, labels=values.output_labels or "",
-                  calibration=values.output_calibration or "", calibration_rows=values.calibration_rows or 0,
-                  label_feature=values.label_feature, classes=labels.class_names(values.classes), answers=values.labels,
-                  label_column=values.label_column)
+        raise errors.UsageError(
+            "--calibration_rows has no effect without --output_calibration", "name that file, or leave it out"
+        )
+    given = options.checked(
+        options.DataOptions(source=source, shapes=values.shapes, **_calibration_flags.images(values))
+    )
+    return Wanted(
+        options=given,
+        output=values.output,
+        signature=values.signature_keys,
+        rows=values.rows,
+        labels=values.output_labels or "",
+        calibration=values.output_calibration or "",
+        calibration_rows=values.calibration_rows or 0,
+        label_feature=values.label_feature,
+        classes=labels.class_names(values.classes),
+        answers=values.labels,
+        label_column=values.label_column,
+    )
 
 
 def _print(done: Written, json_path: str | None) -> None:
@@ -107,14 +152,25 @@ def _print(done: Written, json_path: str | None) -> None:
 
     wanted = done.wanted
     inputs = ", ".join(f"{name} {shape}" for name, shape in done.inputs.items())
-    say(f"{wanted.output}: {_output.counted(done.rows, 'row')} for {wanted.signature}: {inputs}, {done.bytes / 1e6:.3g} MB")
+    say(
+        f"{wanted.output}: {_output.counted(done.rows, 'row')} for {wanted.signature}: {inputs}, {done.bytes / 1e6:.3g} MB"
+    )
     if done.classes:
-        named = ", ".join(" ".join(filter(None, (str(one.index), one.name, f"({one.rows})"))) for one in done.classes[:_CLASSES])
-        say(f"{wanted.labels}: {len(done.classes)} classes (rows): {named}{', …' if len(done.classes) > _CLASSES else ''}")
+        named = ", ".join(
+            " ".join(filter(None, (str(one.index), one.name, f"({one.rows})"))) for one in done.classes[:_CLASSES]
+        )
+        say(
+            f"{wanted.labels}: {len(done.classes)} classes (rows): {named}{', …' if len(done.classes) > _CLASSES else ''}"
+        )
     if wanted.calibration:
         say(f"{wanted.calibration}: {_output.counted(done.calibration_rows, 'other row')}")
     if done.in_both:
-        say(f"  warning: {_output.counted(done.in_both, 'row')} equal to one that is scored: left out of the calibration")
+        say(
+            f"  warning: {_output.counted(done.in_both, 'row')} equal to one that is scored: left out of the calibration"
+        )
     if done.failed:
-        say(f"  warning: {_output.counted(len(done.failed), 'picture')} could not be decoded: " + ", ".join(done.failed[:_FAILED])
-            + (", …" if len(done.failed) > _FAILED else ""))
+        say(
+            f"  warning: {_output.counted(len(done.failed), 'picture')} could not be decoded: "
+            + ", ".join(done.failed[:_FAILED])
+            + (", …" if len(done.failed) > _FAILED else "")
+        )

@@ -52,8 +52,12 @@ _MEASURING = ("signature_keys", "ranges", "seed", "log_file")
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("shapes", "", "shapes to look at, as in `tftrt convert`; by default those that engines were built for", **text)
-    flags.DEFINE_list("signature_keys", [], "signatures to look at; by default all, or those that --shapes names", **text)
+    flags.DEFINE_string(
+        "shapes", "", "shapes to look at, as in `tftrt convert`; by default those that engines were built for", **text
+    )
+    flags.DEFINE_list(
+        "signature_keys", [], "signatures to look at; by default all, or those that --shapes names", **text
+    )
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs", lower_bound=0, **text)
     flags.DEFINE_string("profile", "", "read this profile, of `tftrt profile --json=FILE`, and measure nothing", **text)
@@ -62,10 +66,21 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("rest", "", "with --server: HOST:PORT of its REST port, where its counters are read", **text)
     flags.DEFINE_string("model_name", "", "with --server: the model's name there", **text)
     flags.DEFINE_boolean("try", False, "apply each mend that is a flag, and time what it gives (GPU)", **text)
-    flags.DEFINE_list("try_causes", [], "--try the mends of these causes alone: fallback, inputs, many-engines, precision, range", **text)
+    flags.DEFINE_list(
+        "try_causes",
+        [],
+        "--try the mends of these causes alone: fallback, inputs, many-engines, precision, range",
+        **text,
+    )
     flags.DEFINE_string("trials_dir", None, "keep the mended models of --try in this folder", **text)
-    flags.DEFINE_float("least_percent", _SHARE, "leave out findings that are worth less of their call", lower_bound=0, upper_bound=100,
-                       **text)
+    flags.DEFINE_float(
+        "least_percent",
+        _SHARE,
+        "leave out findings that are worth less of their call",
+        lower_bound=0,
+        upper_bound=100,
+        **text,
+    )
     flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
     _source_flags.define(values)
 
@@ -79,15 +94,21 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError("--trials_dir keeps the models of --try", "give --try, too")
     _check_causes(values)
     if values.server and not (values.rest and values.model_name):
-        raise errors.UsageError("--server needs --rest and --model_name", "give its REST port, for the counters, and the model's name")
+        raise errors.UsageError(
+            "--server needs --rest and --model_name", "give its REST port, for the counters, and the model's name"
+        )
     if not values.server and (values.rest or values.model_name):
-        raise errors.UsageError("--rest and --model_name are about the server of --server", "give --server=HOST:PORT, too")
+        raise errors.UsageError(
+            "--rest and --model_name are about the server of --server", "give --server=HOST:PORT, too"
+        )
     from tftrt_tools.servers.client import protocols
     from tftrt_tools.studies.diagnosis import diagnose, finding
 
     if values.server and protocols.of(values.server) is protocols.TRITON:
-        raise errors.UsageError(f"--server={values.server} is a Triton, which has not the counters that are read here",
-                                f"`tftrt bench {values.server}` shows what it counts: its queue, and the model")
+        raise errors.UsageError(
+            f"--server={values.server} is a Triton, which has not the counters that are read here",
+            f"`tftrt bench {values.server}` shows what it counts: its queue, and the model",
+        )
     _check_models(values, original, converted)
     profile = _profile(values, original, converted)
     done = diagnose.diagnose(profile, converted, original, values.least_percent / 100)
@@ -114,10 +135,14 @@ def _check_models(values: flags.FlagValues, original: str, converted: str) -> No
         return
     for source, kind in zip(sources, (first, second), strict=True):
         if kind.unconverted:
-            raise errors.UsageError(f"diagnose explains what TF-TRT converted, or a plan directory, and {source} is {kind.forms[0]}",
-                                    "give a TensorFlow model and its conversion, or as CONVERTED a plan directory")
+            raise errors.UsageError(
+                f"diagnose explains what TF-TRT converted, or a plan directory, and {source} is {kind.forms[0]}",
+                "give a TensorFlow model and its conversion, or as CONVERTED a plan directory",
+            )
     if opening.document(original, passport.MANIFEST) and not opening.document(converted, passport.MANIFEST):
-        raise errors.UsageError(f"{original} was converted, and {converted} was not", "give the original first, then the converted model")
+        raise errors.UsageError(
+            f"{original} was converted, and {converted} was not", "give the original first, then the converted model"
+        )
 
 
 def _check_causes(values: flags.FlagValues) -> None:
@@ -129,8 +154,10 @@ def _check_causes(values: flags.FlagValues) -> None:
         raise errors.UsageError("--try_causes chooses what --try applies", "give --try, too")
     for name in values.try_causes:
         if name not in trial.CAUSES:
-            raise errors.UsageError(f"--try_causes={name}: no flag of this toolkit mends that",
-                                    "these have such mends: " + ", ".join(trial.CAUSES))
+            raise errors.UsageError(
+                f"--try_causes={name}: no flag of this toolkit mends that",
+                "these have such mends: " + ", ".join(trial.CAUSES),
+            )
 
 
 def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile:
@@ -146,10 +173,13 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
     if not (values.profile or values.stored) and profile_command.gpu_here():
         first, second = _source_flags.read_each(values, original, converted)
         options = measure.Options(
-            model=second, original=None if alone else first,
-            signature_keys=tuple(filter(None, values.signature_keys)), log_file=values.log_file,
+            model=second,
+            original=None if alone else first,
+            signature_keys=tuple(filter(None, values.signature_keys)),
+            log_file=values.log_file,
             parts=plan.OF_A_PLANS_CALL if alone else plan.OF_A_CALL,
-            asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed))
+            asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed),
+        )
         with scratch.folder("diagnosis") as folder, progress.on_terminal():
             found = measure.measure(options, folder).profile
         try:
@@ -161,8 +191,9 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
     again = f"tftrt profile {converted}{'' if alone else f' --original={original}'}"
     if kept is None:
         here = "" if profile_command.gpu_here() else ", and there is no GPU here to measure one"
-        raise errors.TftrtError(f"{values.profile or converted} carries no profile{here}",
-                                f"run `{again}` on a machine with a GPU")
+        raise errors.TftrtError(
+            f"{values.profile or converted} carries no profile{here}", f"run `{again}` on a machine with a GPU"
+        )
     said, measured = list(kept.said), kept.profile.model
     if values.profile and table.kind(converted).digest(converted) != measured.digest:
         differs = f"{converted} has changed since this profile was measured"
@@ -171,7 +202,10 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
         mend = f"run `{again} --json=FILE` on a machine with a GPU"
         _check_same_inputs(measured, converted, differs, mend)
         said.append(f"{differs}, so the findings may be wrong; {mend}")
-    for line in (*said, *profile_command.not_looked_at(values, _MEASURING if values.server else ("shapes", *_MEASURING), kept.profile)):
+    for line in (
+        *said,
+        *profile_command.not_looked_at(values, _MEASURING if values.server else ("shapes", *_MEASURING), kept.profile),
+    ):
         _output.console(values.json).print(line, soft_wrap=True)
     return kept.profile
 
@@ -191,9 +225,14 @@ def _check_same_inputs(measured: Side, converted: str, differs: str, mend: str) 
 def _tried(values: flags.FlagValues, profile: Profile, done: Diagnosis) -> Diagnosis:
     from tftrt_tools.studies.diagnosis import trial
 
-    options = trial.Options(run=_quietly, folder=values.trials_dir, ranges=values.ranges,
-                            causes=tuple(values.try_causes), seed=values.seed,
-                            shapes={one.text(): (one.signature, one.shapes) for one in profile.model.calls})
+    options = trial.Options(
+        run=_quietly,
+        folder=values.trials_dir,
+        ranges=values.ranges,
+        causes=tuple(values.try_causes),
+        seed=values.seed,
+        shapes={one.text(): (one.signature, one.shapes) for one in profile.model.calls},
+    )
     return trial.tried(done, options)
 
 
@@ -227,8 +266,16 @@ def _served(values: flags.FlagValues, converted: str) -> list[Finding]:
 
     with scratch.folder("served") as folder:
         path = f"{folder}/bench.json"
-        words = [values.server, f"--model_name={values.model_name}", f"--rest={values.rest}", f"--model_dir={converted}", "--breakdown",
-                 f"--duration_seconds={_SERVED_SECONDS}", f"--json={path}", *([f"--shapes={values.shapes}"] if values.shapes else [])]
+        words = [
+            values.server,
+            f"--model_name={values.model_name}",
+            f"--rest={values.rest}",
+            f"--model_dir={converted}",
+            "--breakdown",
+            f"--duration_seconds={_SERVED_SECONDS}",
+            f"--json={path}",
+            *([f"--shapes={values.shapes}"] if values.shapes else []),
+        ]
         with contextlib.redirect_stdout(sys.stderr):
             _calling.call("bench", words)
         return list(served.look(documents.read(path)))
@@ -237,7 +284,11 @@ def _served(values: flags.FlagValues, converted: str) -> list[Finding]:
 def _print(console: Console, done: Diagnosis) -> None:
     from tftrt_tools.studies.diagnosis.finding import OF_THE_CALLER
 
-    console.print(_output.table("The calls", ["call", ">ms", ">original ms", ">GPU busy ms", ">engines ms"], map(_call, done.calls)))
+    console.print(
+        _output.table(
+            "The calls", ["call", ">ms", ">original ms", ">GPU busy ms", ">engines ms"], map(_call, done.calls)
+        )
+    )
     of_the_caller = False
     if all(one.cause in OF_THE_CALLER for one in done.findings):
         _say(console, "Nothing is wrong with the model that this profile shows.\n" if done.gpu else "No findings.")
@@ -259,7 +310,11 @@ def _call(one: Looked) -> tuple[str, ...]:
 def _finding(console: Console, number: int, one: Finding) -> None:
     import shlex
 
-    worth = "cannot be told" if one.worth is None else ("at most " if one.basis == "ceiling" else "about ") + f"{_ms(one.worth)} ms"
+    worth = (
+        "cannot be told"
+        if one.worth is None
+        else ("at most " if one.basis == "ceiling" else "about ") + f"{_ms(one.worth)} ms"
+    )
     _say(console, f"{number}. {one.title} [{one.cause}]")
     _say(console, f"   worth {worth}" + (f" of {one.call}" if one.call else "") + (f": {one.rule}" if one.rule else ""))
     for line in one.evidence:

@@ -31,15 +31,23 @@ _CAPABILITIES = ("convert", "build", "run")
 
 
 def define(flag_values: flags.FlagValues) -> None:
-    flags.DEFINE_list("require", [], "exit with 3 unless all of these can be done here: convert, build, run",
-                      flag_values=flag_values)
-    flags.DEFINE_integer("timeout", 30, "seconds that importing TensorFlow, and loading the libraries, may take",
-                         lower_bound=1, flag_values=flag_values)
+    flags.DEFINE_list(
+        "require", [], "exit with 3 unless all of these can be done here: convert, build, run", flag_values=flag_values
+    )
+    flags.DEFINE_integer(
+        "timeout",
+        30,
+        "seconds that importing TensorFlow, and loading the libraries, may take",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     if positional:
-        raise errors.UsageError(f"tftrt doctor takes no argument: {positional[0]}", "`tftrt doctor --help` lists the flags")
+        raise errors.UsageError(
+            f"tftrt doctor takes no argument: {positional[0]}", "`tftrt doctor --help` lists the flags"
+        )
     required = [name.strip() for name in values.require]
     unknown = [name for name in required if name not in _CAPABILITIES]
     if unknown:
@@ -90,13 +98,19 @@ def _summary(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
         tensorflow += f" ({diagnosis.distribution})"
     yield "TensorFlow", tensorflow + (f", built for {' and '.join(built)}" if built else "")
     if diagnosis.tensorrt_linked or diagnosis.tensorrt_loaded:
-        yield "TensorRT", f"{diagnosis.tensorrt_linked or 'unknown'} linked, {diagnosis.tensorrt_loaded or 'none'} loaded"
+        yield (
+            "TensorRT",
+            f"{diagnosis.tensorrt_linked or 'unknown'} linked, {diagnosis.tensorrt_loaded or 'none'} loaded",
+        )
     if diagnosis.driver:
         yield "driver", f"{diagnosis.driver}, runs CUDA {diagnosis.driver_cuda} and older"
     elif any(library.name == "libcuda.so.1" and library.path for library in diagnosis.libraries):
         yield "driver", f"not known ({diagnosis.driver_error})"
     for gpu in diagnosis.gpus:
-        yield f"GPU {gpu.index}", f"{gpu.name}, {gpu.memory_mib / 1024:.0f} GiB, compute capability {gpu.compute_capability}"
+        yield (
+            f"GPU {gpu.index}",
+            f"{gpu.name}, {gpu.memory_mib / 1024:.0f} GiB, compute capability {gpu.compute_capability}",
+        )
     if not diagnosis.gpus:
         yield "GPU", "none"
 
@@ -128,7 +142,9 @@ def _reason(name: str, error: str) -> str:
     absent = re.search(r"([\w.+-]+): cannot open shared object file", error)
     if error.startswith("loading it ends the process"):
         return error.partition(": ")[0] + (f": {absent[1]} not found" if absent else "")
-    return error if absent is None else "not found" if absent[1] == name else f"it needs {absent[1]}, which is not found"
+    return (
+        error if absent is None else "not found" if absent[1] == name else f"it needs {absent[1]}, which is not found"
+    )
 
 
 def _grouped(capabilities: Iterable[Capability]) -> list[tuple[str, Capability]]:

@@ -70,31 +70,82 @@ def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("output", None, "the file to write, FILE.onnx; a file that is there is replaced", **text)
-    flags.DEFINE_enum("target", "8.5", list(TARGETS), "who will read it: TensorRT 8.5, 10 or 11, or ONNX Runtime", **text)
-    flags.DEFINE_integer("opset", 0, f"the opset, {OPSETS[0]} to {OPSETS[1]}; by default the target's: "
-                         + ", ".join(f"{name}: {one.opset}" for name, one in TARGETS.items()), **text)
-    flags.DEFINE_enum("precision_mode", "FP32", choices.PRECISIONS, "the precision that is written into the graph", **text)
-    flags.DEFINE_list("fp32_nodes", [], "FP16, INT8: regular expressions; nodes of the exported graph whose whole name matches one stay in "
-                      "FP32", **text)
-    flags.DEFINE_boolean("judge_precision", True, "FP16, INT8: the answers in that precision have to keep its bounds; --nojudge_precision "
-                         "leaves that to `tftrt verify` or `tftrt tune`, and judges those in FP32 alone", **text)
+    flags.DEFINE_enum(
+        "target", "8.5", list(TARGETS), "who will read it: TensorRT 8.5, 10 or 11, or ONNX Runtime", **text
+    )
+    flags.DEFINE_integer(
+        "opset",
+        0,
+        f"the opset, {OPSETS[0]} to {OPSETS[1]}; by default the target's: "
+        + ", ".join(f"{name}: {one.opset}" for name, one in TARGETS.items()),
+        **text,
+    )
+    flags.DEFINE_enum(
+        "precision_mode", "FP32", choices.PRECISIONS, "the precision that is written into the graph", **text
+    )
+    flags.DEFINE_list(
+        "fp32_nodes",
+        [],
+        "FP16, INT8: regular expressions; nodes of the exported graph whose whole name matches one stay in FP32",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "judge_precision",
+        True,
+        "FP16, INT8: the answers in that precision have to keep its bounds; --nojudge_precision "
+        "leaves that to `tftrt verify` or `tftrt tune`, and judges those in FP32 alone",
+        **text,
+    )
     _calibration_flags.define(values)
     _calibration_flags.define_method(values)
-    flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to take the ranges from (of --output_table, `tftrt calibrate` "
-                        "or `tftrt table`), TensorRT's own text form, or a converted model; tensors are found by their names", **text)
-    flags.DEFINE_string("int8_as", "", "INT8: a plan directory that was built with --calibration_table; only the nodes that TensorRT "
-                        "computes in INT8 there get it, because elsewhere it is slower", **text)
-    flags.DEFINE_string("output_table", "", "INT8: a calibration file to write, with the ranges of all tensors under their names in the "
-                        "graph", **text)
+    flags.DEFINE_string(
+        "calibration_table",
+        "",
+        "INT8: a calibration file to take the ranges from (of --output_table, `tftrt calibrate` "
+        "or `tftrt table`), TensorRT's own text form, or a converted model; tensors are found by their names",
+        **text,
+    )
+    flags.DEFINE_string(
+        "int8_as",
+        "",
+        "INT8: a plan directory that was built with --calibration_table; only the nodes that TensorRT "
+        "computes in INT8 there get it, because elsewhere it is slower",
+        **text,
+    )
+    flags.DEFINE_string(
+        "output_table",
+        "",
+        "INT8: a calibration file to write, with the ranges of all tensors under their names in the graph",
+        **text,
+    )
     flags.DEFINE_list("signature_keys", [], "signatures to export, by default all", **text)
-    flags.DEFINE_list("rewrite", [], "rewrites of the graph: names, to make only these; -NAME or +NAME each, to leave out or "
-                      f"to add some; or none. {', '.join(REWRITES)}; by default those that fit the target", **text)
-    flags.DEFINE_string("freeze", "", "inputs that get one constant value, as in training:false; several by ';', SIGNATURE/INPUT:VALUE "
-                        "picks one signature", **text)
-    flags.DEFINE_boolean("fix_shapes", False, "of an ONNX file: open dimensions get the sizes of --shapes for good", **text)
-    flags.DEFINE_boolean("external_data", False, "put the weights into FILE.onnx.data; that is also done without the flag where they are "
-                         "too many for one file (2 GiB)", **text)
-    flags.DEFINE_boolean("allow_refused", False, "write the file although the target's parser refuses nodes of it", **text)
+    flags.DEFINE_list(
+        "rewrite",
+        [],
+        "rewrites of the graph: names, to make only these; -NAME or +NAME each, to leave out or "
+        f"to add some; or none. {', '.join(REWRITES)}; by default those that fit the target",
+        **text,
+    )
+    flags.DEFINE_string(
+        "freeze",
+        "",
+        "inputs that get one constant value, as in training:false; several by ';', SIGNATURE/INPUT:VALUE "
+        "picks one signature",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "fix_shapes", False, "of an ONNX file: open dimensions get the sizes of --shapes for good", **text
+    )
+    flags.DEFINE_boolean(
+        "external_data",
+        False,
+        "put the weights into FILE.onnx.data; that is also done without the flag where they are "
+        "too many for one file (2 GiB)",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "allow_refused", False, "write the file although the target's parser refuses nodes of it", **text
+    )
     flags.DEFINE_boolean("bisect", True, "where the answers differ, look for the first tensor that departs", **text)
     flags.DEFINE_string("data", "", f"inputs to compare on: {_data_flags.KINDS}", **text)
     _data_flags.define_reading(values)
@@ -104,7 +155,9 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; 32 by default", lower_bound=0, **text)
     flags.DEFINE_string("thresholds", "", "bounds on the difference, as in `tftrt verify`", **text)
     _data_flags.define_labels(values, "reports what the model and the file have against it")
-    flags.DEFINE_string("label_output", "", "SIGNATURE/OUTPUT that --labels is about; needed where several could be meant", **text)
+    flags.DEFINE_string(
+        "label_output", "", "SIGNATURE/OUTPUT that --labels is about; needed where several could be meant", **text
+    )
     _judging_flags.define(values)
     _source_flags.define(values)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
@@ -116,29 +169,57 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if not values.output:
         raise errors.UsageError("--output is missing", "name the file to write, such as --output=model.onnx")
     if values.outputs and not any(values.outputs):
-        raise errors.UsageError(f"--outputs={','.join(values.outputs)} names no output", "name one, or leave the flag out for all")
+        raise errors.UsageError(
+            f"--outputs={','.join(values.outputs)} names no output", "name one, or leave the flag out for all"
+        )
     from tftrt_tools.accuracy import verify
     from tftrt_tools.models.inputs import calls
     from tftrt_tools.tensorrt.exporting import earlier, export, rewriting
 
-    whole_file.check_places(path for path in (values.output + earlier.WEIGHTS, values.output_table, values.json) if path and path != "-")
+    whole_file.check_places(
+        path for path in (values.output + earlier.WEIGHTS, values.output_table, values.json) if path and path != "-"
+    )
     reading, precision = _precision(values)
-    asked = calls.Asked(data=values.data, reading=reading, data_rows=values.data_rows, shapes=values.shapes,
-                        ranges=values.ranges, seed=values.seed)
-    comparison = verify.Options(asked=asked, thresholds=values.thresholds, batch_size=values.batch_size, labels=values.labels,
-                                label_output=values.label_output, label_column=values.label_column, classes=values.classes,
-                                **_judging_flags.read(values))
-    options = export.Options(target=values.target, opset=values.opset, signature_keys=tuple(filter(None, values.signature_keys)),
-                             external_data=values.external_data, allow_refused=values.allow_refused, bisect=values.bisect,
-                             rewrites=rewriting.chosen(values.rewrite, values.target, values.opset), freeze=values.freeze,
-                             fix_shapes=values.fix_shapes,
-                             precision=precision, judge_precision=values.judge_precision, comparison=comparison,
-                             log_file=values.log_file)
+    asked = calls.Asked(
+        data=values.data,
+        reading=reading,
+        data_rows=values.data_rows,
+        shapes=values.shapes,
+        ranges=values.ranges,
+        seed=values.seed,
+    )
+    comparison = verify.Options(
+        asked=asked,
+        thresholds=values.thresholds,
+        batch_size=values.batch_size,
+        labels=values.labels,
+        label_output=values.label_output,
+        label_column=values.label_column,
+        classes=values.classes,
+        **_judging_flags.read(values),
+    )
+    options = export.Options(
+        target=values.target,
+        opset=values.opset,
+        signature_keys=tuple(filter(None, values.signature_keys)),
+        external_data=values.external_data,
+        allow_refused=values.allow_refused,
+        bisect=values.bisect,
+        rewrites=rewriting.chosen(values.rewrite, values.target, values.opset),
+        freeze=values.freeze,
+        fix_shapes=values.fix_shapes,
+        precision=precision,
+        judge_precision=values.judge_precision,
+        comparison=comparison,
+        log_file=values.log_file,
+    )
     with progress.on_terminal():
         done = export.export(_source_flags.read(values, model), values.output, options)
     _print(done, values)
     _output.write_json(done, values.json)
-    if table.kind(model) in (ONNX, SAVED_MODEL) and any(one.verification.passed and not one.answers for one in done.files):
+    if table.kind(model) in (ONNX, SAVED_MODEL) and any(
+        one.verification.passed and not one.answers for one in done.files
+    ):
         _next.show(values, _sensitivity(values, model))
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
 
@@ -148,8 +229,14 @@ def _sensitivity(values: flags.FlagValues, model: str) -> list[str]:
     inputs say little."""
     names = ("data_rows", "batch_size", *_calibration_flags.names(), *_calibration_flags.METHOD, "calibration_table")
     kept = [f"--fp32_nodes={'|'.join(values.fp32_nodes)}"] if values.fp32_nodes else []
-    return ["sensitivity", model, f"--precision_mode={values.precision_mode}", f"--data={values.data or 'ROWS.npz'}",
-            *_next.given(values, names), *kept]
+    return [
+        "sensitivity",
+        model,
+        f"--precision_mode={values.precision_mode}",
+        f"--data={values.data or 'ROWS.npz'}",
+        *_next.given(values, names),
+        *kept,
+    ]
 
 
 def _precision(values: flags.FlagValues) -> tuple[DataOptions, Asked]:
@@ -157,17 +244,30 @@ def _precision(values: flags.FlagValues) -> tuple[DataOptions, Asked]:
     from tftrt_tools.tensorrt.exporting.precision import Asked
     from tftrt_tools.tftrt.conversion.settings import Settings, checked
 
-    settings = checked(Settings(
-        precision_mode=values.precision_mode, calibration_table=values.calibration_table, calibration_method=values.calibration_method,
-        calibration_percentile=values.calibration_percentile))
+    settings = checked(
+        Settings(
+            precision_mode=values.precision_mode,
+            calibration_table=values.calibration_table,
+            calibration_method=values.calibration_method,
+            calibration_percentile=values.calibration_percentile,
+        )
+    )
     reading, data = _data_flags.reading_beside(values, convert.read_data(values, settings))
     if values.output_table and (settings.precision_mode != "INT8" or settings.calibration_table):
-        raise errors.UsageError("--output_table is for ranges that are measured here",
-                                "give --precision_mode=INT8 and --calibration_data, or leave it out")
+        raise errors.UsageError(
+            "--output_table is for ranges that are measured here",
+            "give --precision_mode=INT8 and --calibration_data, or leave it out",
+        )
     return reading, Asked(
-        precision=settings.precision_mode, fp32_nodes=tuple(filter(None, values.fp32_nodes)), data=data, table=settings.calibration_table,
-        method=settings.calibration_method, percentile=settings.calibration_percentile, int8_as=values.int8_as,
-        output_table=values.output_table)
+        precision=settings.precision_mode,
+        fp32_nodes=tuple(filter(None, values.fp32_nodes)),
+        data=data,
+        table=settings.calibration_table,
+        method=settings.calibration_method,
+        percentile=settings.calibration_percentile,
+        int8_as=values.int8_as,
+        output_table=values.output_table,
+    )
 
 
 def _print(done: Exported, values: flags.FlagValues) -> None:
@@ -207,7 +307,9 @@ def _print_file(console: Console, one: File, bisect: bool) -> None:
         say("open dimensions: " + "; ".join(f"{name} is {', '.join(where)}" for name, where in one.dimensions.items()))
     _print_answers(console, one.verification, "")
     if made := [rewrite for rewrite in one.rewrites if rewrite.nodes and not rewrite.undone]:
-        say("rewritten: " + ", ".join(f"{_output.counted(rewrite.nodes, 'node')} by {rewrite.name}" for rewrite in made))
+        say(
+            "rewritten: " + ", ".join(f"{_output.counted(rewrite.nodes, 'node')} by {rewrite.name}" for rewrite in made)
+        )
     for rewrite in one.rewrites:
         if rewrite.undone:
             say(f"  without {rewrite.name}: {rewrite.undone}")
@@ -230,8 +332,13 @@ def _print_answers(console: Console, checked: Verification, what: str) -> None:
     from tftrt_tools.command_line.commands import _answers
     from tftrt_tools.command_line.commands.verify import print_accuracy
 
-    _answers.show(console, f"Answers {f'in {what} ' if what else ''}under {checked.runtimes['converted']} against the model",
-                  checked.comparisons, checked.bounds, {miss.output for miss in checked.misses})
+    _answers.show(
+        console,
+        f"Answers {f'in {what} ' if what else ''}under {checked.runtimes['converted']} against the model",
+        checked.comparisons,
+        checked.bounds,
+        {miss.output for miss in checked.misses},
+    )
     for line in checked.drew:
         console.print(f"  drawn: {line}", soft_wrap=True)
     if checked.accuracy:
@@ -249,7 +356,9 @@ def _print_precision(console: Console, written: Written) -> None:
         console.print(text, soft_wrap=True)
 
     if written.samples:
-        say(f"calibrated ({written.method}) on {_output.counted(written.samples, 'sample')}: {len(written.ranges)} tensors with a range")
+        say(
+            f"calibrated ({written.method}) on {_output.counted(written.samples, 'sample')}: {len(written.ranges)} tensors with a range"
+        )
     for warning in written.warnings:
         say(f"  warning: calibration data: {warning}")
     _comparison.show(console, written.comparison, _comparison.FEW)

@@ -29,10 +29,14 @@ OUTPUTS = ("plot",)
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("history_dir", "", "where results are kept; by default tftrt/regressions in $XDG_STATE_HOME", **text)
+    flags.DEFINE_string(
+        "history_dir", "", "where results are kept; by default tftrt/regressions in $XDG_STATE_HOME", **text
+    )
     flags.DEFINE_string("name", "", "one series only", **text)
     flags.DEFINE_string("machine", "", "of one kind of machine only: the beginning of its digest", **text)
-    flags.DEFINE_enum("show", "speed_up", ["speed_up", "p50", "p99", "throughput"], "the value that is searched for steps", **text)
+    flags.DEFINE_enum(
+        "show", "speed_up", ["speed_up", "p50", "p99", "throughput"], "the value that is searched for steps", **text
+    )
     flags.DEFINE_float("min_effect", 0.03, "the smallest step that counts, as a share", lower_bound=0, **text)
     flags.DEFINE_boolean("fail_on_step", False, "exit with 3 where the last step of a series was to the worse", **text)
     flags.DEFINE_string("plot", None, "write a plot to this file (.svg or .png)", **text)
@@ -41,14 +45,18 @@ def define(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """List. Returns: the exit code."""
     if positional:
-        raise errors.UsageError(f"tftrt history takes flags only; got {' '.join(positional)}", f"--name={positional[0]}?")
+        raise errors.UsageError(
+            f"tftrt history takes flags only; got {' '.join(positional)}", f"--name={positional[0]}?"
+        )
     from tftrt_tools.command_line.report import pictures
     from tftrt_tools.command_line.report import regress as report
     from tftrt_tools.studies.regression import baseline, history
 
     if values.plot:
         pictures.check(values.plot)
-    found = history.read(baseline.directory(values.history_dir), values.name, values.show, values.min_effect, values.machine)
+    found = history.read(
+        baseline.directory(values.history_dir), values.name, values.show, values.min_effect, values.machine
+    )
     if not found.series:
         return _nothing(found, values)
     _print(found, values.json)
@@ -56,7 +64,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.plot:
         report.write_history(found, values.plot)
     if values.fail_on_step and (worse := list(_worse(found))):
-        raise errors.CheckFailed("; ".join(worse), "`tftrt history --plot=FILE.svg` draws it; a step to the better ends this")
+        raise errors.CheckFailed(
+            "; ".join(worse), "`tftrt history --plot=FILE.svg` draws it; a step to the better ends this"
+        )
     return errors.EXIT_DONE
 
 
@@ -85,11 +95,23 @@ def _print(found: History, json_path: str | None) -> None:
     for series in found.series:
         title, unit, _, _ = VALUES[series.shown]
         steps = {one.number: one for one in series.steps}
-        rows = [(one.number, one.created, one.candidate_digest[7:19],
-                 f"{one.values[series.shown]:.4g}" if series.shown in one.values else "", one.outcome, _step(steps.get(one.number)))
-                for one in series.entries]
+        rows = [
+            (
+                one.number,
+                one.created,
+                one.candidate_digest[7:19],
+                f"{one.values[series.shown]:.4g}" if series.shown in one.values else "",
+                one.outcome,
+                _step(steps.get(one.number)),
+            )
+            for one in series.entries
+        ]
         columns = [">number", "measured", "candidate", f">{title}{', ' + unit if unit else ''}", "outcome", "step"]
-        console.print(_output.table(f"{series.name}: {series.asked}\non {series.machine.text()} ({series.machine.digest})", columns, rows))
+        console.print(
+            _output.table(
+                f"{series.name}: {series.asked}\non {series.machine.text()} ({series.machine.digest})", columns, rows
+            )
+        )
         for path in series.skipped:
             console.print(f"  left out, no result of tftrt regress: {path}", soft_wrap=True)
 

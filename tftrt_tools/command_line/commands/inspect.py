@@ -62,12 +62,23 @@ _NAMES_WIDTH = 100
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     convert_command.define_settings(values)
-    flags.DEFINE_string("shapes", "", "shapes as for `tftrt convert`, which imply dynamic shapes; nothing is built: they are the sizes for "
-                        "which FLOPs are counted", flag_values=values)
+    flags.DEFINE_string(
+        "shapes",
+        "",
+        "shapes as for `tftrt convert`, which imply dynamic shapes; nothing is built: they are the sizes for "
+        "which FLOPs are counted",
+        flag_values=values,
+    )
     _source_flags.define(values)
-    flags.DEFINE_boolean("all", False, "print every segment, node and engine; --json always has them all", flag_values=values)
-    flags.DEFINE_boolean("check", False, "exit with 3 where something disagrees in a converted model, or where nothing of another would "
-                         "run in TensorRT", flag_values=values)
+    flags.DEFINE_boolean(
+        "all", False, "print every segment, node and engine; --json always has them all", flag_values=values
+    )
+    flags.DEFINE_boolean(
+        "check",
+        False,
+        "exit with 3 where something disagrees in a converted model, or where nothing of another would run in TensorRT",
+        flag_values=values,
+    )
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TF-TRT log in this file", flag_values=values)
 
 
@@ -123,7 +134,9 @@ def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) ->
 
 def _ask(request: Mapping[str, Any], log_file: str | None) -> dict[str, Any]:
     try:
-        return pass_apart.run("tftrt_tools.tftrt.conversion.inspect_job:job", request, env=pass_log.ENV, log_file=log_file).result
+        return pass_apart.run(
+            "tftrt_tools.tftrt.conversion.inspect_job:job", request, env=pass_log.ENV, log_file=log_file
+        ).result
     except (child.ChildDied, child.ChildBug):
         from tftrt_tools.base import stack
 
@@ -138,11 +151,26 @@ def _print_plan(plan: Plan, console: Console, everything: bool) -> None:
     if all(one.problem for one in plan.signatures):
         _print_nothing(plan, console)
         return
-    _say(console, f"With {settings.precision_mode}, {mode} and --minimum_segment_size={settings.minimum_segment_size} TF-TRT would take:")
-    rows = [(one.label, _specs(one.inputs), f"{one.ops_in_tensorrt} of {one.ops}", f"{one.coverage:.0%}",
-             _output.flops_cell(one.flops), len(one.segments)) for one in plan.signatures if not one.problem]
+    _say(
+        console,
+        f"With {settings.precision_mode}, {mode} and --minimum_segment_size={settings.minimum_segment_size} TF-TRT would take:",
+    )
+    rows = [
+        (
+            one.label,
+            _specs(one.inputs),
+            f"{one.ops_in_tensorrt} of {one.ops}",
+            f"{one.coverage:.0%}",
+            _output.flops_cell(one.flops),
+            len(one.segments),
+        )
+        for one in plan.signatures
+        if not one.problem
+    ]
     if rows:
-        _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">share of FLOPs", ">engines"], rows)
+        _table(
+            console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">share of FLOPs", ">engines"], rows
+        )
     for one in plan.signatures:
         if note := _output.flops_note(one.flops, plan.settings.shapes):
             _label(console, f"  {one.name}: ", note)
@@ -175,8 +203,17 @@ def _print_nothing(plan: Plan, console: Console) -> None:
 def _print_segments(plan: Plan, console: Console, everything: bool) -> None:
     found = [(signature.label, segment) for signature in plan.signatures for segment in signature.segments]
     shown = _largest(found, lambda pair: pair[1].engine.compute_ops, everything)
-    rows = [(name, segment.number, segment.engine.precision, segment.engine.compute_ops, _ops(segment.engine.ops, everything),
-             *_borders(segment.engine)) for name, segment in shown]
+    rows = [
+        (
+            name,
+            segment.number,
+            segment.engine.precision,
+            segment.engine.compute_ops,
+            _ops(segment.engine.ops, everything),
+            *_borders(segment.engine),
+        )
+        for name, segment in shown
+    ]
     if rows:
         columns = ["signature", ">segment", "type", ">ops", "of which", "inputs", "outputs"]
         _signature_table(console, plan, "Segments", columns, rows, len(found) - len(shown), "smaller segments")
@@ -193,8 +230,9 @@ def _print_left_out(plan: Plan, console: Console, everything: bool) -> None:
     _more(console, sum(len(nodes) for _, _, nodes in groups[_ROWS:]), "nodes, for other reasons")
 
 
-def _reason_table(console: Console, title: str, groups: Sequence[tuple[str, str, Sequence[str]]],
-                  join: Callable[[Sequence[str]], str]) -> None:
+def _reason_table(
+    console: Console, title: str, groups: Sequence[tuple[str, str, Sequence[str]]], join: Callable[[Sequence[str]], str]
+) -> None:
     from rich.text import Text
 
     if not groups:
@@ -217,10 +255,13 @@ def _some(nodes: Sequence[str]) -> str:
     return ", ".join(shown)
 
 
-_KINDS = {"unbuildable": "engines that are expected not to build", "lost": "layers that quantization keeps out of TensorRT",
-          "altered": "nodes that TensorRT computes with other numbers",
-          "downgraded": "a higher precision than INT8, against --precision_mode",
-          "upgraded": "INT8, against --precision_mode"}
+_KINDS = {
+    "unbuildable": "engines that are expected not to build",
+    "lost": "layers that quantization keeps out of TensorRT",
+    "altered": "nodes that TensorRT computes with other numbers",
+    "downgraded": "a higher precision than INT8, against --precision_mode",
+    "upgraded": "INT8, against --precision_mode",
+}
 
 
 def _print_quantization(plan: Plan, console: Console, everything: bool) -> None:
@@ -250,7 +291,9 @@ def _print_sizes(plan: Plan, console: Console) -> None:
         for row in signature.sizes:
             given = "  (given)" if row.holds(plan.settings.minimum_segment_size) else ""
             full = " (max_engines)" if row.engines and row.engines == plan.settings.max_engines else ""
-            rows.append((signature.label, row.text() + given, f"{row.engines}{full}", f"{row.coverage:.0%}", row.smallest))
+            rows.append(
+                (signature.label, row.text() + given, f"{row.engines}{full}", f"{row.coverage:.0%}", row.smallest)
+            )
     if rows:
         columns = ["signature", "--minimum_segment_size", ">engines", ">share", ">ops of the smallest engine"]
         _signature_table(console, plan, "Other segment sizes", columns, rows)
@@ -260,14 +303,31 @@ def _print_inspection(seen: Inspection, console: Console, everything: bool) -> N
     saved, size = sum(len(file.assets) for file in seen.engine_files), sum(file.bytes for file in seen.engine_files)
     engines = f"{_output.counted(saved, 'saved engine')} ({bytes_text(size)})" if saved else "no saved engines"
     _label(console, seen.model, ": converted")
-    _say(console, f"{_output.counted(len(seen.engines), 'engine op')}, {engines}; saved_model.pb {bytes_text(seen.graph_bytes)}, "
-                  f"written by TensorFlow {seen.tensorflow}")
+    _say(
+        console,
+        f"{_output.counted(len(seen.engines), 'engine op')}, {engines}; saved_model.pb {bytes_text(seen.graph_bytes)}, "
+        f"written by TensorFlow {seen.tensorflow}",
+    )
     for line in _passport(seen):
         _say(console, line)
-    rows = [(label, _specs(one.inputs), f"{one.inside} of {one.ops}", f"{one.coverage:.0%}",
-             _output.flops_cell(seen.flops(one.name)), len(one.engines),
-             _ops(collections.Counter(node.op for node in one.native), everything)) for label, one in seen.once.items()]
-    _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">share of FLOPs", ">engines", "stays in TensorFlow"], rows)
+    rows = [
+        (
+            label,
+            _specs(one.inputs),
+            f"{one.inside} of {one.ops}",
+            f"{one.coverage:.0%}",
+            _output.flops_cell(seen.flops(one.name)),
+            len(one.engines),
+            _ops(collections.Counter(node.op for node in one.native), everything),
+        )
+        for label, one in seen.once.items()
+    ]
+    _table(
+        console,
+        None,
+        ["signature", "inputs", ">ops in TensorRT", ">share", ">share of FLOPs", ">engines", "stays in TensorFlow"],
+        rows,
+    )
     _print_engines(seen, console, everything)
     _print_files(seen, console, everything)
     _print_calibration(seen, console)
@@ -284,8 +344,10 @@ def _passport(seen: Inspection) -> Iterator[str]:
     else:
         precision, gpu = (manifest.get("settings") or {}).get("precision_mode"), manifest.get("gpu")
         tensorrt = (manifest.get("versions") or {}).get("tensorrt")
-        yield (f"made from {manifest.get('source')} by {manifest.get('tool')} on {manifest.get('created')}: {precision}, "
-               f"TensorRT {tensorrt}, {'on ' + gpu['name'] if gpu else 'without a GPU'}")
+        yield (
+            f"made from {manifest.get('source')} by {manifest.get('tool')} on {manifest.get('created')}: {precision}, "
+            f"TensorRT {tensorrt}, {'on ' + gpu['name'] if gpu else 'without a GPU'}"
+        )
     if verified is None:
         yield "not verified yet (`tftrt verify`)"
     else:
@@ -301,22 +363,43 @@ def _print_engines(seen: Inspection, console: Console, everything: bool) -> None
     every = [_properties(one) for one in seen.engines]
     differing = [name for name in every[0] if len({one[name] for one in every}) > 1]
     shared = ", ".join(text for name, text in every[0].items() if name not in differing)
-    rows = [(", ".join(label for label, caller in seen.once.items() if one.name in caller.engines), one.name,
-             *(_properties(one)[name] for name in differing), one.compute_ops, *_borders(one),
-             len(seen.assets(one.name)) or ("on request" if one.allow_build_at_runtime else "never")) for one in shown]
+    rows = [
+        (
+            ", ".join(label for label, caller in seen.once.items() if one.name in caller.engines),
+            one.name,
+            *(_properties(one)[name] for name in differing),
+            one.compute_ops,
+            *_borders(one),
+            len(seen.assets(one.name)) or ("on request" if one.allow_build_at_runtime else "never"),
+        )
+        for one in shown
+    ]
     columns = ["signature", "engine op", *differing, ">ops", "inputs", "outputs", ">built"]
     title = f"Engine ops ({shared})" if shared else "Engine ops"
     _signature_table(console, seen, title, columns, rows, len(seen.engines) - len(shown), "engine ops")
 
 
 def _print_files(seen: Inspection, console: Console, everything: bool) -> None:
-    found = [(file.engine, bytes_text(asset.bytes), "; ".join(shape_grammar.text(shape) for shape in asset.input_shapes))
-             for file in seen.engine_files for asset in file.assets]
-    found += [(file.engine, bytes_text(file.bytes), file.problem or "no engine in it") for file in seen.engine_files if not file.assets]
+    found = [
+        (file.engine, bytes_text(asset.bytes), "; ".join(shape_grammar.text(shape) for shape in asset.input_shapes))
+        for file in seen.engine_files
+        for asset in file.assets
+    ]
+    found += [
+        (file.engine, bytes_text(file.bytes), file.problem or "no engine in it")
+        for file in seen.engine_files
+        if not file.assets
+    ]
     shown = found if everything else found[:_ROWS]
     if shown:
-        _table(console, "Saved engines", ["engine op", ">size", "input shapes it was built for"], shown, len(found) - len(shown),
-               "saved engines")
+        _table(
+            console,
+            "Saved engines",
+            ["engine op", ">size", "input shapes it was built for"],
+            shown,
+            len(found) - len(shown),
+            "saved engines",
+        )
 
 
 def _print_calibration(seen: Inspection, console: Console) -> None:
@@ -326,7 +409,10 @@ def _print_calibration(seen: Inspection, console: Console) -> None:
     calibration = Calibration.from_dict(seen.calibration)
     convert_command.print_calibration(console, calibration)
     said = calibration.data.get("source")
-    _say(console, f"  data: {said}" if said else "  data: random" if calibration.data.get("random") else "  data: not known")
+    _say(
+        console,
+        f"  data: {said}" if said else "  data: random" if calibration.data.get("random") else "  data: not known",
+    )
     rows = [(one.engine, len(one.table.scales), len(one.left_out)) for one in calibration.engines]
     if len(rows) > 1:
         _table(console, None, ["engine op", ">tensors with a range", ">left out"], rows)
@@ -354,15 +440,18 @@ def _each_finding(findings: Iterable[Finding], console: Console) -> None:
 
 def _largest(items: Sequence[T], size: Callable[[T], int], everything: bool) -> list[T]:
     """The largest few, in the original order; all with --all."""
-    kept = sorted(range(len(items)), key=lambda index: -size(items[index]))[:None if everything else _ROWS]
+    kept = sorted(range(len(items)), key=lambda index: -size(items[index]))[: None if everything else _ROWS]
     return [items[index] for index in sorted(kept)]
 
 
 def _properties(engine: EngineOp) -> dict[str, str]:
     limit = engine.workspace_size_bytes
-    return {"type": _precision(engine), "batch": "implicit batch" if engine.implicit_batch else f"profiles {engine.profile_strategy}",
-            "workspace": "no workspace limit" if limit >= MAX_WORKSPACE_BYTES else f"workspace {bytes_text(limit)}",
-            "native": f"native segment {'kept' if engine.native_segment else 'removed'}"}
+    return {
+        "type": _precision(engine),
+        "batch": "implicit batch" if engine.implicit_batch else f"profiles {engine.profile_strategy}",
+        "workspace": "no workspace limit" if limit >= MAX_WORKSPACE_BYTES else f"workspace {bytes_text(limit)}",
+        "native": f"native segment {'kept' if engine.native_segment else 'removed'}",
+    }
 
 
 def _precision(engine: EngineOp) -> str:
@@ -378,6 +467,7 @@ def _precision(engine: EngineOp) -> str:
 
 def _borders(engine: EngineOp) -> tuple[str, str]:
     """Its inputs and outputs, with equal neighbours joined: "4x float32[?,8]"."""
+
     def cell(border: Iterable[Any]) -> str:
         texts = [f"{one.dtype}[{shape_grammar.text(one.shape)}]" for one in border]
         runs = [(text, len(list(same))) for text, same in itertools.groupby(texts)]
@@ -392,13 +482,22 @@ def _specs(specs: Iterable[Any]) -> str:
 
 def _ops(counts: Mapping[str, int], everything: bool) -> str:
     """Such as "3 Relu, 2 Conv2D, …": computing ops, the most frequent first."""
-    found = sorted(((count, op) for op, count in counts.items() if op not in PASSIVE_OPS), key=lambda item: (-item[0], item[1]))
+    found = sorted(
+        ((count, op) for op, count in counts.items() if op not in PASSIVE_OPS), key=lambda item: (-item[0], item[1])
+    )
     shown = found if everything else found[:4]
     return ", ".join(f"{count} {op}" for count, op in shown) + (", …" if len(shown) < len(found) else "")
 
 
-def _signature_table(console: Console, seen: Any, title: str | None, columns: Sequence[str], rows: Sequence[Sequence[object]],
-                     more: int = 0, what: str = "") -> None:
+def _signature_table(
+    console: Console,
+    seen: Any,
+    title: str | None,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    more: int = 0,
+    what: str = "",
+) -> None:
     """A table whose first column is the signature: left out if there is only one, blank where it repeats."""
     if len(seen.once if isinstance(seen, Inspection) else seen.signatures) == 1:
         columns, rows = columns[1:], [row[1:] for row in rows]
@@ -408,8 +507,14 @@ def _signature_table(console: Console, seen: Any, title: str | None, columns: Se
     _table(console, title, columns, rows, more, what)
 
 
-def _table(console: Console, title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], more: int = 0,
-           what: str = "") -> None:
+def _table(
+    console: Console,
+    title: str | None,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    more: int = 0,
+    what: str = "",
+) -> None:
     shown = _output.table(title, columns, rows)
     for column in shown.columns:
         column.no_wrap = column.header == "engine op"  # a name to copy

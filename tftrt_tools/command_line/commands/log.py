@@ -35,20 +35,37 @@ from tftrt_tools.command_line.commands import _log_tables, _output
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_list("fail_on", [], "exit with 3 where the logs have warnings or errors of these kinds, such as fallback,build; "
-                      "`tftrt log --help` lists them", **text)
+    flags.DEFINE_list(
+        "fail_on",
+        [],
+        "exit with 3 where the logs have warnings or errors of these kinds, such as fallback,build; "
+        "`tftrt log --help` lists them",
+        **text,
+    )
     flags.DEFINE_integer("top", 10, "rows of each table", lower_bound=1, **text)
-    flags.DEFINE_boolean("layers", False, "what TensorRT did with each layer: times, kernels, fusions, and the layers of built engines",
-                         **text)
-    flags.DEFINE_boolean("notes", False, "also messages that mean that nothing is wrong, and what TF-TRT left in TensorFlow", **text)
-    flags.DEFINE_boolean("allow_empty", False, "a log that is empty, or has no line that is known, is no error: for the last minutes of a "
-                         "log that goes on", **text)
+    flags.DEFINE_boolean(
+        "layers",
+        False,
+        "what TensorRT did with each layer: times, kernels, fusions, and the layers of built engines",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "notes", False, "also messages that mean that nothing is wrong, and what TF-TRT left in TensorFlow", **text
+    )
+    flags.DEFINE_boolean(
+        "allow_empty",
+        False,
+        "a log that is empty, or has no line that is known, is no error: for the last minutes of a log that goes on",
+        **text,
+    )
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Read. Returns: the exit code."""
     if not positional:
-        raise errors.UsageError("usage: tftrt log FILE… [--flags]; no file given", "`-` is stdin: `… 2>&1 | tftrt log -`")
+        raise errors.UsageError(
+            "usage: tftrt log FILE… [--flags]; no file given", "`-` is stdin: `… 2>&1 | tftrt log -`"
+        )
     if positional.count("-") > 1:
         raise errors.UsageError("stdin can be read once", "give `-` once")
     from tftrt_tools.base.logs import reading
@@ -59,17 +76,23 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     for check in values.fail_on:
         if check not in CHECKS:
             near = difflib.get_close_matches(check.lower(), CHECKS, 1)
-            raise errors.UsageError(f"--fail_on={check}: there is no such kind of messages",
-                                    f"did you mean {near[0]}?" if near else f"one of {', '.join(CHECKS)}")
+            raise errors.UsageError(
+                f"--fail_on={check}: there is no such kind of messages",
+                f"did you mean {near[0]}?" if near else f"one of {', '.join(CHECKS)}",
+            )
     with progress.on_terminal():
         summary = reading.read(positional, values.allow_empty)
     _log_tables.show(_output.console(values.json), summary, values.top, layers=values.layers, notes=values.notes)
     _output.write_json(summary, values.json)
     if summary.interrupted:
-        raise errors.Interrupted(f"interrupted after {_output.counted(summary.lines, 'line')}", "what is said above is of those alone")
+        raise errors.Interrupted(
+            f"interrupted after {_output.counted(summary.lines, 'line')}", "what is said above is of those alone"
+        )
     if broken := list(summary.failed(values.fail_on)):
         raise errors.CheckFailed("; ".join(broken), "the tables above say what each means and what to do")
     if damaged := next((log for log in summary.logs if log.damage), None):
-        raise errors.TftrtError(f"{damaged.name} ends in the middle, behind line {damaged.lines}: {damaged.damage}",
-                                "copy it again, whole; what is said above is of the lines that are there")
+        raise errors.TftrtError(
+            f"{damaged.name} ends in the middle, behind line {damaged.lines}: {damaged.damage}",
+            "copy it again, whole; what is said above is of the lines that are there",
+        )
     return errors.EXIT_DONE

@@ -63,8 +63,15 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("html", "output_flagfile")
 # Flags of other commands with the same meaning here.
-_OF_CONVERT = ("signature_keys", "tags", "freeze", "minimum_segment_size", "max_workspace_size_bytes", "keep_native_ops",
-               "keep_native_nodes")
+_OF_CONVERT = (
+    "signature_keys",
+    "tags",
+    "freeze",
+    "minimum_segment_size",
+    "max_workspace_size_bytes",
+    "keep_native_ops",
+    "keep_native_nodes",
+)
 _OF_CALIBRATION = ("calibration_data", "calibration_batch_size", "num_calibration_batches")
 _OF_TUNE = ("accuracy_output", "objective_shape")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -76,29 +83,58 @@ def define(values: flags.FlagValues) -> None:
     text = dict(flag_values=values)
     flags.DEFINE_string("data", "", f"rows to score: {_data_flags.KINDS}", **text)
     _data_flags.define_labels(values, "or what your metric takes")
-    flags.DEFINE_string("goal", "", "what the model has to keep, e.g. top1:max-degradation=0.01, snr_db:threshold=30 or "
-                        "module:metric:threshold=0.9", **text)
-    flags.DEFINE_string("shapes", "", "shapes that have to be fast, as in `tftrt convert`; by default those of --batch_sizes", **text)
-    flags.DEFINE_list("batch_sizes", ["1", "32"], "batch sizes that have to be fast, where nothing but the batch is open", **text)
-    flags.DEFINE_list("precisions", list(PRECISIONS), "precisions to choose from; without INT8 no row is held back", **text)
-    flags.DEFINE_integer("repeat", 1, "builds of the engines, of which the fastest is kept, as in `tftrt build`", lower_bound=1,
-                         upper_bound=build_command.MOST_BUILDS, **text)
+    flags.DEFINE_string(
+        "goal",
+        "",
+        "what the model has to keep, e.g. top1:max-degradation=0.01, snr_db:threshold=30 or "
+        "module:metric:threshold=0.9",
+        **text,
+    )
+    flags.DEFINE_string(
+        "shapes", "", "shapes that have to be fast, as in `tftrt convert`; by default those of --batch_sizes", **text
+    )
+    flags.DEFINE_list(
+        "batch_sizes", ["1", "32"], "batch sizes that have to be fast, where nothing but the batch is open", **text
+    )
+    flags.DEFINE_list(
+        "precisions", list(PRECISIONS), "precisions to choose from; without INT8 no row is held back", **text
+    )
+    flags.DEFINE_integer(
+        "repeat",
+        1,
+        "builds of the engines, of which the fastest is kept, as in `tftrt build`",
+        lower_bound=1,
+        upper_bound=build_command.MOST_BUILDS,
+        **text,
+    )
     flags.DEFINE_string("slo", "", "the promise of a service, e.g. 'p99<20ms', as in `tftrt bench`", **text)
-    flags.DEFINE_float("rate", 0.0, "requests a second at which --slo has to be kept; by default the highest is searched", lower_bound=0,
-                       **text)
-    flags.DEFINE_float("max_minutes", 60.0, "the budget of this run; a step begins with what is left of it, and ends with it", **text)
+    flags.DEFINE_float(
+        "rate",
+        0.0,
+        "requests a second at which --slo has to be kept; by default the highest is searched",
+        lower_bound=0,
+        **text,
+    )
+    flags.DEFINE_float(
+        "max_minutes", 60.0, "the budget of this run; a step begins with what is left of it, and ends with it", **text
+    )
     flags.DEFINE_string("work_dir", None, "folder of the results, by default optimize-MODEL in the current one", **text)
     flags.DEFINE_string("output_saved_model_dir", None, "directory to make", **text)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at --output_saved_model_dir", **text)
-    flags.DEFINE_string("output_flagfile", None, "write the model's flags for `tftrt convert --flagfile=…` to this file", **text)
+    flags.DEFINE_string(
+        "output_flagfile", None, "write the model's flags for `tftrt convert --flagfile=…` to this file", **text
+    )
     flags.DEFINE_string("publish", "", "BASE_PATH/MODEL_NAME: also publish it there, as `tftrt publish` does", **text)
     flags.DEFINE_string("html", None, "write the story to this file, too; it is always in --work_dir", **text)
     _source_flags.define(values)
     _judging_flags.define(values)
     flags.DEFINE_boolean("engine_cache", True, "take engines from the engine cache, and keep new ones there", **text)
     _engine_cache.define(values)
-    for define_all, names in ((convert_command.define_settings, _OF_CONVERT), (_calibration_flags.define, _OF_CALIBRATION),
-                              (tune_command.define, _OF_TUNE)):
+    for define_all, names in (
+        (convert_command.define_settings, _OF_CONVERT),
+        (_calibration_flags.define, _OF_CALIBRATION),
+        (tune_command.define, _OF_TUNE),
+    ):
         scratch = flags.FlagValues()
         define_all(scratch)
         for name in names:
@@ -127,22 +163,33 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
             _check_labels(known)
 
     command = ("optimize", *positional, *_given(values))
-    done = running.run(asked, running.Doing(call=call, say=say, check=check, overwrite=values.overwrite,
-                                              max_minutes=values.max_minutes, command=command))
+    done = running.run(
+        asked,
+        running.Doing(
+            call=call, say=say, check=check, overwrite=values.overwrite, max_minutes=values.max_minutes, command=command
+        ),
+    )
     made = _write(done, values)
     _print(done.story, made, console)
     story = done.story
     if story.ended:
         kind = errors.CheckFailed if story.exit_code == errors.EXIT_CHECK else errors.TftrtError
-        raise kind(f"the run ended early: {story.ended}", story.mend or f"see {made['story']}; the same command goes on from there")
+        raise kind(
+            f"the run ended early: {story.ended}",
+            story.mend or f"see {made['story']}; the same command goes on from there",
+        )
     _next.show(values, *_following(values, story))
     return story.exit_code
 
 
 def _given(values: flags.FlagValues) -> list[str]:
     """The words of all flags that were given, by name."""
-    return [word for name in sorted(values) if values[name].present and values[name].name == name and name not in ("help", "json")
-            for word in _flags.words(values[name])]
+    return [
+        word
+        for name in sorted(values)
+        if values[name].present and values[name].name == name and name not in ("help", "json")
+        for word in _flags.words(values[name])
+    ]
 
 
 def _asked(values: flags.FlagValues, model: str) -> Asked:
@@ -156,14 +203,18 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
     from tftrt_tools.models.savedmodel import shapes as shape_grammar
     from tftrt_tools.studies.optimizing.asked import Asked
 
-    for name, what in (("data", "the rows to score"), ("goal", "what the model has to keep"), ("output_saved_model_dir", "the directory "
-                                                                                               "to make")):
+    for name, what in (
+        ("data", "the rows to score"),
+        ("goal", "what the model has to keep"),
+        ("output_saved_model_dir", "the directory to make"),
+    ):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing: {what}", "`tftrt optimize --help` shows examples")
     opening.check(_source_flags.read(values, model), to_convert=True)
     if pathlib.Path(model).is_dir() and passport.read(model, passport.MANIFEST):
-        raise errors.UsageError(f"{model} is a converted model itself",
-                                "optimize the original; its manifest in assets.extra/tftrt names it")
+        raise errors.UsageError(
+            f"{model} is a converted model itself", "optimize the original; its manifest in assets.extra/tftrt names it"
+        )
     _check_goal(goals.parse(values.goal, where="--goal"), values.labels)
     found = find.find(values.data, "--data")
     # A table beside files is read by the files' names, which are not known yet.
@@ -182,15 +233,28 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
     if not 0 < values.max_minutes < float("inf"):
         raise errors.UsageError(f"--max_minutes={values.max_minutes:g} is no budget", "give minutes above 0")
     asked = Asked(
-        model=model, data=values.data, labels=values.labels, calibration_data=values.calibration_data, goal=values.goal,
-        shapes=values.shapes, batch_sizes=_batch_sizes(values.batch_sizes), precisions=_precisions(values), slo=values.slo,
-        rate=values.rate, repeat=values.repeat, output=values.output_saved_model_dir, publish=_publish(values.publish),
+        model=model,
+        data=values.data,
+        labels=values.labels,
+        calibration_data=values.calibration_data,
+        goal=values.goal,
+        shapes=values.shapes,
+        batch_sizes=_batch_sizes(values.batch_sizes),
+        precisions=_precisions(values),
+        slo=values.slo,
+        rate=values.rate,
+        repeat=values.repeat,
+        output=values.output_saved_model_dir,
+        publish=_publish(values.publish),
         work_dir=values.work_dir or f"optimize-{pathlib.Path(model).absolute().name}",
-        words={name: tuple(_flags.words(values[name])) for name in _repeated() if values[name].present})
+        words={name: tuple(_flags.words(values[name])) for name in _repeated() if values[name].present},
+    )
     _check_promise(asked)
     whole_file.check_folder(asked.work_dir, "--work_dir")
     if pathlib.Path(asked.work_dir).resolve() == pathlib.Path(asked.output).resolve():
-        raise errors.UsageError(f"--work_dir and --output_saved_model_dir are both {asked.output}", "give each a folder of its own")
+        raise errors.UsageError(
+            f"--work_dir and --output_saved_model_dir are both {asked.output}", "give each a folder of its own"
+        )
     _check_output(asked, values)
     return asked
 
@@ -212,9 +276,13 @@ def _check_goal(goal: Goal, labels: str) -> None:
         finally:
             sys.path[:] = places
         if not there:
-            raise errors.UsageError(f"--goal={goal.metric}: there is no module {name} here", "the module must be importable from here")
+            raise errors.UsageError(
+                f"--goal={goal.metric}: there is no module {name} here", "the module must be importable from here"
+            )
     elif not metrics.METRICS[goal.metric].kinds and not labels:
-        raise errors.UsageError(f"--goal: {goal.metric} compares answers with --labels alone", "give --labels, or another metric")
+        raise errors.UsageError(
+            f"--goal: {goal.metric} compares answers with --labels alone", "give --labels, or another metric"
+        )
 
 
 def _check_labels(known: Known) -> None:
@@ -232,14 +300,26 @@ def _check_labels(known: Known) -> None:
 def _repeated() -> tuple[str, ...]:
     from tftrt_tools.studies.optimizing import known
 
-    return (*known.SOURCE, *known.PICTURES, *known.CALIBRATION, *known.GRAPH, *known.JUDGING, *known.CACHE, *_OF_TUNE, "data_rows",
-            "label_column", "classes")
+    return (
+        *known.SOURCE,
+        *known.PICTURES,
+        *known.CALIBRATION,
+        *known.GRAPH,
+        *known.JUDGING,
+        *known.CACHE,
+        *_OF_TUNE,
+        "data_rows",
+        "label_column",
+        "classes",
+    )
 
 
 def _batch_sizes(given: Sequence[str]) -> tuple[int, ...]:
     wrong = next((one for one in given if not one.strip().isdecimal() or int(one) < 1), None)
     if wrong is not None or not given:
-        raise errors.UsageError(f"--batch_sizes: {wrong!r} is no batch size" if given else "--batch_sizes is empty", "write such as 1,32")
+        raise errors.UsageError(
+            f"--batch_sizes: {wrong!r} is no batch size" if given else "--batch_sizes is empty", "write such as 1,32"
+        )
     return tuple(dict.fromkeys(int(one) for one in given))
 
 
@@ -249,7 +329,9 @@ def _precisions(values: flags.FlagValues) -> tuple[Precision, ...]:
     if unknown:
         raise errors.UsageError(f"--precisions: {unknown} is no precision", "known: " + ", ".join(PRECISIONS))
     if "INT8" not in found and values.calibration_data:
-        raise errors.UsageError("--calibration_data has no effect where INT8 is not asked for", "leave it out, or add INT8 to --precisions")
+        raise errors.UsageError(
+            "--calibration_data has no effect where INT8 is not asked for", "leave it out, or add INT8 to --precisions"
+        )
     return cast("tuple[Precision, ...]", found)
 
 
@@ -266,7 +348,9 @@ def _check_promise(asked: Asked) -> None:
 
     promise = goal.parse(asked.slo)
     if promise is None and asked.rate:
-        raise errors.UsageError("--rate says nothing without --slo", "add the promise, such as --slo='p99<20ms', or leave it out")
+        raise errors.UsageError(
+            "--rate says nothing without --slo", "add the promise, such as --slo='p99<20ms', or leave it out"
+        )
     if promise is not None and not promise.percentiles:
         raise errors.UsageError(f"--slo={asked.slo} promises no percentile", "such as --slo='p99<20ms'")
 
@@ -276,7 +360,11 @@ def _check_output(asked: Asked, values: flags.FlagValues) -> None:
     from tftrt_tools.models.savedmodel import staging
     from tftrt_tools.studies.optimizing.journal import Journal
 
-    mine = pathlib.Path(asked.output).exists() and pathlib.Path(asked.work_dir).is_dir() and Journal(asked.work_dir).made(asked.output)
+    mine = (
+        pathlib.Path(asked.output).exists()
+        and pathlib.Path(asked.work_dir).is_dir()
+        and Journal(asked.work_dir).made(asked.output)
+    )
     staging.check_target(asked.output, values.overwrite or mine, [asked.model])
 
 
@@ -302,16 +390,19 @@ _STYLES = {"kept": "bold green", "not kept": "bold red"}
 
 
 def _print(story: Story, made: dict[str, str], console: Console) -> None:
-    rows = [(one.name, _time(one), one.gave or (one.cause if one.state == "left out" else f"{one.state}: {one.cause}"))
-            for one in story.steps]
+    rows = [
+        (one.name, _time(one), one.gave or (one.cause if one.state == "left out" else f"{one.state}: {one.cause}"))
+        for one in story.steps
+    ]
     console.print()
     console.print(_output.table(f"{story.asked.model}: {story.asked.goal}", ["step", ">time", "what it gave"], rows))
     for line in story.remarks:
         console.print(f"  {line}", soft_wrap=True)
     console.print(f"{story.outcome.upper()}: {story.verdict}", style=_STYLES.get(story.outcome, "bold"), soft_wrap=True)
     if story.left:
-        console.print(f"left for a machine with a GPU: {', '.join(story.left)}; there, the same command goes on",
-                      soft_wrap=True)
+        console.print(
+            f"left for a machine with a GPU: {', '.join(story.left)}; there, the same command goes on", soft_wrap=True
+        )
     for what, path in made.items():
         console.print(f"the {what}: {path}", soft_wrap=True)
 

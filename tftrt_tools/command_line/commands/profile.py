@@ -44,16 +44,32 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("html", "trace")
 # Flags of a measurement.
-_MEASURING = ("shapes", "original", "signature_keys", "ranges", "seed", "traced_calls", "callers", "engines", "log_file")
+_MEASURING = (
+    "shapes",
+    "original",
+    "signature_keys",
+    "ranges",
+    "seed",
+    "traced_calls",
+    "callers",
+    "engines",
+    "log_file",
+)
 
 
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("original", "", "the model before conversion, to be profiled beside it", **text)
-    flags.DEFINE_string("shapes", "", "shapes to profile, as in `tftrt convert`; by default those that engines were built for, else "
-                        "batches 1 and 8", **text)
-    flags.DEFINE_list("signature_keys", [], "signatures to profile; by default all, or those that --shapes names", **text)
+    flags.DEFINE_string(
+        "shapes",
+        "",
+        "shapes to profile, as in `tftrt convert`; by default those that engines were built for, else batches 1 and 8",
+        **text,
+    )
+    flags.DEFINE_list(
+        "signature_keys", [], "signatures to profile; by default all, or those that --shapes names", **text
+    )
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs", lower_bound=0, **text)
     flags.DEFINE_integer("traced_calls", 20, "calls in a trace, at each shape", lower_bound=1, upper_bound=200, **text)
@@ -61,12 +77,22 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("engines", True, "take the engines apart, too: layers, kernels, memory", **text)
     flags.DEFINE_boolean("stored", False, "show the profile that is kept with the model, and measure nothing", **text)
     flags.DEFINE_boolean("write", True, "keep the profile with the model", **text)
-    flags.DEFINE_boolean("without_gpu", False, "measure where there is no GPU, too: TensorFlow on the CPU, which says nothing about "
-                         "engines; not kept", **text)
-    flags.DEFINE_integer("rows", 12, "rows of ops and layers that are printed; --json and --html have them all", lower_bound=1, **text)
+    flags.DEFINE_boolean(
+        "without_gpu",
+        False,
+        "measure where there is no GPU, too: TensorFlow on the CPU, which says nothing about engines; not kept",
+        **text,
+    )
+    flags.DEFINE_integer(
+        "rows", 12, "rows of ops and layers that are printed; --json and --html have them all", lower_bound=1, **text
+    )
     flags.DEFINE_string("html", None, "write a page with pictures to this file", **text)
-    flags.DEFINE_string("trace", None, "write what ran when to this file, for ui.perfetto.dev or chrome://tracing; .gz compresses it",
-                        **text)
+    flags.DEFINE_string(
+        "trace",
+        None,
+        "write what ran when to this file, for ui.perfetto.dev or chrome://tracing; .gz compresses it",
+        **text,
+    )
     flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
     _source_flags.define(values)
 
@@ -100,18 +126,26 @@ def _stored(values: flags.FlagValues, path: str) -> Stored:
     from tftrt_tools.studies.profiling import stored
 
     if values.trace:
-        raise errors.UsageError("--trace needs a measurement, because a kept profile has no timeline", "leave it out, or measure on a GPU")
+        raise errors.UsageError(
+            "--trace needs a measurement, because a kept profile has no timeline", "leave it out, or measure on a GPU"
+        )
     found = stored.read(path)
     if found is None:
         here = "" if gpu_here() else ", and this machine has no GPU to measure one"
-        raise errors.TftrtError(f"{path} carries no profile{here}", f"run `tftrt profile {path}` on a machine with a GPU")
+        raise errors.TftrtError(
+            f"{path} carries no profile{here}", f"run `tftrt profile {path}` on a machine with a GPU"
+        )
     return dataclasses.replace(found, said=(*found.said, *not_looked_at(values, _MEASURING, found.profile)))
 
 
 def not_looked_at(values: flags.FlagValues, names: Iterable[str], found: Profile) -> list[str]:
     """A line for each of these flags that is given, though the profile was measured before."""
     calls = ", ".join(call.text() for call in found.model.calls)
-    return [f"--{name} was not looked at: the profile was measured before, of {calls}" for name in names if values[name].present]
+    return [
+        f"--{name} was not looked at: the profile was measured before, of {calls}"
+        for name in names
+        if values[name].present
+    ]
 
 
 def _measure(values: flags.FlagValues, path: str) -> int:
@@ -124,7 +158,9 @@ def _measure(values: flags.FlagValues, path: str) -> int:
         found = done.profile
         _show(values, found)
         if values.trace:
-            chrome.write(values.trace, [_timeline(found, name, place, file) for (name, place), file in done.traces.items()])
+            chrome.write(
+                values.trace, [_timeline(found, name, place, file) for (name, place), file in done.traces.items()]
+            )
     if values.write and found.on_gpu and not stored.keep(path, found):
         _output.console(values.json).print(f"not kept: {path} has no passport; --json=FILE keeps it", soft_wrap=True)
     return errors.EXIT_DONE
@@ -148,12 +184,21 @@ def _options(values: flags.FlagValues, path: str) -> Options:
     except ValueError:
         callers = (0,)
     if callers and callers[0] < 1:
-        raise errors.UsageError(f"--callers={','.join(values.callers)} are no numbers of callers", "such as --callers=1,2,4")
+        raise errors.UsageError(
+            f"--callers={','.join(values.callers)} are no numbers of callers", "such as --callers=1,2,4"
+        )
     model, *original = _source_flags.read_each(values, *filter(None, (path, values.original)))
-    return measure.Options(model=model, original=original[0] if original else None,
-                           signature_keys=tuple(filter(None, values.signature_keys)), traced=values.traced_calls, callers=callers,
-                           asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed),
-                           engines=values.engines, without_gpu=values.without_gpu, log_file=values.log_file)
+    return measure.Options(
+        model=model,
+        original=original[0] if original else None,
+        signature_keys=tuple(filter(None, values.signature_keys)),
+        traced=values.traced_calls,
+        callers=callers,
+        asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed),
+        engines=values.engines,
+        without_gpu=values.without_gpu,
+        log_file=values.log_file,
+    )
 
 
 def _show(values: flags.FlagValues, found: Profile) -> None:

@@ -36,12 +36,18 @@ if TYPE_CHECKING:
 # Addresses may have a scheme.
 URLS = (_places.ARGUMENTS,)
 
+
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     flags.DEFINE_string("label", None, "label to move, or to make", flag_values=values)
     flags.DEFINE_integer("version", None, "version to move it to", lower_bound=0, flag_values=values)
-    flags.DEFINE_boolean("unload_previous", False, "unload the version that the label left, where no other label is on it; by default it "
-                         "stays loaded, ready for a rollback", flag_values=values)
+    flags.DEFINE_boolean(
+        "unload_previous",
+        False,
+        "unload the version that the label left, where no other label is on it; by default it "
+        "stays loaded, ready for a rollback",
+        flag_values=values,
+    )
     define_common(values)
 
 
@@ -50,10 +56,21 @@ def define_common(values: flags.FlagValues) -> None:
     text = dict(flag_values=values)
     flags.DEFINE_string("model_name", None, "the model", **text)
     flags.DEFINE_string("model_config_file", None, "the server's configuration file, on this machine", **text)
-    flags.DEFINE_boolean("load_new_models", False, "let the server load models that the file lists and that are new to it; "
-                         "refused by default, because they are a sign of another server's file", **text)
-    flags.DEFINE_float("wait_seconds", 600, "seconds that a version may take to load; a server tries a load that fails again five times, a "
-                       "minute apart, unless its --max_num_load_retries says otherwise", lower_bound=0.1, **text)
+    flags.DEFINE_boolean(
+        "load_new_models",
+        False,
+        "let the server load models that the file lists and that are new to it; "
+        "refused by default, because they are a sign of another server's file",
+        **text,
+    )
+    flags.DEFINE_float(
+        "wait_seconds",
+        600,
+        "seconds that a version may take to load; a server tries a load that fails again five times, a "
+        "minute apart, unless its --max_num_load_retries says otherwise",
+        lower_bound=0.1,
+        **text,
+    )
     flags.DEFINE_float("deadline_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
     _tls_flags.define(values)
 
@@ -65,11 +82,17 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
     promotion.check_server(address)
     require(values, "model_name", "label", "version", "model_config_file")
-    options = promotion.Options(wait_seconds=values.wait_seconds, deadline_seconds=values.deadline_seconds,
-                                unload_previous=values.unload_previous, load_new_models=values.load_new_models,
-                                tls=_tls_flags.read(values))
+    options = promotion.Options(
+        wait_seconds=values.wait_seconds,
+        deadline_seconds=values.deadline_seconds,
+        unload_previous=values.unload_previous,
+        load_new_models=values.load_new_models,
+        tls=_tls_flags.read(values),
+    )
     with progress.on_terminal():
-        done = promotion.promote(address, values.model_config_file, values.model_name, values.label, values.version, options)
+        done = promotion.promote(
+            address, values.model_config_file, values.model_name, values.label, values.version, options
+        )
     print_change(done, values.json)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE
@@ -79,7 +102,9 @@ def require(values: flags.FlagValues, *names: str) -> None:
     """Raise UsageError where one of these flags is missing."""
     missing = [f"--{name}" for name in names if values[name].value in (None, "")]
     if missing:
-        raise errors.UsageError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", "--help explains the flags")
+        raise errors.UsageError(
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", "--help explains the flags"
+        )
 
 
 def print_change(done: Change, json_path: str | None) -> None:
@@ -89,11 +114,21 @@ def print_change(done: Change, json_path: str | None) -> None:
     def say(text: str) -> None:
         console.print(text, soft_wrap=True)
 
-    rows = [(label, done.before.labels.get(label, ""), done.after.labels.get(label, ""), done.answers.get(label, ""))
-            for label in dict.fromkeys([*done.before.labels, *done.after.labels])]
+    rows = [
+        (label, done.before.labels.get(label, ""), done.after.labels.get(label, ""), done.answers.get(label, ""))
+        for label in dict.fromkeys([*done.before.labels, *done.after.labels])
+    ]
     if rows:
-        console.print(_output.table(f"{done.after.name} at {done.address}", ["label", ">version before", ">version now", ">answers"], rows))
+        console.print(
+            _output.table(
+                f"{done.after.name} at {done.address}", ["label", ">version before", ">version now", ">answers"], rows
+            )
+        )
     say(f"versions: {', '.join(map(str, done.after.served_text()))}")
     for note in done.notes:
         say(f"  {note}")
-    say(f"written: {done.file} ({done.seconds:.1f} s)" if done.sent else "nothing to do: file and server have it already")
+    say(
+        f"written: {done.file} ({done.seconds:.1f} s)"
+        if done.sent
+        else "nothing to do: file and server have it already"
+    )

@@ -29,7 +29,15 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _calibration_flags, _data_flags, _flags, _next, _output, _source_flags, _triton_flags
+from tftrt_tools.command_line.commands import (
+    _calibration_flags,
+    _data_flags,
+    _flags,
+    _next,
+    _output,
+    _source_flags,
+    _triton_flags,
+)
 from tftrt_tools.models.inputs.options import image_flags
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.kinds.onnx.kind import ONNX
@@ -48,29 +56,62 @@ def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("model_name", None, "name of the model, as requests call it", **text)
-    flags.DEFINE_string("base_path", None, "directory that holds the models: the version goes to BASE_PATH/MODEL_NAME/VERSION", **text)
+    flags.DEFINE_string(
+        "base_path", None, "directory that holds the models: the version goes to BASE_PATH/MODEL_NAME/VERSION", **text
+    )
     flags.DEFINE_integer("version", None, "version number; by default the one after the largest", **text)
-    flags.DEFINE_boolean("allow_older_version", False, "accept a --version below the largest, which a server of the latest never loads",
-                         **text)
-    flags.DEFINE_string("target", "local", "what will serve it: local (a server on this machine), tftrt/serving, or tensorflow/serving:TAG",
-                        **text)
-    flags.DEFINE_string("compute_capability", "", "of the server's GPU, such as 8.6; by default that of this machine for --target=local, "
-                        "and not compared for an image", **text)
-    flags.DEFINE_boolean("unverified", False, "publish without a valid verification, and in spite of what `tftrt inspect --check` finds; "
-                         "the record says so", **text)
+    flags.DEFINE_boolean(
+        "allow_older_version",
+        False,
+        "accept a --version below the largest, which a server of the latest never loads",
+        **text,
+    )
+    flags.DEFINE_string(
+        "target",
+        "local",
+        "what will serve it: local (a server on this machine), tftrt/serving, or tensorflow/serving:TAG",
+        **text,
+    )
+    flags.DEFINE_string(
+        "compute_capability",
+        "",
+        "of the server's GPU, such as 8.6; by default that of this machine for --target=local, "
+        "and not compared for an image",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "unverified",
+        False,
+        "publish without a valid verification, and in spite of what `tftrt inspect --check` finds; the record says so",
+        **text,
+    )
     _source_flags.define(values)
     flags.DEFINE_list("custom_ops", [], "ops beyond TensorFlow's own that the server has", **text)
     flags.DEFINE_boolean("allow_unknown_engines", False, "publish engines whose TensorRT is unknown", **text)
     flags.DEFINE_boolean("warmup", True, "let the version carry warm-up requests", **text)
     flags.DEFINE_boolean("replace_warmup", False, "make new warm-up requests even if the model has its own", **text)
-    flags.DEFINE_string("warmup_shapes", "", "shapes to warm up with, as --shapes of `tftrt convert`; by default the server's batch sizes "
-                        "and the shapes that engines were built for", **text)
-    flags.DEFINE_string("warmup_data", "", "values to warm up with: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data "
-                        "of `tftrt verify`; by default they are drawn", **text)
+    flags.DEFINE_string(
+        "warmup_shapes",
+        "",
+        "shapes to warm up with, as --shapes of `tftrt convert`; by default the server's batch sizes "
+        "and the shapes that engines were built for",
+        **text,
+    )
+    flags.DEFINE_string(
+        "warmup_data",
+        "",
+        "values to warm up with: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data "
+        "of `tftrt verify`; by default they are drawn",
+        **text,
+    )
     _calibration_flags.define_images(values)
-    flags.DEFINE_string("batching_parameters_file", "", "the server's batching parameters: warm up its allowed_batch_sizes", **text)
+    flags.DEFINE_string(
+        "batching_parameters_file", "", "the server's batching parameters: warm up its allowed_batch_sizes", **text
+    )
     flags.DEFINE_list("signature_keys", [], "signatures to warm up, by default all", **text)
-    flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log while the warm-up runs in this file", **text)
+    flags.DEFINE_string(
+        "log_file", None, "keep what TensorFlow and TensorRT log while the warm-up runs in this file", **text
+    )
     _triton_flags.define(values)
 
 
@@ -88,8 +129,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         return _triton_flags.run(values, model.path, _command(values, model))
     kind = table.kind(model.path)
     if kind in (ONNX, PLAN):
-        raise errors.UsageError(f"TensorFlow Serving serves SavedModels, and {model} is {kind.forms[0]}",
-                                "--server=triton publishes it for a Triton, into a model repository")
+        raise errors.UsageError(
+            f"TensorFlow Serving serves SavedModels, and {model} is {kind.forms[0]}",
+            "--server=triton publishes it for a Triton, into a model repository",
+        )
     from tftrt_tools.servers.serving.publishing import publish, target_preflight
     from tftrt_tools.servers.serving.warmup import allowed_batch_sizes, warmup_requests
 
@@ -97,15 +140,28 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     reading = _data_flags.reading(values)
     of_pictures = image_flags(reading)
     if of_pictures and not values.warmup_data:
-        raise errors.UsageError(f"{of_pictures[0]} has no effect without --warmup_data", "leave it out, or name the pictures")
+        raise errors.UsageError(
+            f"{of_pictures[0]} has no effect without --warmup_data", "leave it out, or name the pictures"
+        )
     options = publish.Options(
-        version=values.version, allow_older_version=values.allow_older_version, target=values.target,
-        compute_capability=values.compute_capability, unverified=values.unverified, warm_up=values.warmup,
+        version=values.version,
+        allow_older_version=values.allow_older_version,
+        target=values.target,
+        compute_capability=values.compute_capability,
+        unverified=values.unverified,
+        warm_up=values.warmup,
         replace_warmup=values.replace_warmup,
-        requests=warmup_requests.Options(shapes=values.warmup_shapes, data=values.warmup_data, batching=batching,
-                                         signature_keys=_listed(values.signature_keys), reading=reading),
-        server=target_preflight.Options(_listed(values.custom_ops), values.allow_unknown_engines), command=_command(values, model),
-        log_file=values.log_file)
+        requests=warmup_requests.Options(
+            shapes=values.warmup_shapes,
+            data=values.warmup_data,
+            batching=batching,
+            signature_keys=_listed(values.signature_keys),
+            reading=reading,
+        ),
+        server=target_preflight.Options(_listed(values.custom_ops), values.allow_unknown_engines),
+        command=_command(values, model),
+        log_file=values.log_file,
+    )
     with progress.on_terminal():
         done = publish.publish(model, values.model_name, values.base_path, options)
     _print(done, values.json)
@@ -126,7 +182,11 @@ def _command(values: flags.FlagValues, model: Source) -> str:
     words = ["tftrt", "publish", os.path.abspath(model)]
     for name in sorted(values):
         flag = values[name]
-        if name != flag.name or name in ("help", "json", "flagfile", "undefok", "log_file", "version") or flag.value == flag.default:
+        if (
+            name != flag.name
+            or name in ("help", "json", "flagfile", "undefok", "log_file", "version")
+            or flag.value == flag.default
+        ):
             continue
         value = flag.value
         if isinstance(flag, flags.MultiFlag):
@@ -160,7 +220,11 @@ def _print(done: Publication, json_path: str | None) -> None:
 def _warm_up(warm_up: WarmUp) -> str:
     records = warm_up.replay.records
     built = sum(one.built or 0 for one in records)
-    whence = "the model's own" if warm_up.kept else ", ".join(f"{count} {source}" for source, count in warm_up.sources.items())
+    whence = (
+        "the model's own"
+        if warm_up.kept
+        else ", ".join(f"{count} {source}" for source, count in warm_up.sources.items())
+    )
     where = ""
     if warm_up.replay.mode == "gpu" and warm_up.replay.gpu:
         where = f" on {warm_up.replay.gpu['name']}" + (f", {built} engines built" if built else "")

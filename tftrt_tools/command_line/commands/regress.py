@@ -52,12 +52,15 @@ if TYPE_CHECKING:
 URLS = ("server", "candidate_server", "native_server")
 OUTPUTS = ("junit", "html")
 ARGUMENTS = ("native", "candidate")
-_NUMBERS = {"speed_up_at_least": "goal: at least this many times as fast as native, by the median request time",
-            "p50_ms_at_most": "goal: milliseconds of the candidate's median request", "p99_ms_at_most": "goal: milliseconds of the "
-            "candidate's p99", "throughput_at_least": "goal: the candidate's answers a second",
-            "build_seconds_at_most": "goal: seconds that building the candidate's engines took, as its passport says",
-            "engine_mib_at_most": "goal: MiB of the candidate's engines, as its passport says",
-            "gpu_mib_at_most": "goal: MiB of GPU memory while the candidate's engines were built, as its passport says"}
+_NUMBERS = {
+    "speed_up_at_least": "goal: at least this many times as fast as native, by the median request time",
+    "p50_ms_at_most": "goal: milliseconds of the candidate's median request",
+    "p99_ms_at_most": "goal: milliseconds of the candidate's p99",
+    "throughput_at_least": "goal: the candidate's answers a second",
+    "build_seconds_at_most": "goal: seconds that building the candidate's engines took, as its passport says",
+    "engine_mib_at_most": "goal: MiB of the candidate's engines, as its passport says",
+    "gpu_mib_at_most": "goal: MiB of GPU memory while the candidate's engines were built, as its passport says",
+}
 
 
 def define(values: flags.FlagValues) -> None:
@@ -67,82 +70,177 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("candidate", None, "model to judge; with --server its name there", **text)
     flags.DEFINE_string("server", "", "HOST:PORT of a running server that has both models", **text)
     for side, what in (("native", "native model"), ("candidate", "candidate")):
-        flags.DEFINE_string(f"{side}_server", "", f"HOST:PORT or triton://HOST:PORT of a running server that has the {what}; by default "
-                            "--server; --tls holds for both", **text)
-        flags.DEFINE_integer(f"{side}_version", None, f"with --server: version of the {what}; by default the one that answers", **text)
-        flags.DEFINE_string(f"{side}_label", "", f"with --server: label of the {what}'s version, in place of its number", **text)
+        flags.DEFINE_string(
+            f"{side}_server",
+            "",
+            f"HOST:PORT or triton://HOST:PORT of a running server that has the {what}; by default "
+            "--server; --tls holds for both",
+            **text,
+        )
+        flags.DEFINE_integer(
+            f"{side}_version", None, f"with --server: version of the {what}; by default the one that answers", **text
+        )
+        flags.DEFINE_string(
+            f"{side}_label", "", f"with --server: label of the {what}'s version, in place of its number", **text
+        )
     _tls_flags.define(values)
     _source_flags.define(values)
-    flags.DEFINE_boolean("in_process", None, "both models in one process of the same runtime, without a server; that is the default "
-                         "without --server and --backend", **text)
+    flags.DEFINE_boolean(
+        "in_process",
+        None,
+        "both models in one process of the same runtime, without a server; that is the default "
+        "without --server and --backend",
+        **text,
+    )
     for side, what in (("native", "native model"), ("candidate", "candidate")):
-        flags.DEFINE_string(f"{side}_python", "", f"in process: the Python of another environment, which runs the {what}: a plan of "
-                            "another TensorRT, a file in another ONNX Runtime", **text)
-    flags.DEFINE_enum("backend", None, ["auto", "binary", "docker", "local"], "start a server that has both, as in `tftrt serve`: binary "
-                      "and docker are the real one; local is for its behaviour, not its speed", **text)
+        flags.DEFINE_string(
+            f"{side}_python",
+            "",
+            f"in process: the Python of another environment, which runs the {what}: a plan of "
+            "another TensorRT, a file in another ONNX Runtime",
+            **text,
+        )
+    flags.DEFINE_enum(
+        "backend",
+        None,
+        ["auto", "binary", "docker", "local"],
+        "start a server that has both, as in `tftrt serve`: binary "
+        "and docker are the real one; local is for its behaviour, not its speed",
+        **text,
+    )
     flags.DEFINE_string("image", "", "image of --backend=docker", **text)
-    flags.DEFINE_string("log_file", None, "keep the log of the server that is started, or of the process, in this file", **text)
+    flags.DEFINE_string(
+        "log_file", None, "keep the log of the server that is started, or of the process, in this file", **text
+    )
     flags.DEFINE_string("native_dir", "", "with --server: files of the native model, for its digest", **text)
-    flags.DEFINE_string("candidate_dir", "", "with --server: files of the candidate, for its digest and its passport", **text)
+    flags.DEFINE_string(
+        "candidate_dir", "", "with --server: files of the candidate, for its digest and its passport", **text
+    )
     _define_requests(text)
     _define_measurement(text)
     for name, what in _NUMBERS.items():
         flags.DEFINE_float(name, None, what, **text)
-    flags.DEFINE_boolean("no_engine_fallback", False, "goal: the candidate's engines ran, as `tftrt smoke` finds out", **text)
+    flags.DEFINE_boolean(
+        "no_engine_fallback", False, "goal: the candidate's engines ran, as `tftrt smoke` finds out", **text
+    )
     flags.DEFINE_string("goals", "", "TOML file of goals: the flags above and --accuracy, by their names", **text)
     flags.DEFINE_boolean("allow_worse", False, "accept a slower candidate; only the goals count", **text)
-    flags.DEFINE_string("save_baseline", "", "keep the result: in this file where it passed, or with auto in --history_dir", **text)
-    flags.DEFINE_string("baseline", "", "compare this run with a result: a file, or latest for the newest in --history_dir "
-                        "that passed", **text)
-    flags.DEFINE_string("history_dir", "", "where results are kept; by default tftrt/regressions in $XDG_STATE_HOME", **text)
+    flags.DEFINE_string(
+        "save_baseline", "", "keep the result: in this file where it passed, or with auto in --history_dir", **text
+    )
+    flags.DEFINE_string(
+        "baseline",
+        "",
+        "compare this run with a result: a file, or latest for the newest in --history_dir that passed",
+        **text,
+    )
+    flags.DEFINE_string(
+        "history_dir", "", "where results are kept; by default tftrt/regressions in $XDG_STATE_HOME", **text
+    )
     flags.DEFINE_string("history_name", "", "name of the series in it; by default the candidate's last part", **text)
     flags.DEFINE_string("junit", None, "write the checks as JUnit XML to this file", **text)
     flags.DEFINE_string("html", None, "write a report with a plot to this file", **text)
 
 
 def _define_requests(text: dict[str, flags.FlagValues]) -> None:
-    flags.DEFINE_string("signature_keys", "", "the signature to ask; by default serving_default, or the only one", **text)
+    flags.DEFINE_string(
+        "signature_keys", "", "the signature to ask; by default serving_default, or the only one", **text
+    )
     for side in ("native", "candidate"):
-        flags.DEFINE_string(f"{side}_signature", "", f"signature of the {side} model, if the two are asked by different ones; each gets "
-                            "the rows of --data in its own form", **text)
-    flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`; by default batch 1, as the signature allows", **text)
-    flags.DEFINE_string("data", "", "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
-                        "default they are drawn", **text)
+        flags.DEFINE_string(
+            f"{side}_signature",
+            "",
+            f"signature of the {side} model, if the two are asked by different ones; each gets "
+            "the rows of --data in its own form",
+            **text,
+        )
+    flags.DEFINE_string(
+        "shapes", "", "shapes to send, as in `tftrt convert`; by default batch 1, as the signature allows", **text
+    )
+    flags.DEFINE_string(
+        "data",
+        "",
+        "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
+        "default they are drawn",
+        **text,
+    )
     _data_flags.define_reading(text["flag_values"])
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs, and of the bootstrap", lower_bound=0, **text)
     flags.DEFINE_integer("batch_size", None, "rows of a request", lower_bound=1, **text)
     flags.DEFINE_integer("distinct", 16, "different requests that are timed", lower_bound=1, **text)
     _data_flags.define_labels(text["flag_values"], "for --accuracy=top1:… and other metrics of labels")
-    flags.DEFINE_string("accuracy", "", "goals on the answers, METRIC:threshold=…, METRIC:max-degradation=… or "
-                        "METRIC:percent-max-degradation=…, divided by ;, as in `tftrt tune`; they replace --thresholds", **text)
+    flags.DEFINE_string(
+        "accuracy",
+        "",
+        "goals on the answers, METRIC:threshold=…, METRIC:max-degradation=… or "
+        "METRIC:percent-max-degradation=…, divided by ;, as in `tftrt tune`; they replace --thresholds",
+        **text,
+    )
     flags.DEFINE_string("accuracy_output", "", "SIGNATURE/OUTPUT of --accuracy and --labels", **text)
-    flags.DEFINE_string("thresholds", "", "bounds of the answers, as in `tftrt verify`, in place of its defaults", **text)
+    flags.DEFINE_string(
+        "thresholds", "", "bounds of the answers, as in `tftrt verify`, in place of its defaults", **text
+    )
     _judging_flags.define(text["flag_values"])
     flags.DEFINE_boolean("compare", True, "compare the answers", **text)
-    flags.DEFINE_float("timeout", 60.0, "seconds for one request; in process a call that takes longer hangs, and ends the run (the first "
-                       "ones of a shape may build engines, and have half an hour)", lower_bound=0.001, **text)
+    flags.DEFINE_float(
+        "timeout",
+        60.0,
+        "seconds for one request; in process a call that takes longer hangs, and ends the run (the first "
+        "ones of a shape may build engines, and have half an hour)",
+        lower_bound=0.001,
+        **text,
+    )
 
 
 def _define_measurement(text: dict[str, flags.FlagValues]) -> None:
-    flags.DEFINE_integer("rounds", 30, "rounds before the first look at the data, and between two looks", lower_bound=1, **text)
-    flags.DEFINE_integer("max_rounds", 90, "the most rounds; with more looks each look is stricter", lower_bound=1, **text)
-    flags.DEFINE_integer("requests", 0, "requests to each model in a round; by default as many as take about 0.4 s", lower_bound=0, **text)
+    flags.DEFINE_integer(
+        "rounds", 30, "rounds before the first look at the data, and between two looks", lower_bound=1, **text
+    )
+    flags.DEFINE_integer(
+        "max_rounds", 90, "the most rounds; with more looks each look is stricter", lower_bound=1, **text
+    )
+    flags.DEFINE_integer(
+        "requests",
+        0,
+        "requests to each model in a round; by default as many as take about 0.4 s",
+        lower_bound=0,
+        **text,
+    )
     flags.DEFINE_integer("concurrency", 1, "requests under way at a time", lower_bound=1, **text)
-    flags.DEFINE_float("max_seconds", 600.0, "no further round begins after this many seconds; from then on a request "
-                       "without an answer ends the run", lower_bound=0, **text)
-    flags.DEFINE_list("rename", [], "inputs and outputs that have another name in the candidate, NATIVE=CANDIDATE each; in process",
-                      **text)
-    flags.DEFINE_list("metrics", ["p50", "p99", "throughput"], "what is judged: p50, p90, p95, p99, p99.9, throughput", **text)
-    flags.DEFINE_list("must_decide", ["p50"], "metrics that have to be decided; the others fail a run if they are worse, and are "
-                      "only shown otherwise", **text)
-    flags.DEFINE_float("min_effect", 0.03, "the smallest difference that counts, as a share", lower_bound=0.001, upper_bound=10, **text)
+    flags.DEFINE_float(
+        "max_seconds",
+        600.0,
+        "no further round begins after this many seconds; from then on a request without an answer ends the run",
+        lower_bound=0,
+        **text,
+    )
+    flags.DEFINE_list(
+        "rename",
+        [],
+        "inputs and outputs that have another name in the candidate, NATIVE=CANDIDATE each; in process",
+        **text,
+    )
+    flags.DEFINE_list(
+        "metrics", ["p50", "p99", "throughput"], "what is judged: p50, p90, p95, p99, p99.9, throughput", **text
+    )
+    flags.DEFINE_list(
+        "must_decide",
+        ["p50"],
+        "metrics that have to be decided; the others fail a run if they are worse, and are only shown otherwise",
+        **text,
+    )
+    flags.DEFINE_float(
+        "min_effect", 0.03, "the smallest difference that counts, as a share", lower_bound=0.001, upper_bound=10, **text
+    )
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Compare. Returns: the exit code."""
     if positional:
-        raise errors.UsageError(f"unexpected argument {positional[0]!r}", "usage: tftrt regress NATIVE CANDIDATE [--flags]")
+        raise errors.UsageError(
+            f"unexpected argument {positional[0]!r}", "usage: tftrt regress NATIVE CANDIDATE [--flags]"
+        )
     for name in ("native", "candidate"):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing", "give the path of a model, or with --server its name there")
@@ -164,7 +262,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     for line in lost:
         print(f"tftrt: error: {line}", file=sys.stderr)
     if done.ended == regress.INTERRUPTED:
-        raise errors.Interrupted(mend=f"{len(done.rounds.native_p50)} rounds were measured; what was written is marked as incomplete")
+        raise errors.Interrupted(
+            mend=f"{len(done.rounds.native_p50)} rounds were measured; what was written is marked as incomplete"
+        )
     if done.ended:
         raise errors.TftrtError(f"the run ended early: {done.ended}", "what was written is marked as incomplete")
     # A file that could not be written does not change the verdict.
@@ -185,25 +285,70 @@ def _options(values: flags.FlagValues, kept: Baseline | Latest | None) -> Option
     given = {name: values[name].value for name in (*_NUMBERS, "accuracy", "no_engine_fallback") if values[name].present}
     wanted = goals.read(values.goals, given)
     metrics = [one.strip() for one in values.metrics if one.strip()]
-    for name, metric in (("speed_up_at_least", "p50"), ("p50_ms_at_most", "p50"), ("p99_ms_at_most", "p99"),
-                         ("throughput_at_least", "throughput")):
+    for name, metric in (
+        ("speed_up_at_least", "p50"),
+        ("p50_ms_at_most", "p50"),
+        ("p99_ms_at_most", "p99"),
+        ("throughput_at_least", "throughput"),
+    ):
         if getattr(wanted, name) is not None and metric not in metrics:
             metrics.append(metric)
     models: dict[str, Any] = {name: values[name].value for name in ("native", "candidate")}
     if not (values.server or values.native_server or values.candidate_server):
         models = _source_flags.read_given(values, *models)
-    same = ("server", "native_server", "candidate_server",
-            "native_version", "native_label", "candidate_version", "candidate_label", "native_python", "candidate_python",
-            "image", "log_file", "native_dir", "candidate_dir", "shapes", "data", "ranges", "seed",
-            "batch_size", "distinct", "data_rows", "thresholds", "labels", "label_column", "classes", "accuracy_output",
-            "compare", "native_signature", "candidate_signature",
-            "rounds", "requests", "concurrency", "min_effect", "allow_worse", "timeout", "max_seconds")
-    return regress.Options(**models, **{name: values[name].value for name in same}, in_process=_in_process(values),
-                           backend=values.backend or "local", metrics=tuple(dict.fromkeys(metrics)), goals=wanted,
-                           baseline=kept, signature_name=values.signature_keys, tls=_tls_flags.read(values),
-                           reading=_data_flags.reading(values), **_judging_flags.read(values),
-                           max_rounds=values.max_rounds if values["max_rounds"].present else max(90, values.rounds),
-                           must_decide=tuple(one.strip() for one in values.must_decide if one.strip()), rename=tuple(values.rename))
+    same = (
+        "server",
+        "native_server",
+        "candidate_server",
+        "native_version",
+        "native_label",
+        "candidate_version",
+        "candidate_label",
+        "native_python",
+        "candidate_python",
+        "image",
+        "log_file",
+        "native_dir",
+        "candidate_dir",
+        "shapes",
+        "data",
+        "ranges",
+        "seed",
+        "batch_size",
+        "distinct",
+        "data_rows",
+        "thresholds",
+        "labels",
+        "label_column",
+        "classes",
+        "accuracy_output",
+        "compare",
+        "native_signature",
+        "candidate_signature",
+        "rounds",
+        "requests",
+        "concurrency",
+        "min_effect",
+        "allow_worse",
+        "timeout",
+        "max_seconds",
+    )
+    return regress.Options(
+        **models,
+        **{name: values[name].value for name in same},
+        in_process=_in_process(values),
+        backend=values.backend or "local",
+        metrics=tuple(dict.fromkeys(metrics)),
+        goals=wanted,
+        baseline=kept,
+        signature_name=values.signature_keys,
+        tls=_tls_flags.read(values),
+        reading=_data_flags.reading(values),
+        **_judging_flags.read(values),
+        max_rounds=values.max_rounds if values["max_rounds"].present else max(90, values.rounds),
+        must_decide=tuple(one.strip() for one in values.must_decide if one.strip()),
+        rename=tuple(values.rename),
+    )
 
 
 def _in_process(values: flags.FlagValues) -> bool:
@@ -219,10 +364,12 @@ def _write(done: Regression, values: flags.FlagValues, name: str) -> list[str]:
     from tftrt_tools.command_line.report import regress as report
     from tftrt_tools.studies.regression import junit
 
-    jobs = ((values.json, lambda: _output.write_json(done, values.json)),
-            (values.junit, lambda: whole_file.write_text(values.junit, junit.text(done))),
-            (values.html, lambda: report.write_page(done, values.html)),
-            (values.save_baseline, lambda: _save(done, values, name)))
+    jobs = (
+        (values.json, lambda: _output.write_json(done, values.json)),
+        (values.junit, lambda: whole_file.write_text(values.junit, junit.text(done))),
+        (values.html, lambda: report.write_page(done, values.html)),
+        (values.save_baseline, lambda: _save(done, values, name)),
+    )
     return whole_file.write_each(jobs)
 
 
@@ -240,7 +387,9 @@ def _save(done: Regression, values: flags.FlagValues, name: str) -> None:
     else:
         whole_file.write_text(values.save_baseline, json.dumps(done.to_dict(), indent=1) + "\n")
         kept = values.save_baseline
-    said = f"kept: {kept}" if kept else f"not kept as a baseline: {values.save_baseline} (the outcome is {done.outcome})"
+    said = (
+        f"kept: {kept}" if kept else f"not kept as a baseline: {values.save_baseline} (the outcome is {done.outcome})"
+    )
     _output.console(values.json).print(said, soft_wrap=True)
 
 
@@ -257,15 +406,29 @@ def _print(done: Regression, json_path: str | None) -> None:
 
     say("native", done.native.title)
     say("candidate", done.candidate.title)
-    say("measured", f"{done.server['backend']} ({done.server['reason']})" if done.server["backend"] else done.server["address"])
-    say("requests", f"{done.workload['signature']} {'; '.join(done.workload['shapes'])}, {done.workload['values']}; "
-        f"{len(done.rounds.native_p50)} rounds of {done.requests} to each model, {done.workload['concurrency']} at a time")
+    say(
+        "measured",
+        f"{done.server['backend']} ({done.server['reason']})" if done.server["backend"] else done.server["address"],
+    )
+    say(
+        "requests",
+        f"{done.workload['signature']} {'; '.join(done.workload['shapes'])}, {done.workload['values']}; "
+        f"{len(done.rounds.native_p50)} rounds of {done.requests} to each model, {done.workload['concurrency']} at a time",
+    )
     if done.verdict:
-        rows = [(one.metric, shown(one.metric, one.native), shown(one.metric, one.candidate),
-                 "" if one.ratio is None else f"{one.ratio:.3f}",
-                 "{:.3f} to {:.3f}".format(*one.judged_interval) if one.judged_interval else "", "" if one.p is None else f"{one.p:.2g}",
-                 one.direction or "none shown", one.verdict)
-                for one in done.verdict.judgements]
+        rows = [
+            (
+                one.metric,
+                shown(one.metric, one.native),
+                shown(one.metric, one.candidate),
+                "" if one.ratio is None else f"{one.ratio:.3f}",
+                "{:.3f} to {:.3f}".format(*one.judged_interval) if one.judged_interval else "",
+                "" if one.p is None else f"{one.p:.2g}",
+                one.direction or "none shown",
+                one.verdict,
+            )
+            for one in done.verdict.judgements
+        ]
         columns = ["metric", ">native", ">candidate", ">ratio", ">interval", ">p of U", "direction", "verdict"]
         console.print(_output.table("Speed, candidate / native", columns, rows))
     checks = [(one.name, one.what, one.found, one.verdict) for one in done.checks]

@@ -20,6 +20,7 @@ from tftrt_tools.command_line.commands import _flags, _output, _places, _tls_fla
 # Addresses may have a scheme.
 URLS = (_places.ARGUMENTS,)
 
+
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     promote.define_common(values)
@@ -32,8 +33,12 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
     promotion.check_server(address)
     promote.require(values, "model_name", "model_config_file")
-    options = promotion.Options(wait_seconds=values.wait_seconds, deadline_seconds=values.deadline_seconds,
-                                load_new_models=values.load_new_models, tls=_tls_flags.read(values))
+    options = promotion.Options(
+        wait_seconds=values.wait_seconds,
+        deadline_seconds=values.deadline_seconds,
+        load_new_models=values.load_new_models,
+        tls=_tls_flags.read(values),
+    )
     with progress.on_terminal():
         done = promotion.rollback(address, values.model_config_file, values.model_name, options)
     promote.print_change(done, values.json)

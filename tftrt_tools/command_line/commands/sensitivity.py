@@ -32,7 +32,15 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _calibration_flags, _comparison, _data_flags, _flags, _next, _output, _source_flags
+from tftrt_tools.command_line.commands import (
+    _calibration_flags,
+    _comparison,
+    _data_flags,
+    _flags,
+    _next,
+    _output,
+    _source_flags,
+)
 from tftrt_tools.command_line.commands import convert as convert_command
 from tftrt_tools.tftrt.conversion.settings import KEEPS_HIGH, Settings, checked
 
@@ -54,14 +62,25 @@ def define(values: flags.FlagValues) -> None:
     _calibration_flags.define(values)
     convert_command.define_calibrator(values)
     text = dict(flag_values=values)
-    flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to take the ranges from, in place of data", **text)
+    flags.DEFINE_string(
+        "calibration_table", "", "INT8: a calibration file to take the ranges from, in place of data", **text
+    )
     flags.DEFINE_string("data", "", f"inputs to score: {_data_flags.KINDS}", **text)
     _data_flags.define_reading(values)
     flags.DEFINE_integer("batch_size", 32, "rows of a call with --data", lower_bound=1, **text)
-    flags.DEFINE_string("nodes", "", "regular expression: round only nodes alone whose whole name matches; the others are rounded with "
-                        "the rest", **text)
-    flags.DEFINE_enum("measure", "auto", ["auto", "gpu", "simulate"], "measure the worst nodes with engines: where a GPU is visible, in "
-                      "any case, or not at all", **text)
+    flags.DEFINE_string(
+        "nodes",
+        "",
+        "regular expression: round only nodes alone whose whole name matches; the others are rounded with the rest",
+        **text,
+    )
+    flags.DEFINE_enum(
+        "measure",
+        "auto",
+        ["auto", "gpu", "simulate"],
+        "measure the worst nodes with engines: where a GPU is visible, in any case, or not at all",
+        **text,
+    )
     flags.DEFINE_integer("measure_nodes", 8, "nodes to measure on a GPU, the worst first", lower_bound=1, **text)
     flags.DEFINE_boolean("all", False, "print every node; --json and --html always have them all", **text)
     flags.DEFINE_string("html", None, "write a report with a plot to this file", **text)
@@ -82,14 +101,26 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     reading, calibration = _data_flags.reading_beside(values, convert_command.read_data(values, settings))
     if values.plot:
         pictures.check(values.plot)
-    options = sensitivity.Options(data=values.data, batch_size=values.batch_size, nodes=values.nodes, measure=values.measure,
-                                  measure_nodes=values.measure_nodes, calibration=calibration, log_file=values.log_file, reading=reading,
-                                  data_rows=values.data_rows)
+    options = sensitivity.Options(
+        data=values.data,
+        batch_size=values.batch_size,
+        nodes=values.nodes,
+        measure=values.measure,
+        measure_nodes=values.measure_nodes,
+        calibration=calibration,
+        log_file=values.log_file,
+        reading=reading,
+        data_rows=values.data_rows,
+    )
     with progress.on_terminal():
         if onnx:
-            asked = of_onnx.Asked(precision=settings.precision_mode, fp32_nodes=tuple(filter(None, (values.fp32_nodes,))),
-                                  table=settings.calibration_table, method=settings.calibration_method,
-                                  percentile=settings.calibration_percentile)
+            asked = of_onnx.Asked(
+                precision=settings.precision_mode,
+                fp32_nodes=tuple(filter(None, (values.fp32_nodes,))),
+                table=settings.calibration_table,
+                method=settings.calibration_method,
+                percentile=settings.calibration_percentile,
+            )
             done = of_onnx.study(model, asked, options)
         else:
             done = sensitivity.study(_source_flags.read(values, model), settings, options)
@@ -108,9 +139,13 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 def _settings_of_onnx(values: flags.FlagValues, model: str) -> Settings:
     """Those of the flags that count for an ONNX file. Raises: UsageError."""
     useful = {*_calibration_flags.names(), *_OF_ONNX, "fp32_nodes"}
-    for name in sorted({field.name for field in dataclasses.fields(Settings)} | {"custom_objects", "inputs", "outputs"}):
+    for name in sorted(
+        {field.name for field in dataclasses.fields(Settings)} | {"custom_objects", "inputs", "outputs"}
+    ):
         if name not in useful and name in values and values[name].present:
-            raise errors.UsageError(f"--{name} has no effect: {model} is studied as an ONNX file", "leave it out; --fp32_nodes keeps nodes")
+            raise errors.UsageError(
+                f"--{name} has no effect: {model} is studied as an ONNX file", "leave it out; --fp32_nodes keeps nodes"
+            )
     return checked(Settings(**{name: values[name].value for name in _OF_ONNX}))
 
 
@@ -125,10 +160,20 @@ def _next_export(values: flags.FlagValues, model: str, done: Sensitivity) -> lis
         kept, suggested[0] = [], f"{kept[0]}|{suggested[0].partition('=')[2]}"
     replaced = {word.lstrip("-").partition("=")[0] for word in suggested}
     ranges = _next.given(values, sorted({*_calibration_flags.names(), *_OF_ONNX} - {"precision_mode", *replaced}))
-    if done.precision == "INT8" and not (values.calibration_data or values.calibration_table or values.calibrate_on_random_data):
+    if done.precision == "INT8" and not (
+        values.calibration_data or values.calibration_table or values.calibrate_on_random_data
+    ):
         ranges.append(f"--calibration_data={values.data}")
-    return ["export", source, f"--output={_next.sibling(source, done.precision.lower())}.onnx", f"--precision_mode={done.precision}",
-            f"--data={values.data}", *ranges, *kept, *suggested]
+    return [
+        "export",
+        source,
+        f"--output={_next.sibling(source, done.precision.lower())}.onnx",
+        f"--precision_mode={done.precision}",
+        f"--data={values.data}",
+        *ranges,
+        *kept,
+        *suggested,
+    ]
 
 
 def _next_conversion(values: flags.FlagValues, model: str, done: Sensitivity) -> list[str]:
@@ -139,7 +184,9 @@ def _next_conversion(values: flags.FlagValues, model: str, done: Sensitivity) ->
         if name in KEEPS_HIGH.values() and values[name].value:
             suggested[number] = f"--{name}={values[name].value}|{suggested[number].partition('=')[2]}"
     ranges = []
-    if done.precision == "INT8" and not (values.calibration_data or values.calibration_table or values.calibrate_on_random_data):
+    if done.precision == "INT8" and not (
+        values.calibration_data or values.calibration_table or values.calibrate_on_random_data
+    ):
         ranges = [f"--calibration_data={values.data}"]  # which gave the ranges here
     return _next.convert(values, model, done.precision, *ranges, *suggested, without=replaced)
 
@@ -155,35 +202,64 @@ def _print(done: Sensitivity, values: flags.FlagValues) -> None:
 
     for one in done.signatures:
         if len(one.methods) > 1:
-            _comparison.table(console, f"{one.name}: everything rounded to INT8, SNR dB by calibration method", _levels(one), one.method)
+            _comparison.table(
+                console,
+                f"{one.name}: everything rounded to INT8, SNR dB by calibration method",
+                _levels(one),
+                one.method,
+            )
         shown = one.nodes if values.all else one.nodes[:_ROWS]
-        columns = [">rank", "node", "op", *([] if done.of_onnx else ["engine"]), ">SNR dB", ">share", ">top-1",
-                   *([">measured gain dB"] if one.measured else [])]
+        columns = [
+            ">rank",
+            "node",
+            "op",
+            *([] if done.of_onnx else ["engine"]),
+            ">SNR dB",
+            ">share",
+            ">top-1",
+            *([">measured gain dB"] if one.measured else []),
+        ]
         rows = [_row(rank, node, bool(one.measured), not done.of_onnx) for rank, node in enumerate(shown, 1)]
         title = f"{one.label}: one node alone rounded to {done.precision}, and the worst output's noise"
         console.print(_output.table(title, columns, rows))
         if len(one.nodes) > len(shown):
             say(f"  and {len(one.nodes) - len(shown)} less harmful nodes (--all)")
         rows = [(label, _decibels(effect.snr_db), _share(effect.top1)) for label, effect in report.kept_rows(one)]
-        console.print(_output.table(f"{one.label}: everything rounded but", ["kept in a higher precision", ">SNR dB", ">top-1"], rows))
+        console.print(
+            _output.table(
+                f"{one.label}: everything rounded but", ["kept in a higher precision", ">SNR dB", ">top-1"], rows
+            )
+        )
         if one.measured:
-            say(f"measured with everything in {done.precision}: " + ", ".join(
-                f"{effect.output} {_decibels(effect.snr_db)} dB" for effect in one.measured))
+            say(
+                f"measured with everything in {done.precision}: "
+                + ", ".join(f"{effect.output} {_decibels(effect.snr_db)} dB" for effect in one.measured)
+            )
         for node in one.nodes:
             if node.measured and node.measured.problem:
                 say(f"  not measured: {node.name}: {node.measured.problem}")
         if one.unrounded:
-            say(f"  {_output.counted(len(one.unrounded), 'node')} without a range stay in a higher precision anyway: "
-                + ", ".join(one.unrounded[:3]) + (", …" if len(one.unrounded) > 3 else ""))
-        say(f"{one.rows} rows scored; {_output.counted(len(one.nodes), 'node')} rounded alone"
-            + (f", {one.other_nodes} more only with the rest" if one.other_nodes else ""))
+            say(
+                f"  {_output.counted(len(one.unrounded), 'node')} without a range stay in a higher precision anyway: "
+                + ", ".join(one.unrounded[:3])
+                + (", …" if len(one.unrounded) > 3 else "")
+            )
+        say(
+            f"{one.rows} rows scored; {_output.counted(len(one.nodes), 'node')} rounded alone"
+            + (f", {one.other_nodes} more only with the rest" if one.other_nodes else "")
+        )
     if done.ranges:
         say(f"ranges: {done.ranges}")
     for one in done.signatures:
-        say(f"{one.label}: everything in {done.precision} leaves {_decibels(harm.worst(one.total).snr_db)} dB; `tftrt verify` asks for "
-            f"{thresholds.DEFAULTS[done.precision]['snr_db']:.0f} dB by default")
-    say(f"evidence: simulated; the worst nodes measured on {(done.gpu or {}).get('name')}" if not done.measured_problem else
-        f"evidence: {done.measured_problem}")
+        say(
+            f"{one.label}: everything in {done.precision} leaves {_decibels(harm.worst(one.total).snr_db)} dB; `tftrt verify` asks for "
+            f"{thresholds.DEFAULTS[done.precision]['snr_db']:.0f} dB by default"
+        )
+    say(
+        f"evidence: simulated; the worst nodes measured on {(done.gpu or {}).get('name')}"
+        if not done.measured_problem
+        else f"evidence: {done.measured_problem}"
+    )
     for text in done.not_finite:
         say(f"answers are not finite: {text}: check the inputs and the weights")
     for text in done.nothing_shown:
@@ -205,9 +281,17 @@ def _suggestion(done: Sensitivity) -> str:
     from tftrt_tools.accuracy import harm
 
     if done.better_method:
-        level = min(harm.worst(one.effects).snr_db for signature in done.signatures for one in signature.methods
-                    if one.method == done.better_method)
-        nodes = "; it gives more than the nodes that stand out would" if any(one.suggested for one in done.signatures) else ""
+        level = min(
+            harm.worst(one.effects).snr_db
+            for signature in done.signatures
+            for one in signature.methods
+            if one.method == done.better_method
+        )
+        nodes = (
+            "; it gives more than the nodes that stand out would"
+            if any(one.suggested for one in done.signatures)
+            else ""
+        )
         more = f"; {done.missed[0]}: study again with it, for the nodes" if done.missed else ""
         return f"{done.flag} ({_decibels(level)} dB{nodes}{more})"
     if done.flag:
@@ -215,9 +299,12 @@ def _suggestion(done: Sensitivity) -> str:
     if not done.missed and not done.not_finite and done.nothing_shown:
         return "none: these answers show nothing of rounding; give other --data"
     if not done.missed:
-        return "none; " + ("no precision mends answers that are not finite" if done.not_finite else
-                           "verify's bounds hold already" + ("" if all(one.enough for one in done.signatures) else
-                                                             ", and no few nodes stand out"))
+        return "none; " + (
+            "no precision mends answers that are not finite"
+            if done.not_finite
+            else "verify's bounds hold already"
+            + ("" if all(one.enough for one in done.signatures) else ", and no few nodes stand out")
+        )
     tried = [one.nearest for one in done.signatures if one.nearest and not harm.holds(one.total)]
     if not tried:
         return f"none found: {done.missed[0]}"

@@ -32,10 +32,22 @@ if TYPE_CHECKING:
     from tftrt_tools.servers.serving.launch.serve import Serving
 
 # What the server itself reads, with TensorFlow's file systems.
-URLS = ("model_base_path", "batching_parameters_file", "tensorflow_session_config_file", "ssl_config_file", "platform_config_file",
-        "monitoring_config_file", "thread_pool_factory_config_file")
-_DEFINE = {server_flags.INT: flags.DEFINE_integer, server_flags.INT64: flags.DEFINE_integer, server_flags.BOOL: flags.DEFINE_boolean,
-           server_flags.FLOAT: flags.DEFINE_float, server_flags.STRING: flags.DEFINE_string}
+URLS = (
+    "model_base_path",
+    "batching_parameters_file",
+    "tensorflow_session_config_file",
+    "ssl_config_file",
+    "platform_config_file",
+    "monitoring_config_file",
+    "thread_pool_factory_config_file",
+)
+_DEFINE = {
+    server_flags.INT: flags.DEFINE_integer,
+    server_flags.INT64: flags.DEFINE_integer,
+    server_flags.BOOL: flags.DEFINE_boolean,
+    server_flags.FLOAT: flags.DEFINE_float,
+    server_flags.STRING: flags.DEFINE_string,
+}
 
 
 def define(values: flags.FlagValues) -> None:
@@ -45,18 +57,30 @@ def define(values: flags.FlagValues) -> None:
     text = dict(flag_values=values)
     _source_flags.define_op_library(values)
     flags.DEFINE_enum("backend", "auto", ["auto", "binary", "docker", "local"], "what serves", **text)
-    flags.DEFINE_string("image", "", "image of --backend=docker; by default tftrt/serving:2.14.1, else "
-                        "tensorflow/serving:2.14.1-gpu", **text)
-    flags.DEFINE_string("host", "", "address to listen on; by default 127.0.0.1 with --backend=local and docker; the binary "
-                        "listens on all", **text)
-    flags.DEFINE_float("grace_seconds", 10.0, "seconds a server gets to end after SIGTERM, before SIGKILL", lower_bound=0, **text)
+    flags.DEFINE_string(
+        "image",
+        "",
+        "image of --backend=docker; by default tftrt/serving:2.14.1, else tensorflow/serving:2.14.1-gpu",
+        **text,
+    )
+    flags.DEFINE_string(
+        "host",
+        "",
+        "address to listen on; by default 127.0.0.1 with --backend=local and docker; the binary listens on all",
+        **text,
+    )
+    flags.DEFINE_float(
+        "grace_seconds", 10.0, "seconds a server gets to end after SIGTERM, before SIGKILL", lower_bound=0, **text
+    )
     flags.DEFINE_string("log_file", None, "write the server's log to this file too", **text)
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Serve. Returns: the exit code."""
     if positional:
-        raise errors.UsageError(f"tftrt serve takes flags only; got {' '.join(positional)}", f"--model_base_path={positional[0]}?")
+        raise errors.UsageError(
+            f"tftrt serve takes flags only; got {' '.join(positional)}", f"--model_base_path={positional[0]}?"
+        )
     wanted = {flag.name: values[flag.name].value for flag in server_flags.FLAGS}
     from tftrt_tools.servers.serving.launch import choose, serve
 
@@ -65,8 +89,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _check_model_flags(wanted, values)
     backend, reason = choose.choose(values.backend, values.image)
     if values.op_library and backend.name != "local":
-        raise errors.UsageError(f"--op_library has no effect with --backend={backend.name}: such a server has its ops built in",
-                                "leave it out, or use --backend=local")
+        raise errors.UsageError(
+            f"--op_library has no effect with --backend={backend.name}: such a server has its ops built in",
+            "leave it out, or use --backend=local",
+        )
     if backend.name == "local":
         _places.check(values, URLS)
     console = _output.console(values.json)
@@ -95,7 +121,10 @@ def _check_model_flags(wanted: Mapping[str, Any], values: flags.FlagValues) -> N
 
 
 def _ready_line(serving: Serving) -> str:
-    models = ", ".join(name + (f" ({_versions(versions)})" if versions else "") for name, versions in serving.ready.models) or "none"
+    models = (
+        ", ".join(name + (f" ({_versions(versions)})" if versions else "") for name, versions in serving.ready.models)
+        or "none"
+    )
     rest = f", REST http://{serving.ready.rest}" if serving.ready.rest else ""
     return f"ready: gRPC {serving.ready.grpc}{rest}, models {models}"
 

@@ -27,7 +27,16 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _data_flags, _flags, _judging_flags, _next, _output, _places, _source_flags, _tls_flags
+from tftrt_tools.command_line.commands import (
+    _data_flags,
+    _flags,
+    _judging_flags,
+    _next,
+    _output,
+    _places,
+    _source_flags,
+    _tls_flags,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,30 +58,73 @@ def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("model_name", None, "name of the model, as requests call it", **text)
-    flags.DEFINE_integer("model_version", None, "version to ask for; by default the one that the server answers with", **text)
+    flags.DEFINE_integer(
+        "model_version", None, "version to ask for; by default the one that the server answers with", **text
+    )
     flags.DEFINE_string("version_label", "", "label to ask for, instead of a version", **text)
-    flags.DEFINE_string("original", "", "the model before conversion, or an ONNX file of it: the answers are compared with its own", **text)
-    flags.DEFINE_string("model_dir", "", "directory of the served version, or the base path above it; on the server's machine it is found "
-                        "without", **text)
-    flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`; by default those of the passport, else batch 1", **text)
-    flags.DEFINE_string("data", "", "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
-                        "default they are drawn", **text)
+    flags.DEFINE_string(
+        "original",
+        "",
+        "the model before conversion, or an ONNX file of it: the answers are compared with its own",
+        **text,
+    )
+    flags.DEFINE_string(
+        "model_dir",
+        "",
+        "directory of the served version, or the base path above it; on the server's machine it is found without",
+        **text,
+    )
+    flags.DEFINE_string(
+        "shapes", "", "shapes to send, as in `tftrt convert`; by default those of the passport, else batch 1", **text
+    )
+    flags.DEFINE_string(
+        "data",
+        "",
+        "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
+        "default they are drawn",
+        **text,
+    )
     _data_flags.define_reading(values)
-    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default what the graph tells, else floats are "
-                        "standard normal and integers 0 or 1",
-                        **text)
-    flags.DEFINE_integer("batch_size", 0, "rows of a request with --data; by default those of --shapes or the passport, else at most 32",
-                         lower_bound=0, **text)
+    flags.DEFINE_string(
+        "ranges",
+        "",
+        "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default what the graph tells, else floats are "
+        "standard normal and integers 0 or 1",
+        **text,
+    )
+    flags.DEFINE_integer(
+        "batch_size",
+        0,
+        "rows of a request with --data; by default those of --shapes or the passport, else at most 32",
+        lower_bound=0,
+        **text,
+    )
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs", lower_bound=0, **text)
     flags.DEFINE_list("signature_keys", [], "signatures to ask, by default all", **text)
-    flags.DEFINE_string("thresholds", "", "bounds, as in `tftrt verify`; they replace the defaults of the same metric", **text)
-    flags.DEFINE_string("native_model_name", "", "name under which the same server has the original: both are timed in turn", **text)
+    flags.DEFINE_string(
+        "thresholds", "", "bounds, as in `tftrt verify`; they replace the defaults of the same metric", **text
+    )
+    flags.DEFINE_string(
+        "native_model_name", "", "name under which the same server has the original: both are timed in turn", **text
+    )
     flags.DEFINE_string("log_file", "", "the server's log: smoke reads what TF-TRT writes to it meanwhile", **text)
-    flags.DEFINE_integer("server_pid", 0, "id of the server's process, where its port does not lead to it (a published container port)",
-                         lower_bound=0, **text)
-    flags.DEFINE_integer("repeats", 20, "requests of each shape after the first; as many rounds of four against --native_model_name",
-                         lower_bound=2, **text)
-    flags.DEFINE_float("timeout", 60.0, "seconds for one request; one that builds engines takes minutes", lower_bound=0.001, **text)
+    flags.DEFINE_integer(
+        "server_pid",
+        0,
+        "id of the server's process, where its port does not lead to it (a published container port)",
+        lower_bound=0,
+        **text,
+    )
+    flags.DEFINE_integer(
+        "repeats",
+        20,
+        "requests of each shape after the first; as many rounds of four against --native_model_name",
+        lower_bound=2,
+        **text,
+    )
+    flags.DEFINE_float(
+        "timeout", 60.0, "seconds for one request; one that builds engines takes minutes", lower_bound=0.001, **text
+    )
     flags.DEFINE_boolean("require_engines", False, "exit with 3 unless the engines ran, certainly or likely", **text)
     _judging_flags.define(values)
     _tls_flags.define(values)
@@ -89,24 +141,52 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.servers.client import protocols
 
     if protocols.of(address) is protocols.TRITON:
-        for name, what in (("model_dir", "is the directory of a SavedModel"), ("server_pid", "names a TensorFlow Serving")):
+        for name, what in (
+            ("model_dir", "is the directory of a SavedModel"),
+            ("server_pid", "names a TensorFlow Serving"),
+        ):
             if values[name].value:
-                raise errors.UsageError(f"--{name} {what}, and triton:// a Triton", "leave it out: the model's platform says what runs it")
+                raise errors.UsageError(
+                    f"--{name} {what}, and triton:// a Triton", "leave it out: the model's platform says what runs it"
+                )
     from tftrt_tools.servers.serving.smoke import smoke
 
     options = smoke.Options(
-        model_version=values.model_version, version_label=values.version_label, model_dir=values.model_dir,
-        **_source_flags.read_given(values, "original"), data=values.data, shapes=values.shapes, ranges=values.ranges,
-        thresholds=values.thresholds, batch_size=values.batch_size, seed=values.seed,
-        signature_keys=tuple(filter(None, values.signature_keys)), repeats=values.repeats, native_model_name=values.native_model_name,
-        log_file=values.log_file, server_pid=values.server_pid, timeout=values.timeout, require_engines=values.require_engines,
-        tls=_tls_flags.read(values), reading=_data_flags.reading(values), data_rows=values.data_rows, **_judging_flags.read(values))
+        model_version=values.model_version,
+        version_label=values.version_label,
+        model_dir=values.model_dir,
+        **_source_flags.read_given(values, "original"),
+        data=values.data,
+        shapes=values.shapes,
+        ranges=values.ranges,
+        thresholds=values.thresholds,
+        batch_size=values.batch_size,
+        seed=values.seed,
+        signature_keys=tuple(filter(None, values.signature_keys)),
+        repeats=values.repeats,
+        native_model_name=values.native_model_name,
+        log_file=values.log_file,
+        server_pid=values.server_pid,
+        timeout=values.timeout,
+        require_engines=values.require_engines,
+        tls=_tls_flags.read(values),
+        reading=_data_flags.reading(values),
+        data_rows=values.data_rows,
+        **_judging_flags.read(values),
+    )
     with progress.on_terminal():
         done = smoke.smoke(address, values.model_name, options)
     _print(done, values.json)
     _output.write_json(done, values.json)
     if done.passed:
-        _next.show(values, ["bench", address, *_next.given(values, ("model_name", "model_version", "version_label", *_tls_flags.NAMES))])
+        _next.show(
+            values,
+            [
+                "bench",
+                address,
+                *_next.given(values, ("model_name", "model_version", "version_label", *_tls_flags.NAMES)),
+            ],
+        )
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
 
 
@@ -119,19 +199,43 @@ def _print(done: Smoke, json_path: str | None) -> None:
     def say(label: str, text: str) -> None:
         console.print(f"{label:<11}{text}", soft_wrap=True)
 
-    say("server", f"{done.address}, {done.server_version or 'version not known'}"
-        + (f" (pid {done.server.pid})" if done.server else f"; its process is not seen: {done.unseen}"))
-    say("model", f"{done.model_name}, version {done.model_version}" + (_files(done.model) if done.model else "; its files are not seen"))
+    say(
+        "server",
+        f"{done.address}, {done.server_version or 'version not known'}"
+        + (f" (pid {done.server.pid})" if done.server else f"; its process is not seen: {done.unseen}"),
+    )
+    say(
+        "model",
+        f"{done.model_name}, version {done.model_version}"
+        + (_files(done.model) if done.model else "; its files are not seen"),
+    )
     for source in dict.fromkeys(done.shapes_from.values()):
-        named = (signatures.label(name, done.twins.get(name, ())) for name, one in done.shapes_from.items() if one == source)
+        named = (
+            signatures.label(name, done.twins.get(name, ())) for name, one in done.shapes_from.items() if one == source
+        )
         say("shapes", f"{', '.join(named)}: {source}")
-    rows = [(one.signature, shapes.call_text(one.shapes), one.requests, _ms(one.first_seconds), _ms(one.p50_seconds),
-             "refused" if one.refused else "yes", one.engines.text(), f"{one.native.value:.2f}" if one.native else "")
-            for one in done.calls]
+    rows = [
+        (
+            one.signature,
+            shapes.call_text(one.shapes),
+            one.requests,
+            _ms(one.first_seconds),
+            _ms(one.p50_seconds),
+            "refused" if one.refused else "yes",
+            one.engines.text(),
+            f"{one.native.value:.2f}" if one.native else "",
+        )
+        for one in done.calls
+    ]
     columns = ["signature", "shapes", ">requests", ">first ms", ">p50 ms", "answered", "engines ran"]
     with_native = any(one.native for one in done.calls)
-    console.print(_output.table("Requests", columns + ([">times native"] if with_native else []),
-                                rows if with_native else [row[:-1] for row in rows]))
+    console.print(
+        _output.table(
+            "Requests",
+            columns + ([">times native"] if with_native else []),
+            rows if with_native else [row[:-1] for row in rows],
+        )
+    )
     if done.judged:
         _print_comparisons(console, done, done.judged)
     else:
@@ -150,7 +254,9 @@ def _print(done: Smoke, json_path: str | None) -> None:
 
 def _files(model: Model) -> str:
     plain = model.to_dict()
-    engines = _output.counted(plain["engine_ops"], "engine op") + (f" ({', '.join(plain['precisions'])})" if plain["precisions"] else "")
+    engines = _output.counted(plain["engine_ops"], "engine op") + (
+        f" ({', '.join(plain['precisions'])})" if plain["precisions"] else ""
+    )
     return f": {model.path}, {engines}, {_output.counted(model.warmup_records, 'warm-up record')}"
 
 
@@ -158,8 +264,14 @@ def _print_comparisons(console: Console, done: Smoke, judged: Judgement) -> None
     from tftrt_tools.accuracy import metrics
     from tftrt_tools.command_line.commands import _answers
 
-    _answers.show(console, "Answers against the original's", judged.comparisons, judged.bounds, {miss.output for miss in judged.misses},
-                  [name for name in metrics.shown(short=True) if not metrics.METRICS[name].of_classes])
+    _answers.show(
+        console,
+        "Answers against the original's",
+        judged.comparisons,
+        judged.bounds,
+        {miss.output for miss in judged.misses},
+        [name for name in metrics.shown(short=True) if not metrics.METRICS[name].of_classes],
+    )
     for name, value in judged.functions.items():
         console.print(f"{name}: {value:.6g}")
     console.print(f"{'bounds':<11}{done.arithmetic[0]}: {done.arithmetic[1]}", soft_wrap=True)
@@ -182,4 +294,3 @@ def _print_engines(say: Callable[[str, str], None], verdict: Verdict) -> None:
 
 def _ms(seconds: float | None) -> str:
     return "" if seconds is None else f"{1e3 * seconds:.2f}"
-

@@ -43,21 +43,41 @@ if TYPE_CHECKING:
 
 _HELP = "`tftrt table --help` explains show, diff, merge and edit"
 # Which of the flags each subcommand takes.
-_OWN = {"show": ("sort", "filter", "engine", "format", "output"), "diff": ("check",), "merge": ("how", "output"),
-        "edit": ("output", "remove", "set", "scale", "engine")}
+_OWN = {
+    "show": ("sort", "filter", "engine", "format", "output"),
+    "diff": ("check",),
+    "merge": ("how", "output"),
+    "edit": ("output", "remove", "set", "scale", "engine"),
+}
 
 
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_enum("sort", "graph", listing.ORDERS, "show: tensors in the file's order, the largest scale first, or by name", **text)
+    flags.DEFINE_enum(
+        "sort",
+        "graph",
+        listing.ORDERS,
+        "show: tensors in the file's order, the largest scale first, or by name",
+        **text,
+    )
     flags.DEFINE_string("filter", None, "show: regular expression; only tensors whose whole name matches", **text)
-    flags.DEFINE_enum("format", "table", ["table", "tensorrt"], "show: for people, or one engine's table in TensorRT's text form", **text)
+    flags.DEFINE_enum(
+        "format",
+        "table",
+        ["table", "tensorrt"],
+        "show: for people, or one engine's table in TensorRT's text form",
+        **text,
+    )
     flags.DEFINE_string("engine", None, "show, edit: only this engine", **text)
     flags.DEFINE_boolean("check", False, "diff: exit with 3 where the two differ", **text)
     flags.DEFINE_enum("how", None, list(merge.HOW), "merge: how several scales of a tensor become one", **text)
-    flags.DEFINE_string("output", None, "show --format=tensorrt, merge, edit: the file to write; it is replaced where it exists", **text)
-    flags.DEFINE_multi_string("remove", [], "edit: take these tensors out: layers that need them stay out of INT8", **text)
+    flags.DEFINE_string(
+        "output", None, "show --format=tensorrt, merge, edit: the file to write; it is replaced where it exists", **text
+    )
+    flags.DEFINE_multi_string(
+        "remove", [], "edit: take these tensors out: layers that need them stay out of INT8", **text
+    )
     flags.DEFINE_multi_string("set", [], "edit: NAME=RANGE, the largest value to keep", **text)
     flags.DEFINE_multi_string("scale", [], "edit: REGEX=FACTOR, multiply these ranges", **text)
 
@@ -72,7 +92,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     for name in sorted({name for own in _OWN.values() for name in own} - set(_OWN[action])):
         if values[name].present:
             takers = " and ".join(f"`tftrt table {one}`" for one, own in _OWN.items() if name in own)
-            raise errors.UsageError(f"`tftrt table {action}` takes no --{name}", f"{takers} {'do' if ' and ' in takers else 'does'}")
+            raise errors.UsageError(
+                f"`tftrt table {action}` takes no --{name}", f"{takers} {'do' if ' and ' in takers else 'does'}"
+            )
     return {"show": _show, "diff": _diff, "merge": _merge, "edit": _edit}[action](values, arguments)
 
 
@@ -92,10 +114,14 @@ def _show(values: flags.FlagValues, arguments: list[str]) -> int:
 def _export(values: flags.FlagValues, calibration: file.Calibration, source: str) -> int:
     for name in ("filter", "sort"):
         if values[name].present:
-            raise errors.UsageError(f"--{name} does not go with --format=tensorrt: the whole table is written",
-                                    "`tftrt table edit --remove` takes tensors out")
+            raise errors.UsageError(
+                f"--{name} does not go with --format=tensorrt: the whole table is written",
+                "`tftrt table edit --remove` takes tensors out",
+            )
     if values.json == "-" and not values.output:
-        raise errors.UsageError("--json=- and the table cannot both go to stdout", "name an --output=FILE for the table")
+        raise errors.UsageError(
+            "--json=- and the table cannot both go to stdout", "name an --output=FILE for the table"
+        )
     chosen = listing.engines(calibration, values.engine)
     if len(chosen) > 1:
         names = " or ".join(f"--engine={one.engine}" for one in chosen)
@@ -129,8 +155,11 @@ def _origin(shown: listing.Listing) -> Iterator[str]:
     if not whole.model and not whole.provenance:
         yield f"{shown.source}: a table of TensorRT {whole.tensorrt}; made from which model and data is not known"
         return
-    yield f"{shown.source}: {whole.method} ({whole.calibrator}), TensorRT {whole.tensorrt}" + \
-        (f", TensorFlow {whole.tensorflow}" if whole.tensorflow else "") + f", by {whole.tool} on {whole.created}"
+    yield (
+        f"{shown.source}: {whole.method} ({whole.calibrator}), TensorRT {whole.tensorrt}"
+        + (f", TensorFlow {whole.tensorflow}" if whole.tensorflow else "")
+        + f", by {whole.tool} on {whole.created}"
+    )
     if whole.model:
         yield f"model {whole.model} {whole.model_digest[:19]}".rstrip()
     if data.get("source") or data.get("samples"):
@@ -138,7 +167,9 @@ def _origin(shown: listing.Listing) -> Iterator[str]:
     for warning in data.get("warnings") or ():
         yield f"warning: {warning}"
     for step in whole.provenance:
-        what = {"edited": "edited from {source}", "merged": "merged by --how={how}"}.get(str(step.get("step")), "{step}")
+        what = {"edited": "edited from {source}", "merged": "merged by --how={how}"}.get(
+            str(step.get("step")), "{step}"
+        )
         names = [str(one.get("source")) for one in step.get("sources") or () if isinstance(one, dict)]
         text = what.format_map({"source": step.get("source"), "how": step.get("how"), "step": step.get("step")})
         yield f"{text}{' of ' + ', '.join(names) if names else ''} on {step.get('created')}"
@@ -165,22 +196,42 @@ def _print_difference(found: difference.Difference, console: Console) -> None:
         _say(console, note)
     several = len({one.engine for one in found.tensors}) > 1
     differing = [one for one in found.tensors if one.a != one.b]
-    rows = [(one.engine, _number(one.a), _number(one.b), _number(one.ratio), one.tensor if one.ratio else
-             f"{one.tensor} (only in {'A' if one.b is None else 'B'})") for one in differing]
+    rows = [
+        (
+            one.engine,
+            _number(one.a),
+            _number(one.b),
+            _number(one.ratio),
+            one.tensor if one.ratio else f"{one.tensor} (only in {'A' if one.b is None else 'B'})",
+        )
+        for one in differing
+    ]
     columns = ["engine", ">scale in A", ">scale in B", ">B / A", "tensor"]
     if rows:
-        _table(console, "Tensors that differ", columns if several else columns[1:], rows if several else [row[1:] for row in rows])
+        _table(
+            console,
+            "Tensors that differ",
+            columns if several else columns[1:],
+            rows if several else [row[1:] for row in rows],
+        )
     _print_summary(found, console)
 
 
 def _print_summary(found: difference.Difference, console: Console) -> None:
     summary = found.summary
     lonely = [sum(one.b is None for one in found.tensors), sum(one.a is None for one in found.tensors)]
-    both = f"{_output.counted(summary.tensors, 'tensor')} in both, {summary.equal} of them equal" if summary else "no tensor in both"
+    both = (
+        f"{_output.counted(summary.tensors, 'tensor')} in both, {summary.equal} of them equal"
+        if summary
+        else "no tensor in both"
+    )
     _say(console, f"{both}; {lonely[0]} only in A, {lonely[1]} only in B")
     if summary and summary.equal < summary.tensors:
-        _say(console, f"B / A: median {_number(summary.median)}, 5th to 95th percentile {_number(summary.p5)} to {_number(summary.p95)}, "
-                      f"standard deviation {_number(summary.spread)} octaves (log2)")
+        _say(
+            console,
+            f"B / A: median {_number(summary.median)}, 5th to 95th percentile {_number(summary.p5)} to {_number(summary.p95)}, "
+            f"standard deviation {_number(summary.spread)} octaves (log2)",
+        )
         _say(console, f"worst: {_number(summary.worst.ratio)} at {summary.worst.tensor}")
     _say(console, "EQUAL" if found.equal else "DIFFERENT", "bold")
 
@@ -197,7 +248,10 @@ def _merge(values: flags.FlagValues, sources: list[str]) -> int:
     tensors = _output.counted(sum(len(one.table.scales) for one in merged.engines), "tensor")
     left_out = sum(len(one.left_out) for one in merged.engines)
     files, engines = _output.counted(len(sources), "file"), _output.counted(len(merged.engines), "engine")
-    _say(console, f"{files} merged by --how={values.how}: {engines}, {tensors}" + (f", {left_out} left out" if left_out else ""))
+    _say(
+        console,
+        f"{files} merged by --how={values.how}: {engines}, {tensors}" + (f", {left_out} left out" if left_out else ""),
+    )
     for warning in merged.data["warnings"]:
         _say(console, f"warning: {warning}")
     _say(console, f"written: {pathlib.Path(values.output).absolute()}")
@@ -215,7 +269,10 @@ def _edit(values: flags.FlagValues, arguments: list[str]) -> int:
     edited.calibration.write(values.output)
     console = _output.console(values.json)
     several = len({one.engine for one in edited.changes}) > 1
-    rows = [(one.engine, _number(one.before) or "none", _number(one.after) or "removed", one.tensor) for one in edited.changes]
+    rows = [
+        (one.engine, _number(one.before) or "none", _number(one.after) or "removed", one.tensor)
+        for one in edited.changes
+    ]
     columns = ["engine", ">range before", ">range now", "tensor"]
     _table(console, None, columns if several else columns[1:], rows if several else [row[1:] for row in rows])
     _say(console, f"{_output.counted(len(edited.changes), 'tensor')} changed")

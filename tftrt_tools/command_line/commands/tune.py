@@ -65,12 +65,32 @@ if TYPE_CHECKING:
     from tftrt_tools.tensorrt.exporting import export
 
 # Flags of `tftrt convert` with the same meaning here; the others are searched, or make no sense in a search.
-_CONVERT_FLAGS = ("signature_keys", "tags", "minimum_segment_size", "max_workspace_size_bytes", "max_engines", "keep_native_ops",
-                  "keep_native_nodes", "freeze", "calibrator", "calibration_percentile")
+_CONVERT_FLAGS = (
+    "signature_keys",
+    "tags",
+    "minimum_segment_size",
+    "max_workspace_size_bytes",
+    "max_engines",
+    "keep_native_ops",
+    "keep_native_nodes",
+    "freeze",
+    "calibrator",
+    "calibration_percentile",
+)
 
 # Flags of `tftrt export` with the same meaning here.
-_EXPORT_FLAGS = ("data", "data_rows", "batch_size", "output_kind", "allow_constant_outputs", "allow_unsafe_deserialization",
-                 "custom_objects", "inputs", "outputs", "op_library")
+_EXPORT_FLAGS = (
+    "data",
+    "data_rows",
+    "batch_size",
+    "output_kind",
+    "allow_constant_outputs",
+    "allow_unsafe_deserialization",
+    "custom_objects",
+    "inputs",
+    "outputs",
+    "op_library",
+)
 
 OUTPUTS = ("plot", "html", "output_flagfile")
 
@@ -80,33 +100,76 @@ def define(values: flags.FlagValues) -> None:
     text = dict(flag_values=values)
     flags.DEFINE_string("data", "", f"rows to score: {_data_flags.KINDS}", **text)
     _data_flags.define_labels(values, "or what your metric takes")
-    flags.DEFINE_string("accuracy", "", "the goal, e.g. top1:max-degradation=0.01, snr_db:threshold=30 or module:metric:threshold=0.9",
-                        **text)
-    flags.DEFINE_string("metric_direction", "", "higher or lower: which values of a metric of your own are better [higher]", **text)
-    flags.DEFINE_string("accuracy_output", "", "SIGNATURE/OUTPUT of the goal; by default the classes for top1, else the worst "
-                        "output", **text)
+    flags.DEFINE_string(
+        "accuracy",
+        "",
+        "the goal, e.g. top1:max-degradation=0.01, snr_db:threshold=30 or module:metric:threshold=0.9",
+        **text,
+    )
+    flags.DEFINE_string(
+        "metric_direction", "", "higher or lower: which values of a metric of your own are better [higher]", **text
+    )
+    flags.DEFINE_string(
+        "accuracy_output",
+        "",
+        "SIGNATURE/OUTPUT of the goal; by default the classes for top1, else the worst output",
+        **text,
+    )
     flags.DEFINE_string("shapes", "", "shapes to build for and to time, as in `tftrt convert`", **text)
-    flags.DEFINE_string("objective_shape", "", "the one of --shapes whose latency is minimized, by default the last", **text)
-    flags.DEFINE_integer("batch_size", 0, "rows of a call with --data, one of the batch sizes in --shapes; by default the largest, smaller "
-                         "ones for the rest", lower_bound=0, **text)
+    flags.DEFINE_string(
+        "objective_shape", "", "the one of --shapes whose latency is minimized, by default the last", **text
+    )
+    flags.DEFINE_integer(
+        "batch_size",
+        0,
+        "rows of a call with --data, one of the batch sizes in --shapes; by default the largest, smaller "
+        "ones for the rest",
+        lower_bound=0,
+        **text,
+    )
     flags.DEFINE_list("precisions", list(PRECISIONS), "precisions to try, in this order", **text)
-    flags.DEFINE_list("backends", ["tftrt"], "who makes the engines that are tried: tftrt (SavedModels with TF-TRT's engines), tensorrt "
-                      "(plan directories; alone it also takes an ONNX file or a plan directory as the model), or both", **text)
+    flags.DEFINE_list(
+        "backends",
+        ["tftrt"],
+        "who makes the engines that are tried: tftrt (SavedModels with TF-TRT's engines), tensorrt "
+        "(plan directories; alone it also takes an ONNX file or a plan directory as the model), or both",
+        **text,
+    )
     flags.DEFINE_integer("max_trials", 12, "trials, at most", lower_bound=1, **text)
     flags.DEFINE_float("max_minutes", 60, "no trial begins after so many minutes of trials", lower_bound=0, **text)
-    flags.DEFINE_float("max_trial_minutes", 0, "a trial that takes longer to build, score and time is ended and counts as failed; 0 for no "
-                       "limit", lower_bound=0, **text)
+    flags.DEFINE_float(
+        "max_trial_minutes",
+        0,
+        "a trial that takes longer to build, score and time is ended and counts as failed; 0 for no limit",
+        lower_bound=0,
+        **text,
+    )
     flags.DEFINE_string("work_dir", None, "folder of the trials, by default tune-MODEL in the current one", **text)
     flags.DEFINE_boolean("retry_failed", False, "do trials again that failed in an earlier run", **text)
-    flags.DEFINE_boolean("allow_quantization_changes", False, "accept where TF-TRT departs from a quantization-aware model or from the "
-                         "precision", **text)
-    flags.DEFINE_list("calibration_methods", list(CALIBRATION_METHODS), "how the toolkit finds INT8 ranges; auto takes the method that "
-                      "harms the outputs least in simulation; where the first misses the goal, those that promise less noise on --data "
-                      "are tried", **text)
+    flags.DEFINE_boolean(
+        "allow_quantization_changes",
+        False,
+        "accept where TF-TRT departs from a quantization-aware model or from the precision",
+        **text,
+    )
+    flags.DEFINE_list(
+        "calibration_methods",
+        list(CALIBRATION_METHODS),
+        "how the toolkit finds INT8 ranges; auto takes the method that "
+        "harms the outputs least in simulation; where the first misses the goal, those that promise less noise on --data "
+        "are tried",
+        **text,
+    )
     flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to use in place of data", **text)
-    flags.DEFINE_string("output_flagfile", None, "write the winner's flags for `tftrt convert --flagfile=…` to this file", **text)
-    flags.DEFINE_string("output_saved_model_dir", None, "make the winner in this directory, a SavedModel or a plan directory", **text)
-    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel or plan directory that is at --output_saved_model_dir", **text)
+    flags.DEFINE_string(
+        "output_flagfile", None, "write the winner's flags for `tftrt convert --flagfile=…` to this file", **text
+    )
+    flags.DEFINE_string(
+        "output_saved_model_dir", None, "make the winner in this directory, a SavedModel or a plan directory", **text
+    )
+    flags.DEFINE_boolean(
+        "overwrite", False, "replace a SavedModel or plan directory that is at --output_saved_model_dir", **text
+    )
     flags.DEFINE_string("plot", None, "write the plot of latency against accuracy to this file (SVG)", **text)
     flags.DEFINE_string("html", None, "write a report with the plot to this file", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -147,9 +210,13 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         with progress.on_terminal():
             found = tune.tune(model, settings, options)
     except KeyboardInterrupt:
-        raise errors.Interrupted(mend=f"the finished trials are in {options.work_dir}; the same command goes on from there") from None
+        raise errors.Interrupted(
+            mend=f"the finished trials are in {options.work_dir}; the same command goes on from there"
+        ) from None
     if found.tuning.winner or found.tuning.best:
-        found = dataclasses.replace(found, tuning=dataclasses.replace(found.tuning, recipe=_recipe(model, found, values, options)))
+        found = dataclasses.replace(
+            found, tuning=dataclasses.replace(found.tuning, recipe=_recipe(model, found, values, options))
+        )
     done = found.tuning
     _print(done, values.json)
     _output.write_json(done, values.json)
@@ -178,8 +245,10 @@ def _settings(values: flags.FlagValues) -> Settings:
     highest: Precision = "INT8" if "INT8" in _precisions(values) else "FP16"
     percentile, methods = given.pop("calibration_percentile"), _methods(values)
     if values["calibration_percentile"].present and (highest != "INT8" or not {AUTO, "percentile"} & set(methods)):
-        raise errors.UsageError("--calibration_percentile has no effect where the method percentile is not tried",
-                                "add percentile or auto to --calibration_methods, or leave it out")
+        raise errors.UsageError(
+            "--calibration_percentile has no effect where the method percentile is not tried",
+            "add percentile or auto to --calibration_methods, or leave it out",
+        )
     settings = Settings(precision_mode=highest, **given)
     first = [checked(space.with_method(settings, method, percentile)) for method in methods][0]
     return dataclasses.replace(first, precision_mode=Settings().precision_mode)
@@ -193,16 +262,24 @@ def _methods(values: flags.FlagValues) -> tuple[CalibrationMethod, ...]:
     methods = tuple(dict.fromkeys(one.strip().lower() for one in values.calibration_methods if one.strip()))
     unknown = [one for one in methods if one not in CALIBRATION_METHODS]
     if unknown or not methods:
-        raise errors.UsageError(f"--calibration_methods: {unknown[0] if unknown else 'nothing'} is no method",
-                                "known: " + ", ".join(CALIBRATION_METHODS))
+        raise errors.UsageError(
+            f"--calibration_methods: {unknown[0] if unknown else 'nothing'} is no method",
+            "known: " + ", ".join(CALIBRATION_METHODS),
+        )
     if values.calibration_table:
-        raise errors.UsageError("--calibration_table and --calibration_methods exclude each other: a table has its scales",
-                                "give one of them")
+        raise errors.UsageError(
+            "--calibration_table and --calibration_methods exclude each other: a table has its scales",
+            "give one of them",
+        )
     if not toolkit and not set(methods) <= {AUTO, "entropy"}:
-        raise errors.UsageError("--calibration_methods are the toolkit's: TensorRT calibrates by entropy only",
-                                "leave them out, or use --calibrator=toolkit")
+        raise errors.UsageError(
+            "--calibration_methods are the toolkit's: TensorRT calibrates by entropy only",
+            "leave them out, or use --calibrator=toolkit",
+        )
     if not int8:
-        raise errors.UsageError("--calibration_methods has no effect where INT8 is not tried", "leave it out, or add INT8 to --precisions")
+        raise errors.UsageError(
+            "--calibration_methods has no effect where INT8 is not tried", "leave it out, or add INT8 to --precisions"
+        )
     return cast("tuple[CalibrationMethod, ...]", methods)
 
 
@@ -211,39 +288,64 @@ def _options(values: flags.FlagValues, model: Source) -> Options:
     from tftrt_tools.studies.tuning.search import Budget
     from tftrt_tools.studies.tuning.tune import Options
 
-    for name, what in (("data", "the rows to score"), ("accuracy", "the goal"), ("shapes", "the shapes whose speed counts")):
+    for name, what in (
+        ("data", "the rows to score"),
+        ("accuracy", "the goal"),
+        ("shapes", "the shapes whose speed counts"),
+    ):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing: {what}", "`tftrt tune --help` shows examples")
     precisions = _precisions(values)
     unknown = [one for one in precisions if one not in PRECISIONS]
     if unknown or not precisions:
-        raise errors.UsageError(f"--precisions: {unknown[0] if unknown else 'nothing'} is no precision", "known: " + ", ".join(PRECISIONS))
+        raise errors.UsageError(
+            f"--precisions: {unknown[0] if unknown else 'nothing'} is no precision", "known: " + ", ".join(PRECISIONS)
+        )
     reading, calibration = _data_flags.reading_beside(values, _calibration(values))
     warnings: tuple[str, ...] = ()
     if "INT8" in precisions and not calibration and not values.calibration_table:
         if not values["precisions"].using_default_value:
-            raise errors.UsageError("INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
-                                    "give one of them, or leave INT8 out of --precisions")
+            raise errors.UsageError(
+                "INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
+                "give one of them, or leave INT8 out of --precisions",
+            )
         precisions = tuple(one for one in precisions if one != "INT8")
         warnings = ("INT8 was not tried: neither --calibration_data nor --calibration_table is given",)
     return Options(
-        data=values.data, reading=reading, data_rows=values.data_rows, label_column=values.label_column, classes=values.classes,
-        goal=goal.parse(values.accuracy, values.metric_direction), labels=values.labels, output=values.accuracy_output,
-        work_dir=values.work_dir or "tune-" + pathlib.Path(model).absolute().name, batch_size=values.batch_size,
-        objective_shape=values.objective_shape, precisions=cast("tuple[Precision, ...]", precisions),
+        data=values.data,
+        reading=reading,
+        data_rows=values.data_rows,
+        label_column=values.label_column,
+        classes=values.classes,
+        goal=goal.parse(values.accuracy, values.metric_direction),
+        labels=values.labels,
+        output=values.accuracy_output,
+        work_dir=values.work_dir or "tune-" + pathlib.Path(model).absolute().name,
+        batch_size=values.batch_size,
+        objective_shape=values.objective_shape,
+        precisions=cast("tuple[Precision, ...]", precisions),
         backends=_backends(values),
         budget=Budget(values.max_trials, values.max_minutes, values.max_trial_minutes),
-        calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
-        methods=_methods(values)[1:] if calibration else (), percentile=values.calibration_percentile,
-        cache=convert_command.read_cache(values), build_minutes=_building.minutes(values),
-        retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings, **_judging_flags.read(values))
+        calibration=calibration if "INT8" in precisions else None,
+        calibration_table=values.calibration_table,
+        methods=_methods(values)[1:] if calibration else (),
+        percentile=values.calibration_percentile,
+        cache=convert_command.read_cache(values),
+        build_minutes=_building.minutes(values),
+        retry_failed=values.retry_failed,
+        log_file=values.log_file,
+        warnings=warnings,
+        **_judging_flags.read(values),
+    )
 
 
 def _backends(values: flags.FlagValues) -> tuple[Backend, ...]:
     backends = tuple(dict.fromkeys(one.strip().lower() for one in values.backends if one.strip()))
     wrong = [one for one in backends if one not in BACKENDS]
     if wrong or not backends:
-        raise errors.UsageError(f"--backends: {wrong[0] if wrong else 'nothing'} is no backend", "known: " + ", ".join(BACKENDS))
+        raise errors.UsageError(
+            f"--backends: {wrong[0] if wrong else 'nothing'} is no backend", "known: " + ", ".join(BACKENDS)
+        )
     return cast("tuple[Backend, ...]", backends)
 
 
@@ -276,16 +378,22 @@ def _reports(done: Tuning, values: flags.FlagValues) -> None:
 def _none_keeps(done: Tuning) -> errors.CheckFailed:
     if done.best is None:
         first = done.trials[0].measured.failure if done.trials else done.ended
-        return errors.CheckFailed(f"no trial gave a model: {first}", "the table names each trial's reason; --log_file keeps the log")
-    return errors.CheckFailed(f"no trial keeps {done.goal_text}; nearest is trial {done.best.number} ({done.best.text}) with "
-                              f"{_value(done.best.measured.accuracy)}",
-                              f"the search ended: {done.ended}; the notes above say what was left out, and best.flags in --work_dir has "
-                              "the nearest trial's flags")
+        return errors.CheckFailed(
+            f"no trial gave a model: {first}", "the table names each trial's reason; --log_file keeps the log"
+        )
+    return errors.CheckFailed(
+        f"no trial keeps {done.goal_text}; nearest is trial {done.best.number} ({done.best.text}) with "
+        f"{_value(done.best.measured.accuracy)}",
+        f"the search ended: {done.ended}; the notes above say what was left out, and best.flags in --work_dir has "
+        "the nearest trial's flags",
+    )
 
 
 def _recipe(model: Source, found: Found, values: flags.FlagValues, options: Options) -> tuple[str, ...]:
     """The commands that make the winner, or the best, once more."""
-    flag_file = values.output_flagfile if values.output_flagfile and found.tuning.winner else f"{options.work_dir}/best.flags"
+    flag_file = (
+        values.output_flagfile if values.output_flagfile and found.tuning.winner else f"{options.work_dir}/best.flags"
+    )
     made = f"--output_saved_model_dir={values.output_saved_model_dir or _next.sibling(model.path, 'tuned')}"
     words = [["convert", f"--flagfile={flag_file}", made]]
     if found.onnx and found.plans:
@@ -303,8 +411,15 @@ def _export(model: Source, path: str, made: export.Options, values: flags.FlagVa
     elif image_flags(options.reading):
         names += [name for name in _calibration_flags.names() if name.startswith("image_")]
     keys = [f"--signature_keys={one}" for one in made.signature_keys]
-    words = ["export", model.path, f"--output={path}", f"--target={made.target}", *keys, f"--precision_mode={asked.precision}",
-             *_next.given(values, names)]
+    words = [
+        "export",
+        model.path,
+        f"--output={path}",
+        f"--target={made.target}",
+        *keys,
+        f"--precision_mode={asked.precision}",
+        *_next.given(values, names),
+    ]
     words += [f"--fp32_nodes={','.join(asked.fp32_nodes)}"] if asked.fp32_nodes else []
     if asked.precision == "INT8" and not asked.table:
         words += [f"--calibration_method={asked.method}", f"--calibration_percentile={asked.percentile:g}"]
@@ -320,8 +435,10 @@ def _write_winner(model: Source, found: Found, values: flags.FlagValues, options
     except errors.UsageError as error:
         # It was free, or a model, when the search began.
         flags_file = pathlib.Path(options.work_dir) / "best.flags"
-        raise errors.UsageError(f"the winner was not written, for something appeared meanwhile: {error.cause}",
-                                f"`tftrt convert --flagfile={flags_file} --output_saved_model_dir=…` writes it elsewhere") from None
+        raise errors.UsageError(
+            f"the winner was not written, for something appeared meanwhile: {error.cause}",
+            f"`tftrt convert --flagfile={flags_file} --output_saved_model_dir=…` writes it elsewhere",
+        ) from None
     with progress.on_terminal():
         made = tune.write_winner(model, values.output_saved_model_dir, found, options, values.overwrite)
     _output.console(values.json).print(f"written: {made.output} ({made.seconds:.1f} s)", soft_wrap=True)
@@ -329,13 +446,33 @@ def _write_winner(model: Source, found: Found, values: flags.FlagValues, options
 
 def _print(done: Tuning, json_path: str | None) -> None:
     console = _output.console(json_path)
-    rows = [(one.number, one.text, *_latencies(one.measured.latencies, done.calls), _value(one.measured.accuracy),
-             "yes" if one.kept else "failed" if one.measured.failure else "NO", f"{one.measured.build_seconds:.1f}",
-             f"{one.measured.engine_bytes / 1e6:.1f}", "winner" if one == done.winner else "") for one in done.trials]
+    rows = [
+        (
+            one.number,
+            one.text,
+            *_latencies(one.measured.latencies, done.calls),
+            _value(one.measured.accuracy),
+            "yes" if one.kept else "failed" if one.measured.failure else "NO",
+            f"{one.measured.build_seconds:.1f}",
+            f"{one.measured.engine_bytes / 1e6:.1f}",
+            "winner" if one == done.winner else "",
+        )
+        for one in done.trials
+    ]
     rows.append(("", done.runtime, *_latencies(done.native, done.calls), _value(done.original), "", "", "", ""))
-    columns = [">trial", "settings", *(f">{one}" for one in done.headings), f">{done.goal.metric}", "goal kept", ">build s", ">engines MB",
-               ""]
-    console.print(_output.table(f"Trials for {done.goal_text} ({done.data['rows']} rows), on {done.gpu}", columns, rows))
+    columns = [
+        ">trial",
+        "settings",
+        *(f">{one}" for one in done.headings),
+        f">{done.goal.metric}",
+        "goal kept",
+        ">build s",
+        ">engines MB",
+        "",
+    ]
+    console.print(
+        _output.table(f"Trials for {done.goal_text} ({done.data['rows']} rows), on {done.gpu}", columns, rows)
+    )
     for one in done.trials:
         if one.measured.failure:
             console.print(f"  trial {one.number} failed: {one.measured.failure}", soft_wrap=True)

@@ -37,7 +37,15 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _data_flags, _flags, _judging_flags, _next, _output, _source_flags, _tensors
+from tftrt_tools.command_line.commands import (
+    _data_flags,
+    _flags,
+    _judging_flags,
+    _next,
+    _output,
+    _source_flags,
+    _tensors,
+)
 from tftrt_tools.models.execution import kernels
 from tftrt_tools.models.savedmodel import signatures
 
@@ -58,25 +66,60 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("data", "", f"inputs: {_data_flags.KINDS}", **text)
     _data_flags.define_reading(values)
     flags.DEFINE_string("shapes", "", "shapes of random inputs, as in `tftrt convert`", **text)
-    flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…; by default what the "
-                        "graph tells, else floats are standard normal and integers 0 or 1", **text)
+    flags.DEFINE_string(
+        "ranges",
+        "",
+        "ranges of random inputs, INPUT:LOW:HIGH;…; by default what the "
+        "graph tells, else floats are standard normal and integers 0 or 1",
+        **text,
+    )
     flags.DEFINE_integer("seed", 0, "seed of random inputs", lower_bound=0, **text)
-    flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; by default the batch sizes that engines were built for, else 32",
-                         lower_bound=0, **text)
+    flags.DEFINE_integer(
+        "batch_size",
+        0,
+        "rows of a call with --data; by default the batch sizes that engines were built for, else 32",
+        lower_bound=0,
+        **text,
+    )
     _data_flags.define_labels(values, "reports what both models have against it")
-    flags.DEFINE_string("label_output", "", "SIGNATURE/OUTPUT that --labels is about; needed where several could be meant", **text)
-    flags.DEFINE_string("thresholds", "", "bounds, e.g. 'snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=0.99'; they replace the "
-                        "defaults of the same metric (docs/judging.md lists them)", **text)
+    flags.DEFINE_string(
+        "label_output", "", "SIGNATURE/OUTPUT that --labels is about; needed where several could be meant", **text
+    )
+    flags.DEFINE_string(
+        "thresholds",
+        "",
+        "bounds, e.g. 'snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=0.99'; they replace the "
+        "defaults of the same metric (docs/judging.md lists them)",
+        **text,
+    )
     flags.DEFINE_float("epsilon", 1e-3, "floor of the divisor of max_rel", lower_bound=0, **text)
     flags.DEFINE_list("signature_keys", [], "signatures to verify, by default all", **text)
-    flags.DEFINE_list("rename", [], "inputs and outputs that have another name in CONVERTED, ORIGINAL=CONVERTED each; needed where an "
-                      "exporter has renamed several", **text)
-    flags.DEFINE_boolean("allow_builds", False, "accept engines that are built inside a call (a model without saved engines)", **text)
-    flags.DEFINE_boolean("allow_calibration_data", False, "accept --data of which more than half of the rows calibrated the "
-                         "model", **text)
-    flags.DEFINE_boolean("allow_matching_nonfinite", False, "accept NaN and Inf where the original answers the same", **text)
-    flags.DEFINE_list("tensors", [], "compare these inner tensors in place of answers, or all: of two SavedModels, of an ONNX file and a "
-                      "plan, or of two ONNX files", **text)
+    flags.DEFINE_list(
+        "rename",
+        [],
+        "inputs and outputs that have another name in CONVERTED, ORIGINAL=CONVERTED each; needed where an "
+        "exporter has renamed several",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "allow_builds", False, "accept engines that are built inside a call (a model without saved engines)", **text
+    )
+    flags.DEFINE_boolean(
+        "allow_calibration_data",
+        False,
+        "accept --data of which more than half of the rows calibrated the model",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "allow_matching_nonfinite", False, "accept NaN and Inf where the original answers the same", **text
+    )
+    flags.DEFINE_list(
+        "tensors",
+        [],
+        "compare these inner tensors in place of answers, or all: of two SavedModels, of an ONNX file and a "
+        "plan, or of two ONNX files",
+        **text,
+    )
     _judging_flags.define(values)
     _source_flags.define(values)
     flags.DEFINE_boolean("write", True, "keep the result in the converted model", **text)
@@ -96,7 +139,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if tensors := [name for name in values.tensors if name]:
         return _tensors.run(values, original, converted, tensors, asked)
     if values.plot:
-        raise errors.UsageError("--plot draws inner tensors, and --tensors names none", "add --tensors=all, or write a report with --html")
+        raise errors.UsageError(
+            "--plot draws inner tensors, and --tensors names none", "add --tensors=all, or write a report with --html"
+        )
     options = _options(values, asked)
     with progress.on_terminal():
         done = verify.verify(_source_flags.read(values, original), converted, options)
@@ -128,27 +173,49 @@ def _on_gpu(values: flags.FlagValues, original: str, converted: str) -> list[str
     from tftrt_tools.models.savedmodel import passport
 
     builds = [] if calls.built_for(opening.document(converted, passport.MANIFEST)) else ["--allow_builds"]
-    given = [name for name in sorted(values) if values[name].present and name == values[name].name
-             and name not in ("help", "json", "log_file", "allow_builds", *OUTPUTS)]
+    given = [
+        name
+        for name in sorted(values)
+        if values[name].present
+        and name == values[name].name
+        and name not in ("help", "json", "log_file", "allow_builds", *OUTPUTS)
+    ]
     return ["verify", original, converted, *_next.given(values, given), *builds]
 
 
 def _asked(values: flags.FlagValues) -> Asked:
     from tftrt_tools.models.inputs import calls
 
-    return calls.Asked(data=values.data, reading=_data_flags.reading(values), data_rows=values.data_rows, shapes=values.shapes,
-                       ranges=values.ranges, seed=values.seed)
+    return calls.Asked(
+        data=values.data,
+        reading=_data_flags.reading(values),
+        data_rows=values.data_rows,
+        shapes=values.shapes,
+        ranges=values.ranges,
+        seed=values.seed,
+    )
 
 
 def _options(values: flags.FlagValues, asked: Asked) -> Options:
     from tftrt_tools.accuracy import verify
 
     return verify.Options(
-        asked=asked, thresholds=values.thresholds, batch_size=values.batch_size, labels=values.labels, label_output=values.label_output,
-        label_column=values.label_column, classes=values.classes, allow_builds=values.allow_builds,
-        allow_matching_nonfinite=values.allow_matching_nonfinite, allow_calibration_data=values.allow_calibration_data,
-        signature_keys=tuple(filter(None, values.signature_keys)), rename=tuple(values.rename),
-        epsilon=values.epsilon, log_file=values.log_file, **_judging_flags.read(values))
+        asked=asked,
+        thresholds=values.thresholds,
+        batch_size=values.batch_size,
+        labels=values.labels,
+        label_output=values.label_output,
+        label_column=values.label_column,
+        classes=values.classes,
+        allow_builds=values.allow_builds,
+        allow_matching_nonfinite=values.allow_matching_nonfinite,
+        allow_calibration_data=values.allow_calibration_data,
+        signature_keys=tuple(filter(None, values.signature_keys)),
+        rename=tuple(values.rename),
+        epsilon=values.epsilon,
+        log_file=values.log_file,
+        **_judging_flags.read(values),
+    )
 
 
 def check_labels(values: flags.FlagValues, original: str, freeze: str, sizes: Sequence[int]) -> None:
@@ -165,17 +232,25 @@ def _print(done: Verification, json_path: str | None) -> None:
     from tftrt_tools.command_line.commands import _answers
 
     console = _output.console(json_path)
-    _answers.show(console, "Answers of the converted model against the original", done.comparisons, done.bounds,
-                  {miss.output for miss in done.misses})
-    inputs = ", ".join(f"{signatures.label(name, done.twins.get(name, ()))}: {_samples(done, name)}"
-                       for name in done.sources)
+    _answers.show(
+        console,
+        "Answers of the converted model against the original",
+        done.comparisons,
+        done.bounds,
+        {miss.output for miss in done.misses},
+    )
+    inputs = ", ".join(
+        f"{signatures.label(name, done.twins.get(name, ()))}: {_samples(done, name)}" for name in done.sources
+    )
     console.print(f"{_output.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}")
     for line in done.drew:
         console.print(f"  drawn: {line}", soft_wrap=True)
     if done.simulation.simulated:
         console.print(done.simulation.text(), soft_wrap=True)
     if done.dropped:
-        console.print(f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them")
+        console.print(
+            f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them"
+        )
     for accuracy in done.accuracies or filter(None, [done.accuracy]):
         print_accuracy(console, accuracy)
     for name, value in done.functions.items():
@@ -208,6 +283,8 @@ def print_accuracy(console: Console, accuracy: Mapping[str, Any]) -> None:
     first, *others = answers.against_labels(accuracy)
     name, original, converted = first
     what = "accuracy" if name == "top1" else name
-    console.print(f"{what} on {accuracy['labels']} labels ({accuracy['output']}): original {original}, converted {converted}")
+    console.print(
+        f"{what} on {accuracy['labels']} labels ({accuracy['output']}): original {original}, converted {converted}"
+    )
     for name, original, converted in others:
         console.print(f"  {name}: original {original}, converted {converted}")

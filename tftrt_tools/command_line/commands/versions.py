@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Addresses may have a scheme.
 URLS = (_places.ARGUMENTS,)
 
+
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
@@ -43,8 +44,14 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     address = _flags.one_argument("versions", positional, "ADDRESS")
     from tftrt_tools.servers.serving.management import served_versions
 
-    found = served_versions.versions(address, tuple(filter(None, values.model_name)), values.model_config_file,
-                                         tuple(filter(None, values.labels)), values.deadline_seconds, _tls_flags.read(values))
+    found = served_versions.versions(
+        address,
+        tuple(filter(None, values.model_name)),
+        values.model_config_file,
+        tuple(filter(None, values.labels)),
+        values.deadline_seconds,
+        _tls_flags.read(values),
+    )
     _print(found, values.json)
     _output.write_json(found, values.json)
     return errors.EXIT_DONE

@@ -37,27 +37,65 @@ def define(values: flags.FlagValues) -> None:
     default, text = Settings(), dict(flag_values=values)
     flags.DEFINE_string("output_saved_model_dir", None, "directory to write", **text)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at the output", **text)
-    flags.DEFINE_string("signature_keys", default.signature, "the signature to wrap, by default serving_default or the only one", **text)
-    flags.DEFINE_list("forms", [], "signatures to add: uint8, encoded, same; by default those that fit the model and the other flags",
-                      **text)
+    flags.DEFINE_string(
+        "signature_keys", default.signature, "the signature to wrap, by default serving_default or the only one", **text
+    )
+    flags.DEFINE_list(
+        "forms",
+        [],
+        "signatures to add: uint8, encoded, same; by default those that fit the model and the other flags",
+        **text,
+    )
     flags.DEFINE_list("names", [], "their names, by default those of the forms", **text)
-    flags.DEFINE_boolean("as_default", default.as_default, "the added signature becomes serving_default; what was that stays as `native`",
-                         **text)
+    flags.DEFINE_boolean(
+        "as_default",
+        default.as_default,
+        "the added signature becomes serving_default; what was that stays as `native`",
+        **text,
+    )
     flags.DEFINE_string("picture_input", default.picture_input, "the input of pictures, where several could be", **text)
     _calibration_flags.define_images(values)
-    flags.DEFINE_boolean("normalize_again", default.normalize_again, "scale and normalize though the model does so itself", **text)
-    flags.DEFINE_enum("broken", default.broken, added.BROKEN, "what happens to an encoded picture that cannot be decoded: its request "
-                      "fails, or its row is marked in the output `broken` and answered with NaN, -1 and empty strings", **text)
-    flags.DEFINE_integer("image_max_pixels", default.max_pixels, "a larger encoded picture counts as broken, before it is decoded",
-                         lower_bound=1, **text)
-    flags.DEFINE_integer("top_k", default.top_k, "answer the best classes and their scores alone: how many", lower_bound=0, **text)
+    flags.DEFINE_boolean(
+        "normalize_again", default.normalize_again, "scale and normalize though the model does so itself", **text
+    )
+    flags.DEFINE_enum(
+        "broken",
+        default.broken,
+        added.BROKEN,
+        "what happens to an encoded picture that cannot be decoded: its request "
+        "fails, or its row is marked in the output `broken` and answered with NaN, -1 and empty strings",
+        **text,
+    )
+    flags.DEFINE_integer(
+        "image_max_pixels",
+        default.max_pixels,
+        "a larger encoded picture counts as broken, before it is decoded",
+        lower_bound=1,
+        **text,
+    )
+    flags.DEFINE_integer(
+        "top_k", default.top_k, "answer the best classes and their scores alone: how many", lower_bound=0, **text
+    )
     flags.DEFINE_boolean("argmax", default.argmax, "answer the best class alone", **text)
-    flags.DEFINE_string("classes", "", "a text file with a class's name in each line, in the model's order: answer the names too", **text)
-    flags.DEFINE_string("scores_output", default.scores_output, "the output that --top_k and --argmax are about, where several could be",
-                        **text)
+    flags.DEFINE_string(
+        "classes",
+        "",
+        "a text file with a class's name in each line, in the model's order: answer the names too",
+        **text,
+    )
+    flags.DEFINE_string(
+        "scores_output",
+        default.scores_output,
+        "the output that --top_k and --argmax are about, where several could be",
+        **text,
+    )
     flags.DEFINE_list("keep_outputs", [], "other outputs to answer, by default all", **text)
-    flags.DEFINE_list("input_types", [], "inputs in fewer bytes, NAME:DTYPE each, or DTYPE for all that can be: float16, bfloat16, int16, "
-                      "uint16", **text)
+    flags.DEFINE_list(
+        "input_types",
+        [],
+        "inputs in fewer bytes, NAME:DTYPE each, or DTYPE for all that can be: float16, bfloat16, int16, uint16",
+        **text,
+    )
     flags.DEFINE_list("output_types", [], "outputs in fewer bytes, as --input_types", **text)
     _source_flags.define(values)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
@@ -72,8 +110,13 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.tftrt.wrapping import wrap
 
     with progress.on_terminal():
-        done = wrap.wrap(_source_flags.read(values, model), values.output_saved_model_dir, settings, overwrite=values.overwrite,
-                         log_file=values.log_file)
+        done = wrap.wrap(
+            _source_flags.read(values, model),
+            values.output_saved_model_dir,
+            settings,
+            overwrite=values.overwrite,
+            log_file=values.log_file,
+        )
     _print(done, values.json)
     _output.write_json(done, values.json)
     data = ["--data=PHOTOS"] if any(one.pictures for one in done.signatures) else []
@@ -85,7 +128,9 @@ def _settings(values: flags.FlagValues) -> Settings:
     from tftrt_tools.models.inputs import options, text_lines
 
     if values["image_error_limit"].present:
-        raise errors.UsageError("--image_error_limit is about files that a command reads", "--broken says what a server does")
+        raise errors.UsageError(
+            "--image_error_limit is about files that a command reads", "--broken says what a server does"
+        )
     forms = []
     for form in filter(None, values.forms):
         if form not in added.FORMS:
@@ -95,15 +140,30 @@ def _settings(values: flags.FlagValues) -> Settings:
     try:
         classes = tuple(line.decode().strip() for line in text_lines.read(values.classes)) if values.classes else ()
     except UnicodeDecodeError:
-        raise errors.UsageError(f"--classes={values.classes} is not UTF-8", "save it as UTF-8 text, a class's name in each line") from None
+        raise errors.UsageError(
+            f"--classes={values.classes} is not UTF-8", "save it as UTF-8 text, a class's name in each line"
+        ) from None
     if values.classes and not classes:
         raise errors.UsageError(f"--classes={values.classes} is empty", "give a class's name in each line")
     return Settings(
-        signature=values.signature_keys, forms=tuple(forms), names=_listed(values.names), as_default=values.as_default,
-        picture_input=values.picture_input, pictures=pictures, max_pixels=values.image_max_pixels, broken=values.broken,
-        normalize_again=values.normalize_again, top_k=values.top_k, argmax=values.argmax, scores_output=values.scores_output,
-        classes=classes, classes_file=values.classes, keep_outputs=_listed(values.keep_outputs), input_types=_listed(values.input_types),
-        output_types=_listed(values.output_types))
+        signature=values.signature_keys,
+        forms=tuple(forms),
+        names=_listed(values.names),
+        as_default=values.as_default,
+        picture_input=values.picture_input,
+        pictures=pictures,
+        max_pixels=values.image_max_pixels,
+        broken=values.broken,
+        normalize_again=values.normalize_again,
+        top_k=values.top_k,
+        argmax=values.argmax,
+        scores_output=values.scores_output,
+        classes=classes,
+        classes_file=values.classes,
+        keep_outputs=_listed(values.keep_outputs),
+        input_types=_listed(values.input_types),
+        output_types=_listed(values.output_types),
+    )
 
 
 def _listed(words: list[str]) -> tuple[str, ...]:
@@ -113,7 +173,9 @@ def _listed(words: list[str]) -> tuple[str, ...]:
 def _print(done: Wrapped, json_path: str | None) -> None:
     console = _output.console(json_path)
     for one in done.signatures:
-        taken, given = (", ".join(f"{spec.name} {spec.text()}" for spec in specs) for specs in (one.takes(), one.gives()))
+        taken, given = (
+            ", ".join(f"{spec.name} {spec.text()}" for spec in specs) for specs in (one.takes(), one.gives())
+        )
         console.print(f"{one.name}: {taken} -> {given}", soft_wrap=True)
     if done.default_was:
         console.print(f"what was serving_default is {done.default_was}", soft_wrap=True)

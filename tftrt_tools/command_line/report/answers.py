@@ -16,8 +16,12 @@ class Part:
     comparisons: tuple[metrics.Comparison, ...]
 
 
-def parts(comparisons: Iterable[metrics.Comparison], bounds: Mapping[str, Mapping[str, float]],
-          always: Iterable[str] | None = None, tight: bool = False) -> tuple[Part, ...]:
+def parts(
+    comparisons: Iterable[metrics.Comparison],
+    bounds: Mapping[str, Mapping[str, float]],
+    always: Iterable[str] | None = None,
+    tight: bool = False,
+) -> tuple[Part, ...]:
     """Single outputs, then detectors if there are any.
 
     Args: bounds: {output: {metric: bound}}; always: metrics that have a column even without a bound, None for those of the registry;
@@ -28,8 +32,11 @@ def parts(comparisons: Iterable[metrics.Comparison], bounds: Mapping[str, Mappin
         mine = tuple(one for one in comparisons if (one.kind == kinds.DETECTIONS) == of_detectors)
         fitting = [metric for metric in shown if (kinds.DETECTIONS in metrics.METRICS[metric].kinds) == of_detectors]
         wanted = {*fitting, *(metric for one in mine for metric in bounds.get(one.name, ()))}
-        columns = tuple(metric for metric in metrics.METRICS.values()
-                        if metric.name in wanted and (not tight or any(one.shown(metric.name) for one in mine)))
+        columns = tuple(
+            metric
+            for metric in metrics.METRICS.values()
+            if metric.name in wanted and (not tight or any(one.shown(metric.name) for one in mine))
+        )
         if mine:
             found.append(Part(of_detectors, columns, mine))
     return tuple(found)
@@ -62,7 +69,10 @@ def against_labels(accuracy: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     both = accuracy.get("metrics") or {"top1": {name: accuracy[name] for name in ("original", "converted")}}
     first = accuracy.get("metric", "top1")
     both = {first: both[first]} | both
-    return [(name, *(metrics.METRICS[name].show(values[which]) for which in ("original", "converted"))) for name, values in both.items()]
+    return [
+        (name, *(metrics.METRICS[name].show(values[which]) for which in ("original", "converted")))
+        for name, values in both.items()
+    ]
 
 
 def changed_classes(accuracy: Mapping[str, Any], most: int = 12) -> list[Mapping[str, Any]]:

@@ -28,10 +28,21 @@ def bars(done: Tuned, kind: str = "png") -> bytes:
     figure = plots.new_figure(10, 1.3 + 0.3 * len(done.trials))
     axes = figure.subplots()
     for row, one in enumerate(done.trials):
-        _bar(axes, row, one, plots.GREEN if one.number == done.winner else plots.GREY if one.settings is None else plots.BLUE)
+        _bar(
+            axes,
+            row,
+            one,
+            plots.GREEN if one.number == done.winner else plots.GREY if one.settings is None else plots.BLUE,
+        )
     if done.turns and done.turns.winner.kept:
-        axes.axvline(done.turns.rate, color="black", linewidth=1.2, linestyle=(0, (5, 3)), zorder=3,
-                     label=f"in turns the winner kept {done.turns.rate:.4g}")
+        axes.axvline(
+            done.turns.rate,
+            color="black",
+            linewidth=1.2,
+            linestyle=(0, (5, 3)),
+            zorder=3,
+            label=f"in turns the winner kept {done.turns.rate:.4g}",
+        )
         figure.legend(loc="outside upper right", frameon=False)
     axes.set_yticks(range(len(done.trials)), [f"{one.number}  {trials.text(one.settings)}" for one in done.trials])
     axes.invert_yaxis()

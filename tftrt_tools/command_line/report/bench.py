@@ -25,24 +25,39 @@ def write_breakdown(done: Bench, path: str) -> None:
 
 def page(done: Bench, goal: Goal | None) -> str:
     """The page as text."""
-    marks = [(bound.percentile, bound.limit * 1e3) for bound in goal.bounds if bound.percentile is not None] if goal else []
+    marks = (
+        [(bound.percentile, bound.limit * 1e3) for bound in goal.bounds if bound.percentile is not None] if goal else []
+    )
     measured = [row for row in done.rows if not row.probe]
     # In a search the probes next to the answer matter most; lines of the other probes would cover them.
     lines = measured or _around(done)
     series = [(row, plot) for row in lines if (plot := bench_plots.over_time(row))]
     return html.template("bench.html").render(
-        done=done, goal=goal, cdf=bench_plots.cdf(lines, marks), curve=bench_plots.throughput_latency(done.rows, marks), series=series,
-        percentiles=list(done.rows[0].response.percentiles) if done.rows else [], batches=_batches(done),
-        bars=plots.svg(breakdown_plot.bars(done.breakdowns)) if done.breakdowns else "")
+        done=done,
+        goal=goal,
+        cdf=bench_plots.cdf(lines, marks),
+        curve=bench_plots.throughput_latency(done.rows, marks),
+        series=series,
+        percentiles=list(done.rows[0].response.percentiles) if done.rows else [],
+        batches=_batches(done),
+        bars=plots.svg(breakdown_plot.bars(done.breakdowns)) if done.breakdowns else "",
+    )
 
 
 def _around(done: Bench) -> list[Row]:
     """Three probes of each search: at its answer, at the lowest rate that failed, and the slowest."""
     kept = []
     for one in done.searched:
-        probes = [row for row in done.rows if row.probe and row.target == one.target and row.point.batch_size == one.batch_size]
+        probes = [
+            row
+            for row in done.rows
+            if row.probe and row.target == one.target and row.point.batch_size == one.batch_size
+        ]
         wanted = {one.rate, one.above, min((row.point.rate for row in probes if row.point.rate), default=None)}
-        kept += sorted((row for row in probes if row.point.rate and row.point.rate in wanted), key=lambda row: row.point.rate or 0.0)
+        kept += sorted(
+            (row for row in probes if row.point.rate and row.point.rate in wanted),
+            key=lambda row: row.point.rate or 0.0,
+        )
     return kept
 
 

@@ -41,11 +41,32 @@ def cdf(rows: Sequence[Row], goal_ms: Iterable[tuple[float, float]] = ()) -> str
         pairs = [(share, ms) for share, ms in row.response.cdf if share < 1]
         left = [1 - share for share, _ in pairs]
         lowest = min([lowest, *left])
-        axes.plot([ms for _, ms in pairs], left, label=_label(row, rows), color=_LINES[number % len(_LINES)],
-                  linestyle=_STYLES[number // len(_LINES)], linewidth=1.6)
+        axes.plot(
+            [ms for _, ms in pairs],
+            left,
+            label=_label(row, rows),
+            color=_LINES[number % len(_LINES)],
+            linestyle=_STYLES[number // len(_LINES)],
+            linewidth=1.6,
+        )
     for percentile, limit in goal_ms:
-        axes.plot([limit], [1 - percentile / 100], marker="v", color="black", markersize=7, linestyle="none", zorder=4, clip_on=False)
-        axes.annotate(f"goal p{percentile:g}", (limit, 1 - percentile / 100), xytext=(6, 4), textcoords="offset points", fontsize=8)
+        axes.plot(
+            [limit],
+            [1 - percentile / 100],
+            marker="v",
+            color="black",
+            markersize=7,
+            linestyle="none",
+            zorder=4,
+            clip_on=False,
+        )
+        axes.annotate(
+            f"goal p{percentile:g}",
+            (limit, 1 - percentile / 100),
+            xytext=(6, 4),
+            textcoords="offset points",
+            fontsize=8,
+        )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(1.0, 10 ** math.floor(math.log10(lowest)))
@@ -78,22 +99,39 @@ def throughput_latency(rows: Sequence[Row], goal_ms: Iterable[tuple[float, float
         color = _LINES[number % len(_LINES)]
         for name, style, filled in (("p50", "-", True), ("p99", (0, (4, 2)), False)):
             # In the order of the sweep, so that the line turns back if a server answers less under too much load.
-            points = [(row.throughput, value, row) for row in sorted(family, key=_load)
-                      if (value := row.response.percentiles.get(name)) is not None and row.throughput]
+            points = [
+                (row.throughput, value, row)
+                for row in sorted(family, key=_load)
+                if (value := row.response.percentiles.get(name)) is not None and row.throughput
+            ]
             if not points:
                 continue
             drawn = True
-            axes.plot([x for x, *_ in points], [y for _, y, _ in points], color=color, linestyle=style, linewidth=1.4,
-                      marker=_MARKS[key[0]], markersize=5, markerfacecolor=color if filled else "white",
-                      label=f"{_family(key, families)} {name}")
+            axes.plot(
+                [x for x, *_ in points],
+                [y for _, y, _ in points],
+                color=color,
+                linestyle=style,
+                linewidth=1.4,
+                marker=_MARKS[key[0]],
+                markersize=5,
+                markerfacecolor=color if filled else "white",
+                label=f"{_family(key, families)} {name}",
+            )
             if name == "p50":
                 _annotate(axes, points)
     if not drawn:
         return ""
     for percentile, limit in goal_ms:
         axes.axhline(limit, color="black", linewidth=1, linestyle=(0, (5, 3)))
-        axes.annotate(f"goal p{percentile:g}", (0, limit), xycoords=axes.get_yaxis_transform(), xytext=(4, 3), textcoords="offset points",
-                      fontsize=8)
+        axes.annotate(
+            f"goal p{percentile:g}",
+            (0, limit),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(4, 3),
+            textcoords="offset points",
+            fontsize=8,
+        )
     axes.set_yscale("log")
     _plain_ticks(axes.yaxis)
     axes.set_xlim(left=0)
@@ -119,8 +157,16 @@ def over_time(row: Row) -> str:
         rate.legend(frameon=False, fontsize=8)
     rate.set_ylim(bottom=0)
     rate.set_ylabel("a second")
-    times.plot(at, [math.nan if one is None else one for one in series.max_ms], color=plots.GREY, linewidth=1.2, label="highest")
-    times.plot(at, [math.nan if one is None else one for one in series.p50_ms], color=plots.BLUE, linewidth=1.4, label="median")
+    times.plot(
+        at,
+        [math.nan if one is None else one for one in series.max_ms],
+        color=plots.GREY,
+        linewidth=1.2,
+        label="highest",
+    )
+    times.plot(
+        at, [math.nan if one is None else one for one in series.p50_ms], color=plots.BLUE, linewidth=1.4, label="median"
+    )
     times.set_yscale("log")
     _plain_ticks(times.yaxis)
     times.set_ylabel("response time, ms")
@@ -152,7 +198,9 @@ def _family(key: _Key, families: Collection[_Key]) -> str:
 def _annotate(axes: Axes, points: Iterable[tuple[float, float, Row]]) -> None:
     for x, y, row in points:
         text = f"{row.point.rate:g}/s" if row.point.rate is not None else str(row.point.concurrency or "")
-        axes.annotate(text, (x, y), xytext=(0, -11), textcoords="offset points", ha="center", fontsize=7, color="#555555")
+        axes.annotate(
+            text, (x, y), xytext=(0, -11), textcoords="offset points", ha="center", fontsize=7, color="#555555"
+        )
 
 
 def _plain_ticks(axis: Axis) -> None:

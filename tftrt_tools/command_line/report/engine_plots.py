@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
     from tftrt_tools.studies.profiling.engine_profile import EngineProfile, LayerProfile
 
-_PRECISIONS = {"INT8": plots.GREEN, "FP16": plots.BLUE, "BF16": bench_plots.PURPLE, "TF32": bench_plots.SKY, "FP32": bench_plots.ORANGE}
+_PRECISIONS = {
+    "INT8": plots.GREEN,
+    "FP16": plots.BLUE,
+    "BF16": bench_plots.PURPLE,
+    "TF32": bench_plots.SKY,
+    "FP32": bench_plots.ORANGE,
+}
 _MOVES, _OTHER = "#BBBBBB", plots.GREY
 _MOST_LAYERS = 25
 
@@ -56,7 +62,11 @@ def layers(engine: EngineProfile) -> str:
 def roofline(engine: EngineProfile) -> str:
     """Each computing layer by its operations a byte and its speed, under the roofs of the GPU. Returns: SVG text, "" where too little is
     known."""
-    points = [(layer.flops / layer.bytes, layer.tflops, layer) for layer in engine.layers if layer.flops and layer.bytes and layer.tflops]
+    points = [
+        (layer.flops / layer.bytes, layer.tflops, layer)
+        for layer in engine.layers
+        if layer.flops and layer.bytes and layer.tflops
+    ]
     if not points or engine.peaks is None:
         return ""
     figure = plots.new_figure(10.5, 4.2)
@@ -67,14 +77,33 @@ def roofline(engine: EngineProfile) -> str:
         if engine.peaks.bytes_per_s and any(layer.precision == name for *_, layer in points):
             ridge = rate / engine.peaks.bytes_per_s
             xs = [low, ridge, high] if low < ridge < high else [low, high]
-            axes.plot(xs, [min(x * engine.peaks.bytes_per_s, rate) / 1e12 for x in xs], color=_PRECISIONS.get(name, _OTHER), linewidth=1.2)
-            axes.annotate(f"{name} {rate / 1e12:.0f} TFLOP/s", (high, rate / 1e12), xytext=(-2, 3), textcoords="offset points", ha="right",
-                          fontsize=8)
+            axes.plot(
+                xs,
+                [min(x * engine.peaks.bytes_per_s, rate) / 1e12 for x in xs],
+                color=_PRECISIONS.get(name, _OTHER),
+                linewidth=1.2,
+            )
+            axes.annotate(
+                f"{name} {rate / 1e12:.0f} TFLOP/s",
+                (high, rate / 1e12),
+                xytext=(-2, 3),
+                textcoords="offset points",
+                ha="right",
+                fontsize=8,
+            )
     total = sum(layer.seconds for layer in engine.layers) or 1.0
     for x, y, layer in points:
         color, label = _color(layer)
-        axes.plot(x, y, marker="o", linestyle="none", color=color, alpha=0.7, markersize=3 + 26 * math.sqrt(layer.seconds / total),
-                  markeredgewidth=0)
+        axes.plot(
+            x,
+            y,
+            marker="o",
+            linestyle="none",
+            color=color,
+            alpha=0.7,
+            markersize=3 + 26 * math.sqrt(layer.seconds / total),
+            markeredgewidth=0,
+        )
         if label not in labelled:
             axes.plot([], [], marker="o", linestyle="none", color=color, markersize=6, label=label)
         labelled.add(label)
@@ -93,8 +122,11 @@ def roofline(engine: EngineProfile) -> str:
 def memory(engines: Sequence[EngineProfile]) -> str:
     """What engines take of memory, a group of bars for each. Returns: SVG text, "" where nothing is known."""
     known = [(engine, engine_rows.memory(engine)) for engine in engines]
-    listed = [(f"{engine.engine}{f' profile {engine.profile + 1}' if engine.profiles > 1 else ''}: {what}", size)
-              for engine, sizes in known for what, size in sizes]
+    listed = [
+        (f"{engine.engine}{f' profile {engine.profile + 1}' if engine.profiles > 1 else ''}: {what}", size)
+        for engine, sizes in known
+        for what, size in sizes
+    ]
     if not listed:
         return ""
     figure = plots.new_figure(10.5, 0.9 + 0.22 * len(listed))

@@ -24,7 +24,9 @@ _MOST = 1500
 _Place = tuple[float, float]
 
 
-def draw(nodes: Sequence[GraphNode], unfused: Collection[tuple[str, str]] = (), slow: Mapping[str, str] | None = None) -> str:
+def draw(
+    nodes: Sequence[GraphNode], unfused: Collection[tuple[str, str]] = (), slow: Mapping[str, str] | None = None
+) -> str:
     """The graph.
 
     Args: nodes: each after those that it reads. unfused: pairs of nodes that usually are one layer and are not here. slow: {node: text
@@ -41,14 +43,33 @@ def draw(nodes: Sequence[GraphNode], unfused: Collection[tuple[str, str]] = (), 
     for node in nodes:
         x, y = places[node.name]
         if node.engine:
-            axes.plot(x, y, marker="o", markersize=15, color=colors[node.engine], alpha=0.3, markeredgewidth=0, zorder=1)
+            axes.plot(
+                x, y, marker="o", markersize=15, color=colors[node.engine], alpha=0.3, markeredgewidth=0, zorder=1
+            )
         axes.plot(x, y, marker="o", markersize=4.5, color=colors[node.engine] if node.engine else plots.RED, zorder=4)
         if len(nodes) <= _NAMED:
-            axes.annotate(node.op[:14], (x, y), xytext=(0, -4 if x % 2 else -9), textcoords="offset points", ha="center", va="top",
-                          fontsize=4.5, color="#333333", zorder=5)
+            axes.annotate(
+                node.op[:14],
+                (x, y),
+                xytext=(0, -4 if x % 2 else -9),
+                textcoords="offset points",
+                ha="center",
+                va="top",
+                fontsize=4.5,
+                color="#333333",
+                zorder=5,
+            )
         if slow and node.name in slow:
-            axes.annotate(slow[node.name], (x, y), xytext=(0, 5), textcoords="offset points", ha="center", va="bottom", fontsize=5.5,
-                          fontweight="bold")
+            axes.annotate(
+                slow[node.name],
+                (x, y),
+                xytext=(0, 5),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize=5.5,
+                fontweight="bold",
+            )
     for engine in engines:
         axes.plot([], [], marker="o", linestyle="none", markersize=10, color=colors[engine], alpha=0.5, label=engine)
     if any(not node.engine for node in nodes):
@@ -87,8 +108,13 @@ def _wanted(node: GraphNode, places: Mapping[str, _Place], top: float) -> float:
     return sum(lines) / len(lines) if lines else top
 
 
-def _edges(axes: Axes, nodes: Sequence[GraphNode], places: Mapping[str, _Place], colors: Mapping[str, str],
-           unfused: Collection[tuple[str, str]]) -> None:
+def _edges(
+    axes: Axes,
+    nodes: Sequence[GraphNode],
+    places: Mapping[str, _Place],
+    colors: Mapping[str, str],
+    unfused: Collection[tuple[str, str]],
+) -> None:
     engine_of = {node.name: node.engine for node in nodes}
     for node in nodes:
         for source in node.inputs:
@@ -97,7 +123,15 @@ def _edges(axes: Axes, nodes: Sequence[GraphNode], places: Mapping[str, _Place],
             (x, y), (to_x, to_y) = places[source], places[node.name]
             wraps = to_x < x
             if node.engine and engine_of[source] == node.engine and not wraps:
-                axes.plot([x, to_x], [y, to_y], color=colors[node.engine], linewidth=11, alpha=0.3, solid_capstyle="round", zorder=1)
+                axes.plot(
+                    [x, to_x],
+                    [y, to_y],
+                    color=colors[node.engine],
+                    linewidth=11,
+                    alpha=0.3,
+                    solid_capstyle="round",
+                    zorder=1,
+                )
             axes.plot([x, to_x], [y, to_y], color="#999999", linewidth=0.25 if wraps else 0.7, zorder=2)
     for one, other in unfused:
         if one in places and other in places:

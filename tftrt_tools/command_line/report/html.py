@@ -13,7 +13,6 @@ from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.savedmodel import passport
 
 if TYPE_CHECKING:
-
     from jinja2 import Template
 
     from tftrt_tools.accuracy.verify import Verification
@@ -26,9 +25,16 @@ def write_verification(done: Verification, path: str) -> None:
     manifest = opening.document(done.converted, passport.MANIFEST)
     signatures = (manifest or {}).get("signatures", [])
     page = template("verification.html").render(
-        done=done, manifest=manifest, signatures=signatures,
-        snr=plots.signal_to_noise(done.comparisons, done.bounds), ops=plots.where_ops_run(signatures),
-        missed={miss.output for miss in done.misses}, kernels=kernels.text, answers=answers, wanted=thresholds.text)
+        done=done,
+        manifest=manifest,
+        signatures=signatures,
+        snr=plots.signal_to_noise(done.comparisons, done.bounds),
+        ops=plots.where_ops_run(signatures),
+        missed={miss.output for miss in done.misses},
+        kernels=kernels.text,
+        answers=answers,
+        wanted=thresholds.text,
+    )
     whole_file.write_text(path, page)
 
 
@@ -46,11 +52,27 @@ def write_tuning(done: Tuning, path: str) -> None:
 
 def tuning_plot(done: Tuning) -> str:
     """Latency against accuracy of a Tuning's trials. Returns: SVG text, "" where no trial gave a model."""
-    usable = [(one, latency) for one in done.trials if not one.measured.failure and (latency := one.latency(done.objective))]
-    points = [{"number": one.number, "ms": latency.ms, "accuracy": one.measured.accuracy,
-               "text": one.text, "kept": one.kept, "winner": one == done.winner} for one, latency in usable]
-    return plots.pareto(points, done.goal.bound(done.original), done.goal.metric, done.goal.higher,
-                        f"median milliseconds of a call, {done.objective}, {done.gpu}")
+    usable = [
+        (one, latency) for one in done.trials if not one.measured.failure and (latency := one.latency(done.objective))
+    ]
+    points = [
+        {
+            "number": one.number,
+            "ms": latency.ms,
+            "accuracy": one.measured.accuracy,
+            "text": one.text,
+            "kept": one.kept,
+            "winner": one == done.winner,
+        }
+        for one, latency in usable
+    ]
+    return plots.pareto(
+        points,
+        done.goal.bound(done.original),
+        done.goal.metric,
+        done.goal.higher,
+        f"median milliseconds of a call, {done.objective}, {done.gpu}",
+    )
 
 
 def _shown(value: object) -> object:
@@ -62,7 +84,13 @@ def template(name: str) -> Template:
     """A page of this package's templates. Args: name: of its file."""
     import jinja2
 
-    templates = jinja2.Environment(loader=jinja2.PackageLoader("tftrt_tools.command_line.report", "templates"), autoescape=True,
-                                   trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_shown)
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("tftrt_tools.command_line.report", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+    )
     templates.globals |= {"stamp": passport.stamp, "told": told}
     return templates.get_template(name)

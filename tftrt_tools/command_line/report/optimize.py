@@ -20,8 +20,13 @@ def write_page(done: Done, path: str) -> None:
     import shlex
 
     page = html.template("optimize.html").render(
-        story=done.story, known=done.known, classes=_CLASSES, line=shlex.join, plots=optimize_plot.plots(done.known),
-        page=lambda one: _page(one, path))
+        story=done.story,
+        known=done.known,
+        classes=_CLASSES,
+        line=shlex.join,
+        plots=optimize_plot.plots(done.known),
+        page=lambda one: _page(one, path),
+    )
     whole_file.write_text(path, page)
 
 

@@ -56,7 +56,9 @@ def _shares(plans: Sequence[tuple[str, Plan]]) -> str:
         inside, ops = sum(one.ops_in_tensorrt for one in usable), sum(one.ops for one in usable)
         engines = sum(len(one.segments) for one in usable)
         axes.barh(row, inside, color=drawing.GREEN, height=0.6, label="TensorRT engines" if row == 0 else None)
-        axes.barh(row, ops - inside, left=inside, color=drawing.GREY, height=0.6, label="TensorFlow" if row == 0 else None)
+        axes.barh(
+            row, ops - inside, left=inside, color=drawing.GREY, height=0.6, label="TensorFlow" if row == 0 else None
+        )
         drawing.beside(axes, ops, row, f"{inside} of {ops}, engines: {engines}")
     axes.set_yticks(range(len(plans)), [label for label, _ in plans])
     axes.invert_yaxis()
@@ -72,8 +74,12 @@ def _levels(found: Comparison, wanted: float) -> str:
     axes = figure.subplots()
     for row, method in enumerate(found.methods):
         level = found.worst(method)
-        axes.barh(row, min(max(level, 0.0), _CEILING_DB), color=drawing.BLUE if level >= wanted else drawing.RED, height=0.6)
-        drawing.beside(axes, min(max(level, 0.0), _CEILING_DB), row, f"{level:.1f}{' (taken)' if method == found.taken else ''}")
+        axes.barh(
+            row, min(max(level, 0.0), _CEILING_DB), color=drawing.BLUE if level >= wanted else drawing.RED, height=0.6
+        )
+        drawing.beside(
+            axes, min(max(level, 0.0), _CEILING_DB), row, f"{level:.1f}{' (taken)' if method == found.taken else ''}"
+        )
     axes.axvline(wanted, color="black", linewidth=1.4)
     axes.set_yticks(range(len(found.methods)), found.methods)
     axes.invert_yaxis()
@@ -89,7 +95,9 @@ def _trials(document: Mapping[str, Any]) -> str:
     rows = [("TensorFlow", document["native"][call]["ms"], drawing.GREY)]
     for one in document["trials"]:
         if call in one["latencies"]:
-            color = drawing.GREEN if one["number"] == document["winner"] else drawing.BLUE if one["kept"] else drawing.RED
+            color = (
+                drawing.GREEN if one["number"] == document["winner"] else drawing.BLUE if one["kept"] else drawing.RED
+            )
             rows.append((f"{one['number']}: {one['settings']['precision_mode']}", one["latencies"][call]["ms"], color))
     figure = drawing.new_figure(8, 1.0 + 0.34 * len(rows))
     axes = figure.subplots()

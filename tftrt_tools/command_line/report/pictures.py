@@ -17,11 +17,13 @@ _ENDINGS = (".svg", ".png")
 def check(path: str) -> None:
     """Raise UsageError where `path` names no kind of picture that can be written."""
     if pathlib.Path(path).suffix.lower() not in _ENDINGS:
-        raise errors.UsageError(f"--plot={path} is of no known kind", "name it " + " or ".join(f"FILE{ending}" for ending in _ENDINGS))
+        raise errors.UsageError(
+            f"--plot={path} is of no known kind", "name it " + " or ".join(f"FILE{ending}" for ending in _ENDINGS)
+        )
 
 
 def kind(path: str) -> str:
-    """"svg" or "png". Raises: UsageError."""
+    """ "svg" or "png". Raises: UsageError."""
     check(path)
     return pathlib.Path(path).suffix.lower().lstrip(".")
 

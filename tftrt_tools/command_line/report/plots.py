@@ -25,8 +25,15 @@ def new_figure(width: float, height: float) -> Figure:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "svg.hashsalt": "tftrt",
-                                "text.parse_math": False})  # a $ in a name is a $
+    matplotlib.rcParams.update(
+        {
+            "svg.fonttype": "none",
+            "font.family": "sans-serif",
+            "font.size": 9,
+            "svg.hashsalt": "tftrt",
+            "text.parse_math": False,
+        }
+    )  # a $ in a name is a $
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -41,7 +48,7 @@ def svg(figure: Figure) -> str:
             one.set_text(terminal.shown(one.get_text()))
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
-    return terminal.shown(text.getvalue()[text.getvalue().index("<svg"):])
+    return terminal.shown(text.getvalue()[text.getvalue().index("<svg") :])
 
 
 def bare(axes: Axes) -> None:
@@ -82,8 +89,14 @@ def signal_to_noise(comparisons: Iterable[Comparison], bounds: Mapping[str, Mapp
         axes.barh(row, value, color=BLUE if kept else RED, height=0.6)
         label = "equal" if math.isinf(one.snr_db) and one.snr_db > 0 else f"{one.snr_db:.0f} dB"
         inside = value > 0.85 * _SNR_CEILING_DB
-        axes.text(value - 1.5 if inside else value + 1.5, row, label, va="center", ha="right" if inside else "left",
-                  color="white" if inside else "black")
+        axes.text(
+            value - 1.5 if inside else value + 1.5,
+            row,
+            label,
+            va="center",
+            ha="right" if inside else "left",
+            color="white" if inside else "black",
+        )
         axes.plot([bound, bound], [row - 0.42, row + 0.42], color="black", linewidth=1.6)
     axes.set_yticks(range(len(shown)), [one.name for one in shown])
     axes.invert_yaxis()
@@ -138,15 +151,30 @@ def pareto(points: Iterable[Mapping[str, Any]], goal: float, metric: str, higher
     figure = new_figure(9.5, max(4.2, 1.2 + 0.2 * len(shown)))
     axes, listed = figure.subplots(1, 2, width_ratios=(2, 1))
     axes.axhline(goal, color="black", linewidth=1.2, linestyle=(0, (5, 3)))
-    axes.annotate(f"goal: {metric} {'≥' if higher else '≤'} {goal:.6g}", (1, goal), xycoords=axes.get_yaxis_transform(), xytext=(-2, 3),
-                  textcoords="offset points", ha="right", va="bottom")
+    axes.annotate(
+        f"goal: {metric} {'≥' if higher else '≤'} {goal:.6g}",
+        (1, goal),
+        xycoords=axes.get_yaxis_transform(),
+        xytext=(-2, 3),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+    )
     places = [(one["ms"], min(max(one["accuracy"], low), high)) for one in shown]
     offsets = _label_offsets([((x - left) / (right - left), (y - low) / (high - low)) for x, y in places])
     for one, place, offset in zip(shown, places, offsets, strict=True):
         marker, color = _mark(one)
         axes.plot(*place, marker=marker, markersize=14 if one["winner"] else 6, color=color, zorder=3)
-        axes.annotate(str(one["number"]), place, xytext=offset, textcoords="offset points", ha="center", va="center", fontsize=8,
-                      fontweight="bold" if one["winner"] else "normal")
+        axes.annotate(
+            str(one["number"]),
+            place,
+            xytext=offset,
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8,
+            fontweight="bold" if one["winner"] else "normal",
+        )
     axes.set_xlim(left, right)
     axes.set_ylim(low, high)
     axes.set_xlabel(latency_label)
@@ -183,12 +211,28 @@ def _list_beside(axes: Axes, points: Sequence[Mapping[str, Any]]) -> None:
 def _label_offsets(places: Iterable[tuple[float, float]]) -> list[tuple[int, int]]:
     """Where the labels go, in points from their marks, so that they cover neither marks nor labels. Args: places: 0 to 1 in both axes."""
     width, height = 400, 250
-    steps = [(0, 11), (0, -11), (13, 0), (-13, 0), (11, 11), (-11, 11), (11, -11), (-11, -11), (0, 21), (0, -21), (13, 21), (-13, -21)]
+    steps = [
+        (0, 11),
+        (0, -11),
+        (13, 0),
+        (-13, 0),
+        (11, 11),
+        (-11, 11),
+        (11, -11),
+        (-11, -11),
+        (0, 21),
+        (0, -21),
+        (13, 21),
+        (-13, -21),
+    ]
     marks = [(x * width, y * height) for x, y in places]
     taken, offsets = list(marks), []
     for mark in marks:
+
         def room(step: tuple[int, int], mark: tuple[float, float] = mark) -> float:
-            return min((max(abs(mark[0] + step[0] - x) / 12, abs(mark[1] + step[1] - y) / 9) for x, y in taken), default=9)
+            return min(
+                (max(abs(mark[0] + step[0] - x) / 12, abs(mark[1] + step[1] - y) / 9) for x, y in taken), default=9
+            )
 
         chosen = next((step for step in steps if room(step) >= 1), max(steps, key=room))
         taken.append((mark[0] + chosen[0], mark[1] + chosen[1]))

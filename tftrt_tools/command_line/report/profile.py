@@ -40,11 +40,21 @@ def page(found: Profile) -> str:
     engines = [(engine, engine_plots.layers(engine), engine_plots.roofline(engine)) for engine in found.engines]
     split = [group for engine in found.engines if engine.fusion for group in engine.fusion.split]
     unfused = {(one.before, one.behind) for group in split for one in group.splits}
-    graphs = [(name, graph_plot.draw(nodes, unfused, _slow(found.engines))) for name, nodes in found.model.graph.items()
-              if name in {call.signature for call in found.model.calls}]
+    graphs = [
+        (name, graph_plot.draw(nodes, unfused, _slow(found.engines)))
+        for name, nodes in found.model.graph.items()
+        if name in {call.signature for call in found.model.calls}
+    ]
     return html.template("profile.html").render(
-        found=found, calls=calls, graphs=graphs, engines=engines, memory=engine_plots.memory(found.engines), rows=rows,
-        engine_rows=engine_rows, arithmetic=kernels.text)
+        found=found,
+        calls=calls,
+        graphs=graphs,
+        engines=engines,
+        memory=engine_plots.memory(found.engines),
+        rows=rows,
+        engine_rows=engine_rows,
+        arithmetic=kernels.text,
+    )
 
 
 def _slow(engines: Sequence[EngineProfile]) -> dict[str, str]:

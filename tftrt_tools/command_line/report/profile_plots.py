@@ -15,14 +15,30 @@ if TYPE_CHECKING:
     from tftrt_tools.studies.profiling.call_records import Device, Group
 
 _COLORS: dict[str, str] = {
-    "input": bench_plots.SKY, "call": "#8C8C8C", "graph": bench_plots.YELLOW, "engine": plots.GREEN, "op": plots.BLUE,
-    "copy": bench_plots.PURPLE, "output": bench_plots.ORANGE, "rest": "#FFFFFF"}
+    "input": bench_plots.SKY,
+    "call": "#8C8C8C",
+    "graph": bench_plots.YELLOW,
+    "engine": plots.GREEN,
+    "op": plots.BLUE,
+    "copy": bench_plots.PURPLE,
+    "output": bench_plots.ORANGE,
+    "rest": "#FFFFFF",
+}
 _HOST_ALPHA = 0.4
 _LABELS = {
-    ("input", "host"): "making the input", ("input", "GPU"): "copy to the GPU", ("call", "host"): "Python", ("graph", "host"): "executor",
-    ("engine", "host"): "engines, host", ("engine", "GPU"): "engines, GPU", ("op", "host"): "other ops, host",
-    ("op", "GPU"): "other ops, GPU", ("copy", "GPU"): "copies between", ("output", "host"): "reading the answer",
-    ("output", "GPU"): "copy back", ("rest", ""): "not placed"}
+    ("input", "host"): "making the input",
+    ("input", "GPU"): "copy to the GPU",
+    ("call", "host"): "Python",
+    ("graph", "host"): "executor",
+    ("engine", "host"): "engines, host",
+    ("engine", "GPU"): "engines, GPU",
+    ("op", "host"): "other ops, host",
+    ("op", "GPU"): "other ops, GPU",
+    ("copy", "GPU"): "copies between",
+    ("output", "host"): "reading the answer",
+    ("output", "GPU"): "copy back",
+    ("rest", ""): "not placed",
+}
 # A part this narrow, as a share of the longest bar, has no room for its figure.
 _NARROW = 0.04
 
@@ -39,7 +55,14 @@ def parts(bars: Sequence[tuple[str, CallProfile]]) -> str:
             _bar(axes, row, at, part.seconds, part.group, part.device, "" if label in labelled else label)
             labelled.add(label)
             if part.seconds > _NARROW * longest:
-                axes.text(1e3 * (at + part.seconds / 2), row, f"{1e3 * part.seconds:.3g}", ha="center", va="center", fontsize=8)
+                axes.text(
+                    1e3 * (at + part.seconds / 2),
+                    row,
+                    f"{1e3 * part.seconds:.3g}",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                )
             at += part.seconds
     axes.set_yticks(range(len(bars)), [name for name, _ in bars])
     axes.invert_yaxis()
@@ -51,8 +74,17 @@ def parts(bars: Sequence[tuple[str, CallProfile]]) -> str:
 
 
 def _bar(axes: Axes, row: float, start: float, seconds: float, group: Group, device: Device, label: str = "") -> None:
-    axes.barh(row, 1e3 * seconds, left=1e3 * start, height=0.62, color=_COLORS[group], alpha=1.0 if device != "host" else _HOST_ALPHA,
-              edgecolor="#444444" if group == "rest" else "none", linewidth=0.5, label=label or None)
+    axes.barh(
+        row,
+        1e3 * seconds,
+        left=1e3 * start,
+        height=0.62,
+        color=_COLORS[group],
+        alpha=1.0 if device != "host" else _HOST_ALPHA,
+        edgecolor="#444444" if group == "rest" else "none",
+        linewidth=0.5,
+        label=label or None,
+    )
 
 
 def timeline(calls: Sequence[tuple[str, CallProfile]]) -> str:

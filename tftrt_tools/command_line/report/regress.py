@@ -22,9 +22,20 @@ def write_page(done: Regression, path: str) -> None:
 def page(done: Regression) -> str:
     """The report's text; it opens on the verdict."""
     return html.template("regress.html").render(
-        done=done, plot=regress_plot.rounds(done) if len(done.rounds.native_p50) > 1 else "", shown=shown, speed=sentences.sentence,
-        bounds=thresholds.text, answers=answers, missed=done.answers.missed if done.answers else (),
-        classes={comparison.PASS: "passed", comparison.FAIL: "failed", comparison.UNSURE: "unsure", comparison.ENDED: "unsure"})
+        done=done,
+        plot=regress_plot.rounds(done) if len(done.rounds.native_p50) > 1 else "",
+        shown=shown,
+        speed=sentences.sentence,
+        bounds=thresholds.text,
+        answers=answers,
+        missed=done.answers.missed if done.answers else (),
+        classes={
+            comparison.PASS: "passed",
+            comparison.FAIL: "failed",
+            comparison.UNSURE: "unsure",
+            comparison.ENDED: "unsure",
+        },
+    )
 
 
 def shown(metric: str, value: float | None) -> str:

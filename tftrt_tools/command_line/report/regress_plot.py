@@ -60,8 +60,14 @@ def _chart(axes: Axes, series: Series) -> None:
         axes.plot([first - 0.4, last + 0.4], [level, level], color="black", linewidth=1.6)
     for (first, _, level), step in zip(series.levels[1:], series.steps, strict=True):
         axes.axvline(first - 0.5, color=plots.RED if step.worse else plots.GREEN, linewidth=1.2, linestyle=(0, (4, 3)))
-        axes.annotate(f"{step.change:+.1%}", (first - 0.4, level), xytext=(2, 6), textcoords="offset points", fontsize=8,
-                      color=plots.RED if step.worse else plots.GREEN)
+        axes.annotate(
+            f"{step.change:+.1%}",
+            (first - 0.4, level),
+            xytext=(2, 6),
+            textcoords="offset points",
+            fontsize=8,
+            color=plots.RED if step.worse else plots.GREEN,
+        )
     labels = [str(entry.number) for entry, _ in series.points]
     every = max(1, len(labels) // 20)
     axes.set_xticks(range(0, len(labels), every), labels[::every])

@@ -41,9 +41,11 @@ def bars(signatures: Sequence[SignatureHarm], precision: Precision, kind: str = 
 def _legend() -> list[Any]:
     from matplotlib import lines, patches
 
-    return [patches.Patch(color=plots.BLUE, label="rounded alone"),
-            patches.Patch(color=plots.RED, label="rounded alone, suggested for a higher precision"),
-            lines.Line2D([], [], color="black", linewidth=1.6, label="everything rounded")]
+    return [
+        patches.Patch(color=plots.BLUE, label="rounded alone"),
+        patches.Patch(color=plots.RED, label="rounded alone, suggested for a higher precision"),
+        lines.Line2D([], [], color="black", linewidth=1.6, label="everything rounded"),
+    ]
 
 
 def _chart(axes: Axes, signature: SignatureHarm, precision: Precision, nodes: Sequence[Node]) -> None:
@@ -52,12 +54,23 @@ def _chart(axes: Axes, signature: SignatureHarm, precision: Precision, nodes: Se
     kept = set(signature.suggested_nodes)
     axes.axvline(total, color="black", linewidth=1.6, zorder=1)
     for row, (node, level) in enumerate(zip(nodes, levels, strict=True)):
-        axes.barh(row, level - best, left=best, height=0.7, color=plots.RED if node.name in kept else plots.BLUE, zorder=2)
-        axes.annotate(_label(node), (level, row), xytext=(4, 0), textcoords="offset points", va="center", zorder=3,
-                      bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"})
+        axes.barh(
+            row, level - best, left=best, height=0.7, color=plots.RED if node.name in kept else plots.BLUE, zorder=2
+        )
+        axes.annotate(
+            _label(node),
+            (level, row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            zorder=3,
+            bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
+        )
     names = plots.without_shared_scopes([node.name for node in nodes])
-    axes.set_yticks(range(len(nodes)), [f"{name} ({node.op})" if node.op not in name else name
-                                        for name, node in zip(names, nodes, strict=True)])
+    axes.set_yticks(
+        range(len(nodes)),
+        [f"{name} ({node.op})" if node.op not in name else name for name, node in zip(names, nodes, strict=True)],
+    )
     axes.set_ylim(len(nodes) - 0.4, -0.6)
     axes.set_xlim(best, least - _LABEL_SHARE * (best - least))
     more = f" (the worst {len(nodes)} of {len(signature.nodes)})" if len(signature.nodes) > len(nodes) else ""
@@ -67,7 +80,9 @@ def _chart(axes: Axes, signature: SignatureHarm, precision: Precision, nodes: Se
 
 
 def _label(node: Node) -> str:
-    level = "NaN or Inf" if node.worst.nonfinite else "no noise" if not node.worst.noise else f"{node.worst.snr_db:.1f} dB"
+    level = (
+        "NaN or Inf" if node.worst.nonfinite else "no noise" if not node.worst.noise else f"{node.worst.snr_db:.1f} dB"
+    )
     return f"{level}, {node.share:.0%}"
 
 

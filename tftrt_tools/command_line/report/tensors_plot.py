@@ -40,14 +40,24 @@ def line(done: Tensors, kind: str = "svg") -> bytes:
     for kept, color, label in ((True, plots.BLUE, "keeps the bound"), (False, plots.RED, "departs")):
         places = [place for place, one in enumerate(inners) if (one.snr_db >= done.bound) == kept]
         if places:
-            axes.plot(places, [levels[place] for place in places], linestyle="none", marker="o", markersize=5 if names else 3.5,
-                      color=color, zorder=3, label=label)
+            axes.plot(
+                places,
+                [levels[place] for place in places],
+                linestyle="none",
+                marker="o",
+                markersize=5 if names else 3.5,
+                color=color,
+                zorder=3,
+                label=label,
+            )
     _mark(axes, done, levels)
     _name(axes, names, len(inners))
     axes.set_ylim(_FLOOR_DB - 5, _CEILING_DB + 28)
     axes.set_yticks(range(0, int(_CEILING_DB) + 1, 20), [*map(str, range(0, int(_CEILING_DB), 20)), "≥160 or equal"])
     axes.set_ylabel("signal to noise, dB")
-    axes.set_title(f"against the original; black line: the bound, {done.bound:g} dB ({done.arithmetic})", loc="left", fontsize=9)
+    axes.set_title(
+        f"against the original; black line: the bound, {done.bound:g} dB ({done.arithmetic})", loc="left", fontsize=9
+    )
     figure.legend(loc="outside upper right", ncol=2, frameon=False)
     plots.bare(axes)
     return pictures.content(figure, kind)
@@ -59,14 +69,33 @@ def _mark(axes: Axes, done: Tensors, levels: Sequence[float]) -> None:
     one = done.departed[0] if done.departed else min(inners, key=lambda one: one.snr_db)
     place = inners.index(one)
     what = "first departs" if done.departed else "farthest"
-    axes.axvline(place, color=plots.RED if done.departed else plots.GREY, linewidth=1.2, linestyle=(0, (5, 3)), zorder=0)
+    axes.axvline(
+        place, color=plots.RED if done.departed else plots.GREY, linewidth=1.2, linestyle=(0, (5, 3)), zorder=0
+    )
     left = place < len(inners) / 2
     text = f"{what}: {_short(one.tensor, _LONGEST_MARKED)}\n{_short(one.node, _LONGEST_MARKED)}, {one.level}"
-    axes.annotate(text, (place, 1), xycoords=axes.get_xaxis_transform(), xytext=(5 if left else -5, -2), textcoords="offset points",
-                  ha="left" if left else "right", va="top", fontweight="bold", zorder=4,
-                  bbox={"boxstyle": "square,pad=0.15", "facecolor": "white", "edgecolor": "none"})
-    axes.plot(place, levels[place], marker="o", markersize=11, markerfacecolor="none", markeredgewidth=1.6,
-              color=plots.RED if done.departed else plots.BLUE, zorder=4)
+    axes.annotate(
+        text,
+        (place, 1),
+        xycoords=axes.get_xaxis_transform(),
+        xytext=(5 if left else -5, -2),
+        textcoords="offset points",
+        ha="left" if left else "right",
+        va="top",
+        fontweight="bold",
+        zorder=4,
+        bbox={"boxstyle": "square,pad=0.15", "facecolor": "white", "edgecolor": "none"},
+    )
+    axes.plot(
+        place,
+        levels[place],
+        marker="o",
+        markersize=11,
+        markerfacecolor="none",
+        markeredgewidth=1.6,
+        color=plots.RED if done.departed else plots.BLUE,
+        zorder=4,
+    )
 
 
 def _name(axes: Axes, names: Sequence[str], count: int) -> None:
@@ -81,7 +110,7 @@ def _name(axes: Axes, names: Sequence[str], count: int) -> None:
 
 def _short(name: str, most: int) -> str:
     """A name without its middle, if it is long: the beginning says where it is, the end what."""
-    return name if len(name) <= most else f"{name[:most // 2 - 1]}…{name[-(most - most // 2):]}"
+    return name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-(most - most // 2) :]}"
 
 
 def _clipped(snr_db: float) -> float:

@@ -1,4 +1,5 @@
 """Files of the cache, opened so that nothing outside its folder is touched."""
+
 from __future__ import annotations
 
 import contextlib
@@ -79,7 +80,7 @@ def write_all(fd: int, data: bytes) -> None:
     """Write all of `data`. Raises: OSError."""
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view):]
+        view = view[os.write(fd, view) :]
 
 
 def read_record(fd: int) -> EngineRecord:

@@ -1,4 +1,5 @@
 """Where the cache lies, and which folders cannot be a cache."""
+
 from __future__ import annotations
 
 import os
@@ -14,7 +15,9 @@ def default() -> pathlib.Path:
     # The XDG specification: a relative path is to be ignored.
     base = given if os.path.isabs(given) else os.path.join(os.path.expanduser("~"), ".cache")
     if not os.path.isabs(base):
-        raise errors.TftrtError("there is no home folder for the engine cache", "set HOME or XDG_CACHE_HOME, or give --engine_cache_dir")
+        raise errors.TftrtError(
+            "there is no home folder for the engine cache", "set HOME or XDG_CACHE_HOME, or give --engine_cache_dir"
+        )
     return pathlib.Path(base) / "tftrt" / "engines"
 
 
@@ -26,13 +29,17 @@ def check(folder: str | os.PathLike[str]) -> pathlib.Path:
         existing = next(one for one in (path, *path.parents) if os.path.lexists(one))
         state = existing.stat()
     except OSError as error:
-        raise errors.UsageError(f"the engine cache {path} cannot be used: {errors.from_os_error(error).cause}", mend) from None
+        raise errors.UsageError(
+            f"the engine cache {path} cannot be used: {errors.from_os_error(error).cause}", mend
+        ) from None
     if not stat.S_ISDIR(state.st_mode):
         raise errors.UsageError(f"the engine cache {path} cannot be used: {existing} is no folder", mend)
     if existing == path and state.st_mode & stat.S_IWOTH:
         # An engine is machine code that TensorRT runs without a check.
-        raise errors.UsageError(f"the engine cache {path} cannot be used: every user may write there, and engines are programs",
-                                f"`chmod o-w {path}`, or {mend}")
+        raise errors.UsageError(
+            f"the engine cache {path} cannot be used: every user may write there, and engines are programs",
+            f"`chmod o-w {path}`, or {mend}",
+        )
     return path
 
 

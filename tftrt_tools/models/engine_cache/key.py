@@ -19,8 +19,14 @@ if typing.TYPE_CHECKING:
 Format = typing.Literal[1]
 FORMAT: Format = 1
 # Read by TF-TRT or CUDA libraries while an engine is built.
-ENVIRONMENT = ("NVIDIA_TF32_OVERRIDE", "TF_DEBUG_TRT_ALLOW_INEFFICIENT_TRANSPOSE", "TF_TRT_ENABLE_LAYOUT_OPTIMIZER",
-               "TF_TRT_EXPERIMENTAL_FEATURES", "TF_TRT_FIXED_ALGORITHM_ID", "TF_TRT_SPARSE_MODE")
+ENVIRONMENT = (
+    "NVIDIA_TF32_OVERRIDE",
+    "TF_DEBUG_TRT_ALLOW_INEFFICIENT_TRANSPOSE",
+    "TF_TRT_ENABLE_LAYOUT_OPTIMIZER",
+    "TF_TRT_EXPERIMENTAL_FEATURES",
+    "TF_TRT_FIXED_ALGORITHM_ID",
+    "TF_TRT_SPARSE_MODE",
+)
 # For tensors with at most this many elements, TF-TRT puts values and not only shapes into a profile (convert/utils.h,
 # IsTrtShapeTensorCompatible).
 SHAPE_TENSOR_ELEMENTS = 8
@@ -100,7 +106,9 @@ class EngineKey(records.Record):
     def __post_init__(self) -> None:
         """Raises: ValueError for a key that could find a wrong engine."""
         if self.precision == "INT8" and self.use_calibration and not self.calibration_digest:
-            raise ValueError("an engine that is calibrated while it is built depends on the calibration data: it has no key")
+            raise ValueError(
+                "an engine that is calibrated while it is built depends on the calibration data: it has no key"
+            )
         if self.calibration_digest and not self.names_digest:
             raise ValueError("a calibration table speaks of node names: the key needs names_digest")
         if not self.calls or any(len(call) != len(self.inputs) for call in self.calls):
@@ -108,7 +116,9 @@ class EngineKey(records.Record):
         for call in self.calls:
             for declared, fed in zip(self.inputs, call, strict=True):
                 if _may_be_shape_tensor(declared.dtype, fed.shape) and fed.values is None:
-                    raise ValueError(f"an int32 input of shape {fed.shape} may be a shape tensor: the key needs its values")
+                    raise ValueError(
+                        f"an int32 input of shape {fed.shape} may be a shape tensor: the key needs its values"
+                    )
 
     @property
     def name(self) -> str:
@@ -129,7 +139,7 @@ def environment(variables: Mapping[str, str] | None = None, names: Iterable[str]
 
 
 def digest_of_text(text: str | bytes) -> str:
-    """"sha256:<hex>" of a calibration table's text; "" for an empty one."""
+    """ "sha256:<hex>" of a calibration table's text; "" for an empty one."""
     raw = text.encode() if isinstance(text, str) else text
     return "sha256:" + hashlib.sha256(raw).hexdigest() if raw else ""
 

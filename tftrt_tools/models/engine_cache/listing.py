@@ -30,7 +30,13 @@ class Listing(records.Record):
     def of(cls, store: Store, removed: Iterable[str] = ()) -> "Listing":
         """From a Store as it is now."""
         entries = tuple(store.entries())
-        return cls(folder=str(store.folder), max_bytes=store.max_bytes, entries=entries, removed=tuple(removed), problem=store.problem)
+        return cls(
+            folder=str(store.folder),
+            max_bytes=store.max_bytes,
+            entries=entries,
+            removed=tuple(removed),
+            problem=store.problem,
+        )
 
     @property
     def bytes(self) -> int:

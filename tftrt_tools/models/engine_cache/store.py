@@ -8,6 +8,7 @@
 One rename adds an entry and one removes it, so that nobody sees half an entry. Symbolic links inside the folder are never
 followed.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -83,7 +84,9 @@ class Store:
                     # Another process may have removed the entry during the read.
                     if not disk.is_same(folder, path):
                         return Miss(NOT_THERE)
-                    return self._damaged(path, str(error) if isinstance(error, disk.DamagedError) else "a file is missing")
+                    return self._damaged(
+                        path, str(error) if isinstance(error, disk.DamagedError) else "a file is missing"
+                    )
         except OSError as error:
             return Miss(self._trouble(error))
 
@@ -113,10 +116,19 @@ class Store:
             self._discard(path)
             return Miss(f"the entry was damaged and is removed: {reason}", damaged=True)
         except OSError as error:
-            return Miss(f"the entry is damaged ({reason}) and cannot be removed: {errors.from_os_error(error).cause}", damaged=True)
+            return Miss(
+                f"the entry is damaged ({reason}) and cannot be removed: {errors.from_os_error(error).cause}",
+                damaged=True,
+            )
 
-    def put(self, key: Key, file: str | os.PathLike[str], build_seconds: float | None = None, origin: str = "",
-            driver: str = "") -> Stored:
+    def put(
+        self,
+        key: Key,
+        file: str | os.PathLike[str],
+        build_seconds: float | None = None,
+        origin: str = "",
+        driver: str = "",
+    ) -> Stored:
         """Keep a copy of the engine file `file` under `key`, in place of what is there, then evict.
 
         Args: build_seconds, origin, driver: for the record. Returns: Stored.
@@ -153,13 +165,27 @@ class Store:
         finally:
             disk.delete(stage)
 
-    def _write(self, stage: pathlib.Path, key: Key, file: str | os.PathLike[str], build_seconds: float | None, origin: str,
-               driver: str) -> None:
+    def _write(
+        self,
+        stage: pathlib.Path,
+        key: Key,
+        file: str | os.PathLike[str],
+        build_seconds: float | None,
+        origin: str,
+        driver: str,
+    ) -> None:
         with open(file, "rb") as source, disk.new_file(stage / disk.ENGINE) as copy:
             digest, size = disk.copy(source.fileno(), copy)
             os.fsync(copy)
-        record = EngineRecord(key=key, sha256=digest, bytes=size, build_seconds=build_seconds, origin=origin, driver=driver,
-                              **passport.stamp())
+        record = EngineRecord(
+            key=key,
+            sha256=digest,
+            bytes=size,
+            build_seconds=build_seconds,
+            origin=origin,
+            driver=driver,
+            **passport.stamp(),
+        )
         with disk.new_file(stage / disk.RECORD) as fd:
             disk.write_all(fd, (json.dumps(record.to_dict(), indent=2) + "\n").encode())
             os.fsync(fd)
@@ -272,7 +298,10 @@ class Store:
     def _entry(self, name: str, size: int, used: int) -> Entry | None:
         record, problem = None, ""
         try:
-            with disk.closing(os.open(self._path(name), disk.OPEN | os.O_DIRECTORY)) as folder, disk.opened(disk.RECORD, folder) as file:
+            with (
+                disk.closing(os.open(self._path(name), disk.OPEN | os.O_DIRECTORY)) as folder,
+                disk.opened(disk.RECORD, folder) as file,
+            ):
                 record = disk.read_record(file)
             if record.key.name != name:
                 record, problem = None, "its record is about another engine"

@@ -31,8 +31,11 @@ def load(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
         with loaded:
             return {name: loaded[name] for name in loaded.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        hint = "save strings as a fixed-width array (np.array(values, 'S')), not as objects" if "pickle" in str(error).lower() else \
-            "write it with np.savez(path, input_name=array)"
+        hint = (
+            "save strings as a fixed-width array (np.array(values, 'S')), not as objects"
+            if "pickle" in str(error).lower()
+            else "write it with np.savez(path, input_name=array)"
+        )
         raise errors.UsageError(f"{path} is no readable .npz or .npy file", hint) from None
 
 
@@ -42,7 +45,9 @@ def _check_size(path: pathlib.Path) -> None:
         try:
             archives.check(archive)
         except ValueError as error:
-            raise errors.UsageError(f"{path}: {error}", "write it with np.savez(path, input_name=array), which does not pack") from None
+            raise errors.UsageError(
+                f"{path}: {error}", "write it with np.savez(path, input_name=array), which does not pack"
+            ) from None
 
 
 def names(path: str | os.PathLike[str]) -> list[str]:
@@ -56,12 +61,19 @@ def names(path: str | os.PathLike[str]) -> list[str]:
 def scalar_text(spec: InputSpec) -> str:
     """How to give an input of rank 0, for messages. Args: spec: its InputSpec."""
     value = "False" if spec.dtype == "bool" else "b'text'" if spec.dtype == "string" else "1"
-    return f"{spec.name} is one value for all rows: give it as an array of rank 0, such as {spec.name}=np.array({value})"
+    return (
+        f"{spec.name} is one value for all rows: give it as an array of rank 0, such as {spec.name}=np.array({value})"
+    )
 
 
 def input_names(specs: Mapping[str, Sequence[InputSpec]]) -> set[str]:
     """The names that arrays of these signatures may have: INPUT, and SIGNATURE/INPUT. Args: specs: {signature: [InputSpec]}."""
-    return {name for signature, inputs_of in specs.items() for spec in inputs_of for name in (spec.name, f"{signature}/{spec.name}")}
+    return {
+        name
+        for signature, inputs_of in specs.items()
+        for spec in inputs_of
+        for name in (spec.name, f"{signature}/{spec.name}")
+    }
 
 
 def check_names(arrays: Iterable[str], specs: Mapping[str, Sequence[InputSpec]]) -> None:
@@ -69,7 +81,9 @@ def check_names(arrays: Iterable[str], specs: Mapping[str, Sequence[InputSpec]])
     known = input_names(specs)
     unknown = [name for name in arrays if name and name not in known]
     if unknown:
-        raise errors.UsageError(f"the data has an array {unknown[0]!r} that is no input", "inputs here: " + ", ".join(sorted(known)))
+        raise errors.UsageError(
+            f"the data has an array {unknown[0]!r} that is no input", "inputs here: " + ", ".join(sorted(known))
+        )
 
 
 def pick(arrays: Mapping[str, npt.NDArray[Any]], signature: str, name: str, count: int) -> Any:
@@ -97,7 +111,9 @@ def prepared(array: npt.NDArray[Any], spec: InputSpec, where: str = "") -> npt.N
     if array.dtype.kind in "SUO" or not np.can_cast(array.dtype, wanted, "same_kind") and not _lossless(array, wanted):
         raise errors.UsageError(f"{what} is {array.dtype}, and the signature takes {spec.dtype}", "convert it first")
     if array.dtype.kind in "iu" and wanted.kind in "iu" and not _lossless(array, wanted):
-        raise errors.UsageError(f"{what} has values from {array.min()} to {array.max()}, more than {spec.dtype} holds", "convert it first")
+        raise errors.UsageError(
+            f"{what} has values from {array.min()} to {array.max()}, more than {spec.dtype} holds", "convert it first"
+        )
     _check_finite(array, what, "holds")
     with np.errstate(over="ignore"):
         cast = array.astype(wanted, copy=False)
@@ -125,8 +141,11 @@ def _check_finite(array: npt.NDArray[Any], what: str, verb: str) -> None:
     bad = ~np.isfinite(array)
     if bad.any():
         rows = bad.reshape(len(bad), -1).any(axis=1) if bad.ndim else bad.reshape(1)
-        raise errors.UsageError(f"{what} {verb} NaN or Inf: {int(bad.sum())} of {bad.size} values, in {int(rows.sum())} of {rows.size} "
-                                f"rows, the first of them row {int(rows.argmax())} (counted from 0)", "clean the data first")
+        raise errors.UsageError(
+            f"{what} {verb} NaN or Inf: {int(bad.sum())} of {bad.size} values, in {int(rows.sum())} of {rows.size} "
+            f"rows, the first of them row {int(rows.argmax())} (counted from 0)",
+            "clean the data first",
+        )
 
 
 def _lossless(array: npt.NDArray[Any], wanted: np.dtype[Any]) -> bool:

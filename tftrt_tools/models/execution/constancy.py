@@ -45,7 +45,9 @@ class Variation:
         self._certain += certain
         self._inexact = self._inexact or inexact
         self._one_value = self._one_value and (not array.size or _alike(array, self._value))
-        self._alike = self._alike and (not len(split) or split.shape[1:] == self._row.shape and _alike(split, self._row))
+        self._alike = self._alike and (
+            not len(split) or split.shape[1:] == self._row.shape and _alike(split, self._row)
+        )
 
     @property
     def differs(self) -> bool:
@@ -108,8 +110,13 @@ def _shown(value: Any) -> str:
     if isinstance(value, bytes | str):
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         return repr(text if len(text) <= 20 else text[:20] + "…")
-    return str(value) if isinstance(value, bool | np.bool_ | np.integer) else f"{complex(value):.6g}" if isinstance(
-        value, np.complexfloating) else f"{float(value):.6g}"
+    return (
+        str(value)
+        if isinstance(value, bool | np.bool_ | np.integer)
+        else f"{complex(value):.6g}"
+        if isinstance(value, np.complexfloating)
+        else f"{float(value):.6g}"
+    )
 
 
 class Watch:
@@ -132,7 +139,11 @@ class Watch:
     def repeated(self, signature: str) -> int:
         """How many rows the inputs of a signature have, if they are all the same; 0 where any two differ."""
         found = [one.repeated for (name, _), one in self._inputs.items() if name == signature]
-        return max(found) if found and not any(one.differs for (name, _), one in self._inputs.items() if name == signature) else 0
+        return (
+            max(found)
+            if found and not any(one.differs for (name, _), one in self._inputs.items() if name == signature)
+            else 0
+        )
 
     def constant(self, signature: str, output: str) -> str:
         """Variation.text of an output."""
@@ -168,8 +179,10 @@ class Watch:
             for output in (output for name, output in self._outputs if name == signature):
                 share = self.saturated(signature, output)
                 if MOSTLY_SATURATED <= share < 1:
-                    yield (f"{signature}: {output} is saturated, 0 or 1, in {share:.1%} of the rows, and shows little there: is the data "
-                           "scaled as in training?")
+                    yield (
+                        f"{signature}: {output} is saturated, 0 or 1, in {share:.1%} of the rows, and shows little there: is the data "
+                        "scaled as in training?"
+                    )
 
 
 def said(constants: dict[str, str]) -> str:
@@ -177,5 +190,7 @@ def said(constants: dict[str, str]) -> str:
     groups: dict[str, list[str]] = {}
     for output, text in sorted(constants.items()):
         groups.setdefault(text, []).append(output)
-    return ", ".join(f"{', '.join(names[:-1])}{' and ' * (len(names) > 1)}{names[-1]} {'are' if len(names) > 1 else 'is'} {text}"
-                     for text, names in groups.items())
+    return ", ".join(
+        f"{', '.join(names[:-1])}{' and ' * (len(names) > 1)}{names[-1]} {'are' if len(names) > 1 else 'is'} {text}"
+        for text, names in groups.items()
+    )

@@ -22,4 +22,9 @@ def seen(request: dict[str, str]) -> dict[str, Any]:
         except ImportError as error:
             missing.setdefault((error.name or name).partition(".")[0], str(error))
     version = "" if missing else str(getattr(importlib.import_module(request["package"]), "__version__", "?"))
-    return {"python": platform.python_version(), "version": version, "missing": list(missing), "why": next(iter(missing.values()), "")}
+    return {
+        "python": platform.python_version(),
+        "version": version,
+        "missing": list(missing),
+        "why": next(iter(missing.values()), ""),
+    }

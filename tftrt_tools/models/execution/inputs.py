@@ -21,8 +21,12 @@ _MOST_ELEMENTS = np.iinfo(np.intp).max // 16
 _WORDS = np.array([b"a", b"b", b"the", b"model", b"x1", b""], dtype=object)
 
 
-def random(specs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]], seed: int,
-           ranges: Mapping[str, tuple[float, float]] | None = None) -> dict[str, npt.NDArray[Any]]:
+def random(
+    specs: Sequence[InputSpec],
+    shapes: Mapping[str, tuple[int, ...]],
+    seed: int,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+) -> dict[str, npt.NDArray[Any]]:
     """Draw one call's inputs.
 
     Args:
@@ -37,12 +41,16 @@ def random(specs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]], se
     """
     for spec in specs:
         if math.prod(shapes[spec.name]) > _MOST_ELEMENTS:
-            raise errors.TftrtError(f"not enough memory for an input {call_text({spec.name: shapes[spec.name]})}",
-                                    "give smaller sizes with --shapes, if the model takes them")
+            raise errors.TftrtError(
+                f"not enough memory for an input {call_text({spec.name: shapes[spec.name]})}",
+                "give smaller sizes with --shapes, if the model takes them",
+            )
         bounds = (ranges or {}).get(spec.name)
         if bounds and not _holds(spec.dtype, *bounds):
             said = f"{spec.name}:{bounds[0]:g}:{bounds[1]:g}"
-            raise errors.UsageError(f"--ranges: {said} is more than {spec.dtype} holds", "give numbers that the input's type holds")
+            raise errors.UsageError(
+                f"--ranges: {said} is more than {spec.dtype} holds", "give numbers that the input's type holds"
+            )
     return {spec.name: _drawn(spec, shapes, seed, (ranges or {}).get(spec.name)) for spec in specs}
 
 
@@ -56,7 +64,9 @@ def _holds(name: str, low: float, high: float) -> bool:
         return math.isfinite(high - low) and bool(np.isfinite(np.array([low, high]).astype(name)).all())
 
 
-def _drawn(spec: InputSpec, shapes: Mapping[str, tuple[int, ...]], seed: int, bounds: tuple[float, float] | None) -> npt.NDArray[Any]:
+def _drawn(
+    spec: InputSpec, shapes: Mapping[str, tuple[int, ...]], seed: int, bounds: tuple[float, float] | None
+) -> npt.NDArray[Any]:
     shape, limit = shapes[spec.name], spec.limit
     if bounds is None and limit and spec.dtype != "bool":
         found = _within(spec.dtype, limit, shape, shapes, np.random.default_rng([seed, zlib.crc32(spec.name.encode())]))
@@ -65,12 +75,15 @@ def _drawn(spec: InputSpec, shapes: Mapping[str, tuple[int, ...]], seed: int, bo
     return _draw(spec, shape, seed, bounds)
 
 
-def _within(name: str, limit: Limit, shape: tuple[int, ...], shapes: Mapping[str, tuple[int, ...]],
-            rng: np.random.Generator) -> npt.NDArray[Any] | None:
+def _within(
+    name: str, limit: Limit, shape: tuple[int, ...], shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator
+) -> npt.NDArray[Any] | None:
     """Values in a limit; None where it is none for this type."""
     if limit.keys:
-        keys = np.array([key.encode() for key in limit.keys] if name == "string" else [int(key) for key in limit.keys],
-                        object if name == "string" else name)
+        keys = np.array(
+            [key.encode() for key in limit.keys] if name == "string" else [int(key) for key in limit.keys],
+            object if name == "string" else name,
+        )
         return np.asarray(keys[rng.integers(0, len(keys), shape)], keys.dtype)
     ends = None if name == "string" or np.dtype(name).kind == "c" else limit.ends(shapes)
     if ends is None:
@@ -109,8 +122,10 @@ def _draw(spec: InputSpec, shape: tuple[int, ...], seed: int, bounds: tuple[floa
 def plain(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     """Inputs of the same shapes for a model that refuses drawn values: zeros, and for strings a picture, a PNG file of 64x48 black pixels
     (TensorFlow's decoders of JPEG take it, too)."""
-    return {name: np.full(array.shape, _picture(64, 48), object) if array.dtype.kind == "O" else np.zeros_like(array)
-            for name, array in arrays.items()}
+    return {
+        name: np.full(array.shape, _picture(64, 48), object) if array.dtype.kind == "O" else np.zeros_like(array)
+        for name, array in arrays.items()
+    }
 
 
 def pictures(shape: tuple[int, ...], seed: int) -> npt.NDArray[Any]:
@@ -124,12 +139,13 @@ def pictures(shape: tuple[int, ...], seed: int) -> npt.NDArray[Any]:
 
 def _picture(height: int, width: int, pixels: bytes = b"") -> bytes:
     """An RGB picture as PNG, https://www.w3.org/TR/png-3/. Args: pixels: line by line, by default black."""
+
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     pixels = pixels or bytes(3 * width * height)
-    lines = b"".join(b"\0" + pixels[3 * width * line:3 * width * (line + 1)] for line in range(height))
+    lines = b"".join(b"\0" + pixels[3 * width * line : 3 * width * (line + 1)] for line in range(height))
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
 
 
@@ -142,7 +158,11 @@ def parse_ranges(text: str, flag: str = "--ranges") -> dict[str, tuple[float, fl
             ranges[name] = (float(low), float(high))
             assert name
         except (ValueError, AssertionError):
-            raise errors.UsageError(f"{flag}: {item!r} is not of the form INPUT:LOW:HIGH", f"e.g. {flag}='ids:0:30522'") from None
+            raise errors.UsageError(
+                f"{flag}: {item!r} is not of the form INPUT:LOW:HIGH", f"e.g. {flag}='ids:0:30522'"
+            ) from None
         if not ranges[name][0] < ranges[name][1]:
-            raise errors.UsageError(f"{flag}: {item!r} is no range: LOW has to be below HIGH", f"e.g. {flag}='ids:0:30522'")
+            raise errors.UsageError(
+                f"{flag}: {item!r} is no range: LOW has to be below HIGH", f"e.g. {flag}='ids:0:30522'"
+            )
     return ranges

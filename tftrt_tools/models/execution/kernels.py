@@ -61,13 +61,15 @@ def not_taken(precision: str, found: Mapping[str, float]) -> str:
     told = {name: share for name, share in found.items() if name != OTHER}
     if precision not in ("INT8", "FP16") or not told or precision in told:
         return ""
-    return (f"{precision} was asked for and not taken: no kernel that ran says that it computes in {precision} (of the kernels' time: "
-            f"{text(found)}). " + _REASONS[precision])
+    return (
+        f"{precision} was asked for and not taken: no kernel that ran says that it computes in {precision} (of the kernels' time: "
+        f"{text(found)}). " + _REASONS[precision]
+    )
 
 
 _REASONS = {
     "INT8": "TensorRT takes INT8 where both ends of a layer have a range and its kernel is the faster one (`tftrt build --layers` tells "
-            "layer by layer); without it the model is what FP16 gives, built longer",
+    "layer by layer); without it the model is what FP16 gives, built longer",
     "FP16": "TensorRT found FP32 as fast; small layers gain nothing from FP16",
 }
 
@@ -75,7 +77,9 @@ _REASONS = {
 def text(found: Mapping[str, float]) -> str:
     """For people: "INT8 61 %, FP16 4 %, names that do not tell 35 %"."""
     total = sum(found.values()) or 1.0
-    return ", ".join(f"{_TOLD.get(name, name)} {100 * found[name] / total:.0f} %" for name in ARITHMETICS if name in found)
+    return ", ".join(
+        f"{_TOLD.get(name, name)} {100 * found[name] / total:.0f} %" for name in ARITHMETICS if name in found
+    )
 
 
 _TOLD = {OTHER: "names that do not tell"}

@@ -42,8 +42,10 @@ def _parts(name: str, array: Array) -> Iterator[tuple[str, Array]]:
         raw = [one.encode("utf-8", "surrogatepass") if isinstance(one, str) else one for one in array.flat]
         strange = [one for one in raw if not isinstance(one, bytes)][:1]
         for one in strange:
-            raise errors.UsageError(f"{name!r} is an array of Python objects ({type(one).__name__}), which are no strings",
-                                    "give numbers, or str or bytes")
+            raise errors.UsageError(
+                f"{name!r} is an array of Python objects ({type(one).__name__}), which are no strings",
+                "give numbers, or str or bytes",
+            )
         yield _LENGTHS + name, np.array([len(one) for one in raw], np.int64).reshape(array.shape)
         yield _TEXTS + name, texts
         yield _BYTES + name, np.frombuffer(b"".join(raw), np.uint8)
@@ -69,6 +71,6 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> dict[str, Array]:
 def _strings(lengths: Array, texts: Array, content: Array) -> Array:
     raw, found, begin = content.tobytes(), np.empty(lengths.size, object), 0
     for place, (length, is_text) in enumerate(zip(lengths.flat, texts.flat, strict=True)):
-        one = raw[begin:begin + length]
+        one = raw[begin : begin + length]
         found[place], begin = one.decode("utf-8", "surrogatepass") if is_text else one, begin + length
     return found.reshape(lengths.shape)

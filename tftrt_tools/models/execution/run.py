@@ -167,15 +167,28 @@ def save_calls(calls: Iterable[Call], folder: str | os.PathLike[str]) -> list[tu
     return saved
 
 
-def worker(runtime: Runtime, env: Mapping[str, str | None] | None = None,
-           log_file: str | None = None) -> AbstractContextManager[child.Worker]:
+def worker(
+    runtime: Runtime, env: Mapping[str, str | None] | None = None, log_file: str | None = None
+) -> AbstractContextManager[child.Worker]:
     """A process for `run` that loads the runtime while its caller does other work. See child.worker."""
     return child.worker(f"{runtime.jobs}:job", {**runtime.env, **(env or {})}, log_file, runtime.python)
 
 
-def run(model: Runnable, saved_calls: SavedCalls, folder: str | os.PathLike[str], label: str, *, trace: bool = False, exact: bool = False,
-        env: Mapping[str, str | None] | None = None, log_file: str | None = None, started: Started | None = None, kernels: bool = False,
-        names: Mapping[str, Names] | None = None, silence: child.Silence | None = None) -> Run:
+def run(
+    model: Runnable,
+    saved_calls: SavedCalls,
+    folder: str | os.PathLike[str],
+    label: str,
+    *,
+    trace: bool = False,
+    exact: bool = False,
+    env: Mapping[str, str | None] | None = None,
+    log_file: str | None = None,
+    started: Started | None = None,
+    kernels: bool = False,
+    names: Mapping[str, Names] | None = None,
+    silence: child.Silence | None = None,
+) -> Run:
     """Run saved calls (of `save_calls`) on a model, the answers in `folder`.
 
     Args: label: what the model is called in messages. trace: record what each engine did; kernels: with it, in which arithmetic the GPU
@@ -187,12 +200,24 @@ def run(model: Runnable, saved_calls: SavedCalls, folder: str | os.PathLike[str]
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     calls = [{**call, "output": str(folder / f"{number}.npz")} for number, call in enumerate(named(saved_calls, names))]
-    request = {"model": str(model.path), "calls": calls, "trace": trace, "kernels": kernels, "exact": exact, "label": label}
+    request = {
+        "model": str(model.path),
+        "calls": calls,
+        "trace": trace,
+        "kernels": kernels,
+        "exact": exact,
+        "label": label,
+    }
     if started:
         done: Any = started.call(request).result
     else:
         with worker(model.runtime, env, log_file) as one:
             done = one.call(request, silence=silence).result
     traces = tuple(CallTrace.from_dict(one["trace"]) if one["trace"] else None for one in done["calls"])
-    return Run(answers=tuple(call["output"] for call in calls), where=Where.from_dict(done["where"]),
-               seconds=tuple(one["seconds"] for one in done["calls"]), traces=traces, kernels=done["kernels"])
+    return Run(
+        answers=tuple(call["output"] for call in calls),
+        where=Where.from_dict(done["where"]),
+        seconds=tuple(one["seconds"] for one in done["calls"]),
+        traces=traces,
+        kernels=done["kernels"],
+    )

@@ -39,7 +39,11 @@ def answer(request: dict[str, Any], load: Load) -> dict[str, Any]:
             if request["kernels"] and seen and seen.engine and not seen.fallback:
                 served.setdefault((call["signature"], *(array.shape for array in inputs.values())), call)
         again = (runner.ready(call["signature"], read_inputs(call)) for call in served.values())
-        return {"calls": results, "where": runner.where.to_dict(), "kernels": runner.kernels(again) if request["kernels"] else {}}
+        return {
+            "calls": results,
+            "where": runner.where.to_dict(),
+            "kernels": runner.kernels(again) if request["kernels"] else {},
+        }
 
 
 def read_inputs(call: dict[str, Any]) -> Arrays:

@@ -93,5 +93,4 @@ CHECK_INPUTS = "check the inputs: values and shapes must be what the model expec
 def failed(signature: str, inputs: Mapping[str, np.ndarray[Any, Any]], why: str, mend: str = "") -> errors.CallFailed:
     """The error for a call that a model does not answer. Args: why: the runtime's words, in one line."""
     shapes = shape_grammar.call_text({name: value.shape for name, value in inputs.items()})
-    return errors.CallFailed(f"signature {signature!r} fails for {shapes}: {why}",
-                             mend or CHECK_INPUTS)
+    return errors.CallFailed(f"signature {signature!r} fails for {shapes}: {why}", mend or CHECK_INPUTS)

@@ -36,7 +36,11 @@ def outside(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
     """The parts of `spans` that are not in `holes`; both are unions."""
     if not spans:
         return []
-    ends = [spans[0][0], *(edge for hole in holes for edge in hole), max(spans[-1][1], holes[-1][1]) if holes else spans[-1][1]]
+    ends = [
+        spans[0][0],
+        *(edge for hole in holes for edge in hole),
+        max(spans[-1][1], holes[-1][1]) if holes else spans[-1][1],
+    ]
     return inside(spans, [(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high])
 
 

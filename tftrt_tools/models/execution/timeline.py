@@ -15,12 +15,29 @@ from tftrt_tools.models.savedmodel.engine_op import ENGINE_OP
 _CALL = "SessionRun"
 _OP = re.compile(r"(?:.*[^:]|):(\w+)")
 # Ops that turn a picture or a record, as a client has it, into numbers of the wanted size.
-_DECODING = re.compile(r"Decode(?!Proto)\w*|Parse\w*Example\w*|Resize\w+|CropAndResize\w*|ScaleAndTranslate|ExtractJpegShape")
+_DECODING = re.compile(
+    r"Decode(?!Proto)\w*|Parse\w*Example\w*|Resize\w+|CropAndResize\w*|ScaleAndTranslate|ExtractJpegShape"
+)
 # A dataset inside of a graph, which prepares inputs on threads of its own.
 _DATASETS = ("ToSingleElementOp::DoCompute", "ReduceDatasetOp::DoCompute")
 # Ops that stand for others, which have events of their own.
-AROUND = {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase",
-           "MapDefun", ENGINE_OP, "DatasetToSingleElement", "ReduceDataset", "_SwitchN", "_Send", "_Recv"}
+AROUND = {
+    "PartitionedCall",
+    "StatefulPartitionedCall",
+    "While",
+    "StatelessWhile",
+    "If",
+    "StatelessIf",
+    "Case",
+    "StatelessCase",
+    "MapDefun",
+    ENGINE_OP,
+    "DatasetToSingleElement",
+    "ReduceDataset",
+    "_SwitchN",
+    "_Send",
+    "_Recv",
+}
 _ENGINE = next(name for name, kind in trace.EVENTS.items() if kind == "engine")
 
 
@@ -71,5 +88,10 @@ def split(events: trace.Events, launches: Sequence[Span] = ()) -> Split:
         covered = union([*covered, *spans])
         found_seconds.append(length(inside(covered, whole)) - before)
     count = len(calls)
-    return Split(calls=count, seconds=length(whole) / count, engine=found_seconds[0] / count, decoding=found_seconds[1] / count,
-                 ops=found_seconds[2] / count)
+    return Split(
+        calls=count,
+        seconds=length(whole) / count,
+        engine=found_seconds[0] / count,
+        decoding=found_seconds[1] / count,
+        ops=found_seconds[2] / count,
+    )

@@ -18,10 +18,18 @@ from tftrt_tools.base.logs.known import fallback
 # {plane, as "/device:GPU:0" or "/host:CPU": [(event, start, end in seconds)]}.
 Events = dict[str, list[tuple[str, float, float]]]
 
-EVENTS = {"TRTEngineOp::ExecuteTrtEngine": "engine", "TRTEngineOp::ExecuteNativeSegment": "fallback", "TRTEngineOp::BuildEngine": "build",
-          "TRTEngineOp::ExecuteCalibration": "calibration"}
-_LINES = (("engine", engine_lines.EXECUTED), ("fallback", engine_lines.NATIVE), ("build", engine_lines.BUILDING),
-          ("calibration", engine_lines.CALIBRATED))
+EVENTS = {
+    "TRTEngineOp::ExecuteTrtEngine": "engine",
+    "TRTEngineOp::ExecuteNativeSegment": "fallback",
+    "TRTEngineOp::BuildEngine": "build",
+    "TRTEngineOp::ExecuteCalibration": "calibration",
+}
+_LINES = (
+    ("engine", engine_lines.EXECUTED),
+    ("fallback", engine_lines.NATIVE),
+    ("build", engine_lines.BUILDING),
+    ("calibration", engine_lines.CALIBRATED),
+)
 
 
 class TooLarge(errors.TftrtError):
@@ -51,6 +59,11 @@ def combine(counts: Mapping[str, int], log: str) -> CallTrace:
         missing = total - sum(named[kind].values())
         if missing > 0:
             named[kind]["?"] += missing
-    reasons = tuple(dict.fromkeys(line.split("] ", 1)[-1].strip()[:300] for line in log.splitlines()
-                                  if any(message.find(line) is not None for message in fallback.REASONS)))
+    reasons = tuple(
+        dict.fromkeys(
+            line.split("] ", 1)[-1].strip()[:300]
+            for line in log.splitlines()
+            if any(message.find(line) is not None for message in fallback.REASONS)
+        )
+    )
     return CallTrace(reasons=reasons, **{kind: dict(found) for kind, found in named.items()})

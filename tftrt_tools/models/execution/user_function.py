@@ -24,8 +24,9 @@ def items(reference: str, flag: str) -> Iterator[Any]:
     except (errors.TftrtError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        raise errors.UsageError(f"{_named(reference, flag)}: {text(error)}",
-                                "the function takes no arguments and yields its data") from None
+        raise errors.UsageError(
+            f"{_named(reference, flag)}: {text(error)}", "the function takes no arguments and yields its data"
+        ) from None
 
 
 def _named(reference: str, flag: str) -> str:
@@ -41,7 +42,9 @@ def find(reference: str, flag: str, kind: str) -> Callable[..., Any]:
     try:
         function = getattr(interpreter.own_module(module_name), attribute)
     except (Exception, SystemExit) as error:
-        raise errors.UsageError(f"{_named(reference, flag)}: {text(error)}", "the module must be importable from here") from None
+        raise errors.UsageError(
+            f"{_named(reference, flag)}: {text(error)}", "the module must be importable from here"
+        ) from None
     if not callable(function):
         raise errors.UsageError(f"{_named(reference, flag)} is no function", f"name {kind}")
     return function
@@ -49,7 +52,11 @@ def find(reference: str, flag: str, kind: str) -> Callable[..., Any]:
 
 def text(error: BaseException) -> str:
     """The error in one line, with the last line of the user's code that it went through."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
-              if frame.filename not in (__file__, interpreter.__file__) and not frame.filename.startswith(("<", importlib.__file__))]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename not in (__file__, interpreter.__file__)
+        and not frame.filename.startswith(("<", importlib.__file__))
+    ]
     where = f" ({pathlib.Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"

@@ -80,21 +80,37 @@ class Takes:
     pictures: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, inputs: Mapping[str, Sequence[InputSpec]], *same: Mapping[str, str], keys: Sequence[str] = (),
-           manifest: Mapping[str, Any] | None = None) -> Takes:
+    def of(
+        cls,
+        inputs: Mapping[str, Sequence[InputSpec]],
+        *same: Mapping[str, str],
+        keys: Sequence[str] = (),
+        manifest: Mapping[str, Any] | None = None,
+    ) -> Takes:
         """Args: inputs: {signature: InputSpecs} of all signatures. same: of twins.find, of each model that is asked. keys: signatures to
         call, () for all. manifest: of the converted model, or None. Raises: UsageError for a key that is no signature."""
-        return cls.walking(signatures.Once.of(signatures.chosen(list(inputs), keys), *map(dict, same)), inputs, manifest)
+        return cls.walking(
+            signatures.Once.of(signatures.chosen(list(inputs), keys), *map(dict, same)), inputs, manifest
+        )
 
     @classmethod
-    def one(cls, signature: str, inputs: Mapping[str, Sequence[InputSpec]], *same: Mapping[str, str],
-            manifest: Mapping[str, Any] | None = None) -> Takes:
+    def one(
+        cls,
+        signature: str,
+        inputs: Mapping[str, Sequence[InputSpec]],
+        *same: Mapping[str, str],
+        manifest: Mapping[str, Any] | None = None,
+    ) -> Takes:
         """For one signature, called by this name. Args: as of `of`."""
         return cls.walking(signatures.Once.only(signature, inputs, *map(dict, same)), inputs, manifest)
 
     @classmethod
-    def walking(cls, walked: signatures.Once, inputs: Mapping[str, Sequence[InputSpec]],
-                manifest: Mapping[str, Any] | None = None) -> Takes:
+    def walking(
+        cls,
+        walked: signatures.Once,
+        inputs: Mapping[str, Sequence[InputSpec]],
+        manifest: Mapping[str, Any] | None = None,
+    ) -> Takes:
         """For the signatures that are walked. Args: inputs, manifest: as of `of`."""
         specs = {name: inputs[name] for name in walked.names}
         others = {name: one for name, one in inputs.items() if name not in walked.with_twins(specs)}
@@ -109,36 +125,49 @@ class Takes:
         """The same with inputs that have one value for good. Args: flag: text of --freeze; what names no input here is left aside. Raises:
         UsageError."""
         found = {name: frozen_inputs.of_signature(flag, name, listed) for name, listed in self.specs.items()}
-        specs = {name: [InputSpec(one.name, one.dtype, ()) if one.name in found.get(name, {}) else one for one in listed]
-                 for name, listed in self.specs.items()}
+        specs = {
+            name: [InputSpec(one.name, one.dtype, ()) if one.name in found.get(name, {}) else one for one in listed]
+            for name, listed in self.specs.items()
+        }
         frozen = {name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs}
         return dataclasses.replace(self, specs=specs, frozen=frozen)
 
     def limited_by(self, *models: Mapping[str, Sequence[InputSpec]]) -> Takes:
         """The same with the limits and the places of inputs that the files of models tell: a server does not. Args: models: {signature:
         InputSpecs} of each."""
+
         def limited(name: str, spec: InputSpec) -> InputSpec:
             known = [one for specs in models for one in specs.get(name, ()) if one.name == spec.name]
             limits = [one.limit for one in (spec, *known) if one.limit]
             places = (one.place for one in (spec, *known) if one.place is not None)
             return spec.knowing(functools.reduce(Limit.both, limits) if limits else None, next(places, None))
 
-        return dataclasses.replace(self, specs={name: [limited(name, spec) for spec in specs] for name, specs in self.specs.items()})
+        return dataclasses.replace(
+            self, specs={name: [limited(name, spec) for spec in specs] for name, specs in self.specs.items()}
+        )
 
     def with_known(self, known: Mapping[str, list[Shapes]]) -> Takes:
         """The same with `known` shapes; those that do not fit their signature are left out."""
-        fitting = {name: listed for name, listed in known.items() if name in self.specs and _fit(listed, self.specs[name])}
+        fitting = {
+            name: listed for name, listed in known.items() if name in self.specs and _fit(listed, self.specs[name])
+        }
         return dataclasses.replace(self, known=fitting)
 
 
 def built_for(manifest: Mapping[str, Any] | None) -> dict[str, list[Shapes]]:
     """{signature: shapes that engines were built for}."""
-    return {name: [{key: tuple(shape) for key, shape in call.items()} for call in one["calls"]]
-            for name, one in passport.signatures(dict(manifest or {})).items() if one.get("calls")}
+    return {
+        name: [{key: tuple(shape) for key, shape in call.items()} for call in one["calls"]]
+        for name, one in passport.signatures(dict(manifest or {})).items()
+        if one.get("calls")
+    }
 
 
 def _fit(calls: Iterable[Shapes], specs: Sequence[InputSpec]) -> bool:
-    return all(set(call) == {spec.name for spec in specs} and all(spec.accepts(call[spec.name]) for spec in specs) for call in calls)
+    return all(
+        set(call) == {spec.name for spec in specs} and all(spec.accepts(call[spec.name]) for spec in specs)
+        for call in calls
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -189,22 +218,37 @@ class CallMaker:
         if not asked.data:
             return None
         optional = {name: frozenset(values) for name, values in takes.frozen.items()}
-        return givens.given(asked.data, takes.specs, folder, asked.reading, asked.data_rows, asked.said, files_rows, takes.walked, optional,
-                            takes.others)
+        return givens.given(
+            asked.data,
+            takes.specs,
+            folder,
+            asked.reading,
+            asked.data_rows,
+            asked.said,
+            files_rows,
+            takes.walked,
+            optional,
+            takes.others,
+        )
 
     def cut(self, given: givens.Given, sizes: Sequence[int]) -> tuple[dict[str, list[run.Call]], int]:
         """Calls of the signatures that the data fills. Args: sizes: rows of a call, largest first. Returns: ({signature: calls}, rows
         dropped). Raises: UsageError, also where the data has another value for a frozen input."""
         found, dropped = given.cut(self._to_fill(given), sizes)
-        return {name: [dataclasses.replace(call, inputs=self._with_frozen(name, call.inputs)) for call in found[name]]
-                for name in self._takes.specs if name in found}, dropped
+        return {
+            name: [dataclasses.replace(call, inputs=self._with_frozen(name, call.inputs)) for call in found[name]]
+            for name in self._takes.specs
+            if name in found
+        }, dropped
 
     def declared(self) -> dict[str, list[Shapes]]:
         """{signature: shapes of calls} of --shapes; shapes of a twin count for the signature that is called. Raises: UsageError."""
         if not self._asked.shapes:
             return {}
         walked = self._takes.walked
-        by_name = shape_grammar.calls(shape_grammar.parse(self._asked.shapes), walked.with_twins(dict(self._takes.specs)))
+        by_name = shape_grammar.calls(
+            shape_grammar.parse(self._asked.shapes), walked.with_twins(dict(self._takes.specs))
+        )
         return walked.merged(by_name)
 
     def drawn(self, signature: str, shapes: Sequence[Shapes]) -> list[run.Call]:
@@ -212,9 +256,14 @@ class CallMaker:
         made = drawing.calls(signature, self._takes.specs[signature], shapes, self._asked.seed, self.ranges)
         fixed = self._takes.frozen.get(signature, {})
         name = self._takes.pictures.get(signature)
-        drawn = [{name: random_inputs.pictures(call.inputs[name].shape, self._asked.seed + number)} if name else {}
-                 for number, call in enumerate(made)]
-        return [dataclasses.replace(call, inputs={**call.inputs, **pictures, **fixed}) for call, pictures in zip(made, drawn, strict=True)]
+        drawn = [
+            {name: random_inputs.pictures(call.inputs[name].shape, self._asked.seed + number)} if name else {}
+            for number, call in enumerate(made)
+        ]
+        return [
+            dataclasses.replace(call, inputs={**call.inputs, **pictures, **fixed})
+            for call, pictures in zip(made, drawn, strict=True)
+        ]
 
     def drew(self, signature: str, calls: Sequence[run.Call]) -> tuple[str, ...]:
         """Which inputs have values in a limit of the model's, a line each. Args: calls: of `drawn`."""
@@ -229,8 +278,12 @@ class CallMaker:
     def filled(self, given: givens.Given) -> dict[str, dict[str, npt.NDArray[Any]]]:
         """{signature: {input: array, rows in front}} of the signatures that the data fills. Args: given: arrays, not of a function.
         Raises: UsageError as `cut`."""
-        found = cutting.filled(given.arrays, self._to_fill(given), self._asked.said if self._asked.said != givens.FLAG else "the data",
-                               given.aside)
+        found = cutting.filled(
+            given.arrays,
+            self._to_fill(given),
+            self._asked.said if self._asked.said != givens.FLAG else "the data",
+            given.aside,
+        )
         return {name: self._with_frozen(name, arrays) for name, arrays in found.items()}
 
     def _to_fill(self, given: givens.Given) -> dict[str, list[InputSpec]]:
@@ -243,13 +296,21 @@ class CallMaker:
         frozen = self._takes.frozen.get(signature, {})
         for name, value in frozen.items():
             if name in inputs and (inputs[name] != value).any():
-                raise errors.UsageError(f"the data gives input {name!r} of {signature!r} another value than {value.item()}, to which it "
-                                        "was frozen", f"leave {name} out of the data: it is sent as {value.item()}")
+                raise errors.UsageError(
+                    f"the data gives input {name!r} of {signature!r} another value than {value.item()}, to which it "
+                    "was frozen",
+                    f"leave {name} out of the data: it is sent as {value.item()}",
+                )
         return {**inputs, **frozen}
 
 
-def choose(takes: Takes, asked: Asked, folder: str | pathlib.Path, sizes: Sequence[int],
-           fallback: Fallback = drawing.default_shapes) -> Calls:
+def choose(
+    takes: Takes,
+    asked: Asked,
+    folder: str | pathlib.Path,
+    sizes: Sequence[int],
+    fallback: Fallback = drawing.default_shapes,
+) -> Calls:
     """The calls of all signatures: from the user's data for each signature that it fills, else drawn.
 
     Args: folder: for the read rows; has to live as long as the calls. sizes: rows of a call of the data, largest first. fallback: gives
@@ -270,11 +331,18 @@ def choose(takes: Takes, asked: Asked, folder: str | pathlib.Path, sizes: Sequen
         found[name] = maker.drawn(name, declared.get(name) or takes.known.get(name) or fallback(name, specs))
     empty = [name for name, calls in found.items() if not calls]
     if empty:
-        raise errors.UsageError(f"the data has fewer rows than the smallest batch of signature {empty[0]!r} ({min(sizes)})",
-                                "give more rows, or --batch_size")
+        raise errors.UsageError(
+            f"the data has fewer rows than the smallest batch of signature {empty[0]!r} ({min(sizes)})",
+            "give more rows, or --batch_size",
+        )
     drew = tuple(line for name, origin in origins.items() if origin != "data" for line in maker.drew(name, found[name]))
-    return Calls(calls={name: found[name] for name in takes.specs}, origins=origins, given=given, dropped=dropped,
-                 drew=tuple(dict.fromkeys(drew)))
+    return Calls(
+        calls={name: found[name] for name in takes.specs},
+        origins=origins,
+        given=given,
+        dropped=dropped,
+        drew=tuple(dict.fromkeys(drew)),
+    )
 
 
 @contextlib.contextmanager
@@ -283,10 +351,14 @@ def explained(origins: Mapping[str, Origin], flags: str = "--shapes, --ranges or
     try:
         yield
     except errors.CallFailed as error:
-        drawn = {name for name, origin in origins.items() if origin != "data" and f"signature {name!r} fails" in error.cause}
+        drawn = {
+            name for name, origin in origins.items() if origin != "data" and f"signature {name!r} fails" in error.cause
+        }
         if not drawn or error.mend != runner.CHECK_INPUTS:
             raise
-        shapes = "and its shapes are those of --shapes" if origins[drawn.pop()] == "shapes" else "and so were its shapes"
+        shapes = (
+            "and its shapes are those of --shapes" if origins[drawn.pop()] == "shapes" else "and so were its shapes"
+        )
         raise errors.CallFailed(error.cause, f"its values were drawn, {shapes}: give others by {flags}") from None
 
 
@@ -306,5 +378,8 @@ def up_to(largest: int) -> tuple[int, ...]:
 
 def only(names: Collection[str], takes: Takes) -> Takes:
     """`takes` of the named signatures alone."""
-    return dataclasses.replace(takes, specs={name: specs for name, specs in takes.specs.items() if name in names},
-                               walked=signatures.Once({name: twins for name, twins in takes.walked.twins.items() if name in names}))
+    return dataclasses.replace(
+        takes,
+        specs={name: specs for name, specs in takes.specs.items() if name in names},
+        walked=signatures.Once({name: twins for name, twins in takes.walked.twins.items() if name in names}),
+    )

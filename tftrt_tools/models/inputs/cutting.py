@@ -17,8 +17,9 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def calls_of_arrays(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], batch_sizes: Sequence[int],
-                    aside: Collection[str] = ()) -> tuple[dict[str, list[run.Call]], int]:
+def calls_of_arrays(
+    arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], batch_sizes: Sequence[int], aside: Collection[str] = ()
+) -> tuple[dict[str, list[run.Call]], int]:
     """Cut arrays into calls.
 
     Args:
@@ -36,8 +37,9 @@ def calls_of_arrays(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], ba
     return found, dropped
 
 
-def filled(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], said: str = "the data",
-           aside: Collection[str] = ()) -> dict[str, dict[str, npt.NDArray[Any]]]:
+def filled(
+    arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], said: str = "the data", aside: Collection[str] = ()
+) -> dict[str, dict[str, npt.NDArray[Any]]]:
     """The arrays of the signatures for which all inputs are there, in the inputs' dtypes.
 
     Args: arrays, specs, aside: as in `calls_of_arrays`. said: the data, for messages.
@@ -51,8 +53,10 @@ def filled(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], said: str =
             found[signature] = {spec.name: array_reader.prepared(mine[spec.name], spec) for spec in inputs}
     if not found:
         wanted = "; ".join(f"{name}: {', '.join(spec.name for spec in inputs)}" for name, inputs in specs.items())
-        raise errors.UsageError(f"{said} names {', '.join(arrays) or 'nothing'}, which fills no signature",
-                                f"inputs here: {wanted}" + _about_scalars(arrays, specs))
+        raise errors.UsageError(
+            f"{said} names {', '.join(arrays) or 'nothing'}, which fills no signature",
+            f"inputs here: {wanted}" + _about_scalars(arrays, specs),
+        )
     return found
 
 
@@ -63,8 +67,10 @@ def unnamed(path: str, specs: Mapping[str, Sequence[InputSpec]]) -> errors.Usage
     whose = "the model" if len(specs) == 1 else f"signature {name!r}"
     count = "no input" if not inputs else f"{len(inputs)} inputs ({listed})"
     form = ", ".join(f"{spec.name}=array" for spec in inputs)
-    return errors.UsageError(f"{path} is one array without a name, and {whose} has {count}",
-                             f"give an .npz with all of them: np.savez('data.npz', {form})" if inputs else "leave the data out")
+    return errors.UsageError(
+        f"{path} is one array without a name, and {whose} has {count}",
+        f"give an .npz with all of them: np.savez('data.npz', {form})" if inputs else "leave the data out",
+    )
 
 
 def _about_scalars(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]]) -> str:
@@ -86,7 +92,9 @@ def whole(signature: str, arrays: Arrays, specs: Sequence[InputSpec]) -> run.Cal
     """One call of all of the arrays, in their own shapes. Args: arrays: {input: array}. Raises: UsageError as `calls_of_arrays`."""
     found = filled({f"{signature}/{name}": array for name, array in arrays.items()}, {signature: specs})[signature]
     _check_shapes(signature, found, specs)
-    if any(not array.size for array in found.values()) and all(not len(array) for array in found.values() if array.ndim):
+    if any(not array.size for array in found.values()) and all(
+        not len(array) for array in found.values() if array.ndim
+    ):
         raise _empty(signature)
     return drawing.called(signature, specs, found)
 
@@ -95,12 +103,16 @@ def _empty(signature: str) -> errors.UsageError:
     return errors.UsageError(f"the data of signature {signature!r} is empty", "give at least one row")
 
 
-def _cut(signature: str, arrays: Arrays, specs: Sequence[InputSpec], batch_sizes: Sequence[int]) -> tuple[list[run.Call], int]:
+def _cut(
+    signature: str, arrays: Arrays, specs: Sequence[InputSpec], batch_sizes: Sequence[int]
+) -> tuple[list[run.Call], int]:
     rows = {len(array) for array in arrays.values() if array.ndim}
     if len(rows) > 1:
         lengths = ", ".join(f"{name} {len(array)}" for name, array in arrays.items() if array.ndim)
-        raise errors.UsageError(f"the data of signature {signature!r} has inputs of different lengths: {lengths}",
-                                "give equally many rows; items of unlike rows, such as graphs, are what module:function yields")
+        raise errors.UsageError(
+            f"the data of signature {signature!r} has inputs of different lengths: {lengths}",
+            "give equally many rows; items of unlike rows, such as graphs, are what module:function yields",
+        )
     total = rows.pop() if rows else 1
     if total == 0:
         raise _empty(signature)
@@ -109,7 +121,7 @@ def _cut(signature: str, arrays: Arrays, specs: Sequence[InputSpec], batch_sizes
         size = next((size for size in batch_sizes if size <= total - start), None)
         if size is None:
             break
-        part = {name: array[start:start + size] if array.ndim else array for name, array in arrays.items()}
+        part = {name: array[start : start + size] if array.ndim else array for name, array in arrays.items()}
         _check_shapes(signature, part, specs)
         calls.append(run.Call(signature, part, size))
         start += size
@@ -120,7 +132,9 @@ def _check_shapes(signature: str, part: Arrays, specs: Sequence[InputSpec]) -> N
     for spec in specs:
         if not spec.accepts(part[spec.name].shape):
             shape = ",".join(map(str, part[spec.name].shape))
-            mend = f"{signature!r} takes {spec.text()}" + (f": {array_reader.scalar_text(spec)}" if spec.shape == () else "")
+            mend = f"{signature!r} takes {spec.text()}" + (
+                f": {array_reader.scalar_text(spec)}" if spec.shape == () else ""
+            )
             raise errors.UsageError(f"the data of input {spec.name!r} has shape [{shape}] a call", mend)
 
 

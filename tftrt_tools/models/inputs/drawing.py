@@ -21,9 +21,14 @@ Ranges = Mapping[str, tuple[float, float]]
 _BATCHES = (1, 8)
 
 
-def calls(signature: str, specs: Sequence[InputSpec], shapes: Sequence[Shapes], seed: int, ranges: Ranges | None = None) -> list[run.Call]:
+def calls(
+    signature: str, specs: Sequence[InputSpec], shapes: Sequence[Shapes], seed: int, ranges: Ranges | None = None
+) -> list[run.Call]:
     """A call for each of `shapes`, each from a seed of its own, counted up from `seed`. Args: ranges: {input: (low, high)}."""
-    return [called(signature, specs, random_inputs.random(specs, one, seed + number, ranges)) for number, one in enumerate(shapes)]
+    return [
+        called(signature, specs, random_inputs.random(specs, one, seed + number, ranges))
+        for number, one in enumerate(shapes)
+    ]
 
 
 def called(signature: str, specs: Sequence[InputSpec], inputs: dict[str, npt.NDArray[Any]]) -> run.Call:
@@ -35,7 +40,9 @@ def called(signature: str, specs: Sequence[InputSpec], inputs: dict[str, npt.NDA
 def drew(specs: Sequence[InputSpec], shapes: Sequence[Shapes], others: Collection[str] = ()) -> tuple[str, ...]:
     """The inputs whose drawn values keep to what the model takes, a line each. Args: shapes: of the calls. others: names of inputs that
     have values from elsewhere, such as --ranges."""
-    told = (limits.text(one.name, one.dtype, one.limit, shapes) for one in specs if one.limit and one.name not in others)
+    told = (
+        limits.text(one.name, one.dtype, one.limit, shapes) for one in specs if one.limit and one.name not in others
+    )
     return tuple(filter(None, told))
 
 
@@ -55,7 +62,9 @@ def default_shapes(signature: str, specs: Sequence[InputSpec]) -> list[Shapes]:
     return found if found[0] != found[1] else found[:1]
 
 
-def shapes_of_batch(signature: str, specs: Sequence[InputSpec], batch: int, mend: str = "give --data, or {flag}") -> Shapes:
+def shapes_of_batch(
+    signature: str, specs: Sequence[InputSpec], batch: int, mend: str = "give --data, or {flag}"
+) -> Shapes:
     """The shapes of a call with that batch size.
 
     Args: mend: the way out of unknown dimensions; {flag} in it becomes the --shapes to give.
@@ -64,8 +73,10 @@ def shapes_of_batch(signature: str, specs: Sequence[InputSpec], batch: int, mend
     found = {}
     for spec in specs:
         if spec.shape is None or None in spec.shape[1:]:
-            raise errors.UsageError(f"input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()})",
-                                    mend.format(flag=f"--shapes='{signature}/{spec.name}:…'"))
+            raise errors.UsageError(
+                f"input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()})",
+                mend.format(flag=f"--shapes='{signature}/{spec.name}:…'"),
+            )
         found[spec.name] = tuple(batch if dim is None else dim for dim in spec.shape)
     return found
 
@@ -80,5 +91,7 @@ def check_sendable(signature: str, specs: Sequence[InputSpec]) -> None:
     """Raise UsageError where an input has a type that no request can carry."""
     for spec in specs:
         if spec.dtype.startswith("DataType"):
-            raise errors.UsageError(f"input {spec.name!r} of {signature!r} is of {spec.dtype}, which no request can carry",
-                                    "choose other signatures with --signature_keys")
+            raise errors.UsageError(
+                f"input {spec.name!r} of {signature!r} is of {spec.dtype}, which no request can carry",
+                "choose other signatures with --signature_keys",
+            )

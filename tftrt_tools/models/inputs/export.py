@@ -75,17 +75,27 @@ def export(model: str | Source, wanted: Wanted, log_file: str | None = None, ove
     with opened(model, log_file) as folder:
         described = describe.describe(folder)[0]
     inputs = described.inputs
-    walked = signatures.Once.of(signatures.chosen(list(inputs), [wanted.signature] if wanted.signature else []), described.same)
+    walked = signatures.Once.of(
+        signatures.chosen(list(inputs), [wanted.signature] if wanted.signature else []), described.same
+    )
     name = _signature(walked.names)
     found = find.find(wanted.options.source, find.POSITIONAL)
     options_module.check_image_flags(wanted.options, found.kind)
     _check_labels(wanted, found)
     plain = name == signatures.DEFAULT or len(signatures.Once.of(list(inputs), described.same).names) == 1
     others = array_reader.input_names(inputs) - array_reader.input_names({name: inputs[name]})
-    request = {"wanted": dataclasses.replace(wanted, signature=name).to_dict(), "specs": [spec.to_dict() for spec in inputs[name]],
-               "others": sorted(others),
-               "kind": found.kind, "files": list(found.files), "prefix": "" if plain else f"{name}/", "overwrite": overwrite}
-    return Written.from_dict(child.run("tftrt_tools.models.inputs.export_job:job", request, env=_ENV, log_file=log_file).result)
+    request = {
+        "wanted": dataclasses.replace(wanted, signature=name).to_dict(),
+        "specs": [spec.to_dict() for spec in inputs[name]],
+        "others": sorted(others),
+        "kind": found.kind,
+        "files": list(found.files),
+        "prefix": "" if plain else f"{name}/",
+        "overwrite": overwrite,
+    }
+    return Written.from_dict(
+        child.run("tftrt_tools.models.inputs.export_job:job", request, env=_ENV, log_file=log_file).result
+    )
 
 
 def _signature(names: list[str]) -> str:
@@ -102,22 +112,39 @@ def _check_labels(wanted: Wanted, found: find.Found) -> None:
     if wanted.label_feature and kind != "tfrecords":
         raise errors.UsageError(f"--label_feature is about TFRecords, and the data is {kind}", "leave it out")
     if wanted.classes and not found.by_file:
-        raise errors.UsageError(f"--classes is about folders of pictures or other files, and the data is {kind}", "leave it out")
+        raise errors.UsageError(
+            f"--classes is about folders of pictures or other files, and the data is {kind}", "leave it out"
+        )
     if (wanted.label_feature or wanted.classes) and not wanted.labels:
-        raise errors.UsageError(f"--{'label_feature' if wanted.label_feature else 'classes'} has no effect without --output_labels",
-                                "name the file for the labels, or leave it out")
+        raise errors.UsageError(
+            f"--{'label_feature' if wanted.label_feature else 'classes'} has no effect without --output_labels",
+            "name the file for the labels, or leave it out",
+        )
     if wanted.labels and kind != "tfrecords" and not found.by_file:
-        raise errors.UsageError(f"--output_labels: {kind} have no labels that could be read", "labels are the folders of pictures and "
-                                "other files, or a feature of TFRecords; --labels=FILE has them apart")
+        raise errors.UsageError(
+            f"--output_labels: {kind} have no labels that could be read",
+            "labels are the folders of pictures and "
+            "other files, or a feature of TFRecords; --labels=FILE has them apart",
+        )
     if wanted.labels and kind == "tfrecords" and not wanted.label_feature:
-        raise errors.UsageError("--output_labels: which feature of the records is the class?", "name it by --label_feature")
+        raise errors.UsageError(
+            "--output_labels: which feature of the records is the class?", "name it by --label_feature"
+        )
 
 
 def _check_answers(wanted: Wanted) -> None:
     if wanted.label_feature:
         raise errors.UsageError("--labels and --label_feature exclude each other", "give one of them")
     if not wanted.labels:
-        raise errors.UsageError("--labels has no effect without --output_labels", "name the file for the labels of the rows to score")
-    if wanted.answers.lower().endswith(".npz") and pathlib.Path(wanted.answers).is_file() and "boxes" in array_reader.names(wanted.answers):
-        raise errors.UsageError(f"--labels={wanted.answers} holds boxes, which are not parted here",
-                                "give rows to calibrate on apart from those to score")
+        raise errors.UsageError(
+            "--labels has no effect without --output_labels", "name the file for the labels of the rows to score"
+        )
+    if (
+        wanted.answers.lower().endswith(".npz")
+        and pathlib.Path(wanted.answers).is_file()
+        and "boxes" in array_reader.names(wanted.answers)
+    ):
+        raise errors.UsageError(
+            f"--labels={wanted.answers} holds boxes, which are not parted here",
+            "give rows to calibrate on apart from those to score",
+        )

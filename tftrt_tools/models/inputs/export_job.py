@@ -45,7 +45,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     known = {row_hashes(rows[number])[0] for number in scored} if others else set()
     kept = [number for number in others if row_hashes(rows[number])[0] not in known]
     if others and not kept:
-        raise errors.UsageError(f"all {len(others)} rows to calibrate on are equal to rows that are scored", "give more data")
+        raise errors.UsageError(
+            f"all {len(others)} rows to calibrate on are equal to rows that are scored", "give more data"
+        )
     overwrite = request["overwrite"]
     inputs = _write(wanted.output, [rows[number] for number in scored], specs, request["prefix"], overwrite)
     classes: tuple[labels_module.Class, ...] = ()
@@ -57,18 +59,41 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     if wanted.calibration:
         _write(wanted.calibration, [rows[number] for number in kept], specs, request["prefix"], overwrite)
     size, failed = pathlib.Path(wanted.output).stat().st_size, tuple(pathlib.Path(path).name for path in tally.failed)
-    return Written(wanted=wanted, source_kind=kind, rows=len(scored), calibration_rows=len(kept), in_both=len(others) - len(kept),
-                   bytes=size, inputs=inputs, classes=classes, failed=failed).to_dict()
+    return Written(
+        wanted=wanted,
+        source_kind=kind,
+        rows=len(scored),
+        calibration_rows=len(kept),
+        in_both=len(others) - len(kept),
+        bytes=size,
+        inputs=inputs,
+        classes=classes,
+        failed=failed,
+    ).to_dict()
 
 
-def _read(wanted: Wanted, specs: tuple[InputSpec, ...], others: tuple[str, ...], kind: str, files: tuple[str, ...],
-          of_path: dict[str, int]) -> tuple[list[dict[str, npt.NDArray[Any]]], list[int], list[str], batching.Tally]:
+def _read(
+    wanted: Wanted,
+    specs: tuple[InputSpec, ...],
+    others: tuple[str, ...],
+    kind: str,
+    files: tuple[str, ...],
+    of_path: dict[str, int],
+) -> tuple[list[dict[str, npt.NDArray[Any]]], list[int], list[str], batching.Tally]:
     """([{input: array of one row}], [class of each] or [], [the file of each chunk], Tally). Args: others: as of Request.
     of_path: {picture: class}, or {}."""
     held_back = wanted.calibration_rows or DEFAULT_CALIBRATION_ROWS
     asked = wanted.rows + (held_back if wanted.calibration else 0) if wanted.rows else 0
-    request = Request(options=wanted.options, signature=wanted.signature, specs=specs, files=files, said=find.POSITIONAL, rows=asked,
-                      label_feature=wanted.label_feature, others=others)
+    request = Request(
+        options=wanted.options,
+        signature=wanted.signature,
+        specs=specs,
+        files=files,
+        said=find.POSITIONAL,
+        rows=asked,
+        label_feature=wanted.label_feature,
+        others=others,
+    )
     tally, labels, rows, wheres = batching.Tally(), [], [], []
     chunks = importlib.import_module(f"tftrt_tools.models.inputs.sources_job.{kind}").source(request)(tally)
 
@@ -101,12 +126,21 @@ def _answers(wanted: Wanted, kind: str, files: tuple[str, ...], wheres: list[str
         return np.zeros(0)
     by_file, place = find.Found(kind, files).by_file, {path: number for number, path in enumerate(files)}
     names = tuple(wheres[:count]) if by_file else ()
-    read = Rows(arrays={}, kind=kind, names=names, numbers=tuple(place[name] for name in names) or tuple(range(count)), failed=(),
-                total=len(files) if by_file else 0 if wanted.rows else count)
+    read = Rows(
+        arrays={},
+        kind=kind,
+        names=names,
+        numbers=tuple(place[name] for name in names) or tuple(range(count)),
+        failed=(),
+        total=len(files) if by_file else 0 if wanted.rows else count,
+    )
     values = labels_module.read(wanted.answers, read, wanted.label_column)
     if not values.ndim or len(values) != count:
-        raise errors.UsageError(f"--labels={wanted.answers} holds {len(values) if values.ndim else 1} values, and {wanted.options.source} "
-                                f"{count} rows", "give one for each row, in their order")
+        raise errors.UsageError(
+            f"--labels={wanted.answers} holds {len(values) if values.ndim else 1} values, and {wanted.options.source} "
+            f"{count} rows",
+            "give one for each row, in their order",
+        )
     values = labels_module.numbered(values, wanted.classes) if wanted.classes else values
     return values.astype(str) if values.dtype == object else values
 
@@ -119,16 +153,22 @@ def _dealt(wanted: Wanted, total: int) -> tuple[list[int], list[int]]:
     beside = total - wanted.rows if wanted.rows else total // 4
     count = wanted.calibration_rows or max(min(DEFAULT_CALIBRATION_ROWS, beside), 1)
     if total <= count or total < wanted.rows + count:
-        asked = f"{wanted.rows} rows to score and {count} to calibrate on" if wanted.rows else \
-            f"some of them to score and {count} to calibrate on"
-        raise errors.UsageError(f"{wanted.options.source} holds {total} row{'s'[:total != 1]}, and {asked} are needed",
-                                "ask for fewer, or give more data")
+        asked = (
+            f"{wanted.rows} rows to score and {count} to calibrate on"
+            if wanted.rows
+            else f"some of them to score and {count} to calibrate on"
+        )
+        raise errors.UsageError(
+            f"{wanted.options.source} holds {total} row{'s'[: total != 1]}, and {asked} are needed",
+            "ask for fewer, or give more data",
+        )
     chosen = set(find.spread(total, count))
     return [number for number in range(total) if number not in chosen], sorted(chosen)
 
 
-def _write(path: str, rows: list[dict[str, npt.NDArray[Any]]], specs: tuple[InputSpec, ...], prefix: str,
-           overwrite: bool) -> dict[str, str]:
+def _write(
+    path: str, rows: list[dict[str, npt.NDArray[Any]]], specs: tuple[InputSpec, ...], prefix: str, overwrite: bool
+) -> dict[str, str]:
     """Write rows as an .npz without a second copy in memory. Args: overwrite: as whole_file.replacing. Returns: {array: "dtype[shape]"}."""
     said = {}
     with whole_file.replacing(path, overwrite=overwrite) as target, zipfile.ZipFile(target, "w") as archive:
@@ -155,6 +195,8 @@ def _storable(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
         return array
     fixed = array.astype("S")
     if fixed.astype(object).tolist() != array.tolist():
-        raise errors.UsageError(f"strings of input {name!r} end in zero bytes, which an .npz cannot keep",
-                                "give such data by module:function")
+        raise errors.UsageError(
+            f"strings of input {name!r} end in zero bytes, which an .npz cannot keep",
+            "give such data by module:function",
+        )
     return fixed

@@ -12,8 +12,13 @@ from collections.abc import Iterator
 from tftrt_tools.base import errors
 from tftrt_tools.models.inputs import foreign
 
-_KINDS = {"arrays": (".npz", ".npy"), "tfrecords": (".tfrecord", ".tfrecords"), "images": (".jpg", ".jpeg", ".png", ".bmp", ".gif"),
-          "tables": (".csv", ".tsv"), "texts": (".txt",)}
+_KINDS = {
+    "arrays": (".npz", ".npy"),
+    "tfrecords": (".tfrecord", ".tfrecords"),
+    "images": (".jpg", ".jpeg", ".png", ".bmp", ".gif"),
+    "tables": (".csv", ".tsv"),
+    "texts": (".txt",),
+}
 # Beside other data these files are lists of labels and notes, and not data.
 _BESIDE = ("tables", "texts")
 _SHARD = re.compile(r"\.tfrecords?(-\d+-of-\d+)?$")
@@ -58,9 +63,11 @@ def find(source: str, said: str = FLAG) -> Found:
         return Found("files", _whole(others, source, said))
     if len(kinds) > 1:
         counts = ", ".join(f"{len(paths)} {kind} ({pathlib.Path(paths[0]).name})" for kind, paths in kinds.items())
-        raise errors.UsageError(f"{said} holds data of several kinds: {counts}",
-                                "give one kind: a sub-folder, or a glob such as 'DIR/*.npz'")
-    (kind, paths), = kinds.items()
+        raise errors.UsageError(
+            f"{said} holds data of several kinds: {counts}",
+            "give one kind: a sub-folder, or a glob such as 'DIR/*.npz'",
+        )
+    ((kind, paths),) = kinds.items()
     return Found(kind, tuple(paths))
 
 
@@ -82,8 +89,9 @@ def _files(source: str, said: str) -> list[str]:
         return [source]
     if glob.has_magic(source):
         return sorted(path for path in glob.glob(source, recursive=True) if os.path.isfile(path))
-    raise errors.UsageError(f"{said}: no such file or folder", f"give {KNOWN}, a folder of one kind, a glob, "
-                            "or module:function")
+    raise errors.UsageError(
+        f"{said}: no such file or folder", f"give {KNOWN}, a folder of one kind, a glob, or module:function"
+    )
 
 
 def _walk(folder: str) -> Iterator[str]:
@@ -114,4 +122,8 @@ def is_picture(name: str) -> bool:
 
 def spread(total: int, count: int) -> list[int]:
     """`count` of the numbers 0 .. total - 1 at even distances, in order; all if there are fewer."""
-    return sorted({(2 * number + 1) * total // (2 * count) for number in range(count)}) if count < total else list(range(total))
+    return (
+        sorted({(2 * number + 1) * total // (2 * count) for number in range(count)})
+        if count < total
+        else list(range(total))
+    )

@@ -19,27 +19,47 @@ _ENDINGS = {
     ".keras": ("a Keras model, and no data", _MODEL),
     ".h5": ("an HDF5 file: a Keras model, or data", f"a model is no data; of data {_AS_ROWS}"),
     ".hdf5": ("an HDF5 file: a Keras model, or data", f"a model is no data; of data {_AS_ROWS}"),
-    ".pt": ("a file of PyTorch", _AS_ROWS), ".pth": ("a file of PyTorch", _AS_ROWS),
+    ".pt": ("a file of PyTorch", _AS_ROWS),
+    ".pth": ("a file of PyTorch", _AS_ROWS),
     ".safetensors": ("weights of a model, and no data", _MODEL),
     ".ckpt": ("a checkpoint of TensorFlow: variables, and no data", _MODEL),
     ".index": ("part of a checkpoint of TensorFlow: variables, and no data", _MODEL),
     ".meta": ("part of a checkpoint of TensorFlow: a graph, and no data", _MODEL),
-    ".engine": ("an engine of TensorRT, and no data", _MODEL), ".plan": ("an engine of TensorRT, and no data", _MODEL),
-    ".zip": ("an archive", _UNPACK), ".tar": ("an archive", _UNPACK), ".tgz": ("an archive", _UNPACK), ".gz": ("packed", _UNPACK),
-    ".bz2": ("packed", _UNPACK), ".xz": ("packed", _UNPACK), ".7z": ("an archive", _UNPACK),
+    ".engine": ("an engine of TensorRT, and no data", _MODEL),
+    ".plan": ("an engine of TensorRT, and no data", _MODEL),
+    ".zip": ("an archive", _UNPACK),
+    ".tar": ("an archive", _UNPACK),
+    ".tgz": ("an archive", _UNPACK),
+    ".gz": ("packed", _UNPACK),
+    ".bz2": ("packed", _UNPACK),
+    ".xz": ("packed", _UNPACK),
+    ".7z": ("an archive", _UNPACK),
     ".pkl": ("pickled Python objects, which are not read as they can run code", _AS_ROWS),
     ".pickle": ("pickled Python objects, which are not read as they can run code", _AS_ROWS),
-    ".mat": ("a file of MATLAB", _AS_ROWS), ".parquet": ("a Parquet table", _AS_ROWS), ".feather": ("an Arrow table", _AS_ROWS),
+    ".mat": ("a file of MATLAB", _AS_ROWS),
+    ".parquet": ("a Parquet table", _AS_ROWS),
+    ".feather": ("an Arrow table", _AS_ROWS),
     ".arrow": ("an Arrow table", _AS_ROWS),
-    ".xlsx": ("a spreadsheet", "save it as .csv"), ".xls": ("a spreadsheet", "save it as .csv"),
-    ".json": ("JSON", _AS_ROWS), ".jsonl": ("JSON", _AS_ROWS), ".mp4": ("a video", f"save its pictures as .jpg or .png, or {_AS_ROWS}"),
+    ".xlsx": ("a spreadsheet", "save it as .csv"),
+    ".xls": ("a spreadsheet", "save it as .csv"),
+    ".json": ("JSON", _AS_ROWS),
+    ".jsonl": ("JSON", _AS_ROWS),
+    ".mp4": ("a video", f"save its pictures as .jpg or .png, or {_AS_ROWS}"),
     ".avi": ("a video", f"save its pictures as .jpg or .png, or {_AS_ROWS}"),
 }
 # Files that a model that takes strings may decode itself.
-_ENCODED = {ending: (f"{what}, which is decoded nowhere here", f"{way}; inputs that take strings get the files' bytes")
-            for what, way, endings in (
-                ("a picture of another kind", "convert it to .jpg or .png", (".webp", ".tif", ".tiff", ".heic", ".avif", ".dcm", ".exr")),
-                ("sound", _AS_ROWS, (".wav", ".mp3", ".flac", ".ogg", ".m4a"))) for ending in endings}
+_ENCODED = {
+    ending: (f"{what}, which is decoded nowhere here", f"{way}; inputs that take strings get the files' bytes")
+    for what, way, endings in (
+        (
+            "a picture of another kind",
+            "convert it to .jpg or .png",
+            (".webp", ".tif", ".tiff", ".heic", ".avif", ".dcm", ".exr"),
+        ),
+        ("sound", _AS_ROWS, (".wav", ".mp3", ".flac", ".ogg", ".m4a")),
+    )
+    for ending in endings
+}
 
 
 def kind(path: str | os.PathLike[str]) -> tuple[str, str] | None:

@@ -47,17 +47,32 @@ class Given:
         undecoded = (f"{len(failed)} pictures could not be decoded: {named}",) if failed else ()
         what = "items" if self.calls else "arrays"
         aside = ", ".join(self.aside[:_NAMED]) + (", …" if len(self.aside) > _NAMED else "")
-        return (*undecoded, *self.integers, *([f"{what} of signatures that were not asked for were left aside: {aside}"] if aside else []))
+        return (
+            *undecoded,
+            *self.integers,
+            *([f"{what} of signatures that were not asked for were left aside: {aside}"] if aside else []),
+        )
 
-    def cut(self, specs: Mapping[str, Sequence[InputSpec]], batch_sizes: Sequence[int]) -> tuple[dict[str, list[run.Call]], int]:
+    def cut(
+        self, specs: Mapping[str, Sequence[InputSpec]], batch_sizes: Sequence[int]
+    ) -> tuple[dict[str, list[run.Call]], int]:
         """Calls of the signatures that the data fills, as cutting.calls_of_arrays makes them. Returns: ({signature: calls}, rows
         dropped)."""
         return (self.calls, 0) if self.calls else cutting.calls_of_arrays(self.arrays, specs, batch_sizes, self.aside)
 
 
-def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | pathlib.Path, reading: DataOptions | None = None,
-          rows: int = 0, said: str = FLAG, files_rows: int = 0, walked: Once | None = None,
-          optional: Mapping[str, frozenset[str]] | None = None, others: Mapping[str, Sequence[InputSpec]] | None = None) -> Given:
+def given(
+    source: str,
+    specs: Mapping[str, Sequence[InputSpec]],
+    folder: str | pathlib.Path,
+    reading: DataOptions | None = None,
+    rows: int = 0,
+    said: str = FLAG,
+    files_rows: int = 0,
+    walked: Once | None = None,
+    optional: Mapping[str, frozenset[str]] | None = None,
+    others: Mapping[str, Sequence[InputSpec]] | None = None,
+) -> Given:
     """Read the data that a flag names.
 
     Args:
@@ -80,25 +95,38 @@ def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | p
     folder = pathlib.Path(folder)
     if found.kind == "function":
         if rows:
-            raise errors.UsageError(f"--data_rows does not cut what a function yields, and {said}={source} is one",
-                                    "let it yield fewer rows")
+            raise errors.UsageError(
+                f"--data_rows does not cut what a function yields, and {said}={source} is one",
+                "let it yield fewer rows",
+            )
         seen = Integers()
         yielded = user_calls.calls(source, specs, folder / "user", said, walked, optional, others, seen)
         return Given(arrays={}, calls=yielded.calls, rows=None, aside=yielded.aside, integers=seen.lines())
     unwanted = array_reader.input_names(others or {}) - array_reader.input_names(specs)
     if found.kind == "arrays" and len(found.files) == 1:
         arrays = array_reader.load(found.files[0])
-        needed = {name: cutting.without((optional or {}).get(name, frozenset()), inputs, ()) for name, inputs in specs.items()}
+        needed = {
+            name: cutting.without((optional or {}).get(name, frozenset()), inputs, ()) for name, inputs in specs.items()
+        }
         if "" in arrays and all(len(inputs) != 1 for inputs in needed.values()):
             raise cutting.unnamed(found.files[0], needed)
         arrays = walked.renamed(arrays) if walked else arrays
         arrays = {name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}
-        return Given(arrays=arrays, calls={}, rows=None, aside=tuple(name for name in arrays if name in unwanted),
-                     integers=_integers(arrays, specs))
+        return Given(
+            arrays=arrays,
+            calls={},
+            rows=None,
+            aside=tuple(name for name in arrays if name in unwanted),
+            integers=_integers(arrays, specs),
+        )
     held = array_reader.names(found.files[0]) if found.kind == "arrays" else ()
     has, aside = ([name for name in held if (name in unwanted) == out] for out in (False, True))
-    wanted = {name: cutting.without((optional or {}).get(name, frozenset()), inputs, has) for name, inputs in specs.items()}
-    read_rows = read.read(found, wanted, reading, folder / "rows", files_rows or rows, said, walked, {**(others or {}), **specs})
+    wanted = {
+        name: cutting.without((optional or {}).get(name, frozenset()), inputs, has) for name, inputs in specs.items()
+    }
+    read_rows = read.read(
+        found, wanted, reading, folder / "rows", files_rows or rows, said, walked, {**(others or {}), **specs}
+    )
     return Given(arrays=read_rows.arrays, calls={}, rows=read_rows, aside=tuple(aside), integers=read_rows.integers)
 
 

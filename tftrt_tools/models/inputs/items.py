@@ -16,7 +16,11 @@ MEND = "yield {input name: array}, a tuple in the signature's order, or one arra
 
 def parts(item: Any) -> tuple[str, Any]:
     """(signature, the rest) of (signature, {input: array}); ("", item) of another item."""
-    return item if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], Mapping) else ("", item)
+    return (
+        item
+        if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], Mapping)
+        else ("", item)
+    )
 
 
 def named(item: Any, where: str, signature: str, specs: Sequence[InputSpec]) -> dict[str, Any]:
@@ -34,8 +38,10 @@ def named(item: Any, where: str, signature: str, specs: Sequence[InputSpec]) -> 
     order = in_order(specs)
     if order is None:
         form = ", ".join(f"{spec.name!r}: array" for spec in specs)
-        raise errors.UsageError(f"{where} is a {type(item).__name__}, and the model does not tell the order of its inputs",
-                                f"yield {{{form}}}")
+        raise errors.UsageError(
+            f"{where} is a {type(item).__name__}, and the model does not tell the order of its inputs",
+            f"yield {{{form}}}",
+        )
     return dict(zip(order, item, strict=True))
 
 
@@ -45,7 +51,11 @@ def in_order(specs: Sequence[InputSpec]) -> list[str] | None:
     if len(specs) < 2:
         return [spec.name for spec in specs]
     known = [place for place in places if place is not None]
-    return [specs[number].name for number in sorted(range(len(specs)), key=lambda one: known[one])] if len(known) == len(specs) else None
+    return (
+        [specs[number].name for number in sorted(range(len(specs)), key=lambda one: known[one])]
+        if len(known) == len(specs)
+        else None
+    )
 
 
 def array(value: Any, name: str, where: str) -> npt.NDArray[Any]:

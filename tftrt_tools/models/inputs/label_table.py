@@ -32,15 +32,25 @@ def read(table: Table, files: tuple[str, ...], column: str = "") -> tuple[npt.ND
     at = place or 0
     others = next((cell for row in table.rows for cell in row if find.is_picture(cell)), "")
     if files and names is None and others:
-        raise errors.UsageError(f"{table.path} speaks of {others}, and of none of --data's files, such as {pathlib.Path(files[0]).name}",
-                                "give each file of --data a row FILE,LABEL")
+        raise errors.UsageError(
+            f"{table.path} speaks of {others}, and of none of --data's files, such as {pathlib.Path(files[0]).name}",
+            "give each file of --data a row FILE,LABEL",
+        )
     body = table.rows[1:] if titled or names and not names.knows(header[at]) else table.rows
     cells = [row[number].strip() for row in body]
-    if names is None and not titled and len(cells) > 1 and typed(cells).dtype == object and typed(cells[1:]).dtype != object:
+    if (
+        names is None
+        and not titled
+        and len(cells) > 1
+        and typed(cells).dtype == object
+        and typed(cells[1:]).dtype != object
+    ):
         body, cells = body[1:], cells[1:]  # only the first one is not a number
     if not all(cells):
         line = cells.index("") + 1 + len(table.rows) - len(body)
-        raise errors.UsageError(f"{table.path}: row {line} has no label in column {number + 1}", "give each row its label")
+        raise errors.UsageError(
+            f"{table.path}: row {line} has no label in column {number + 1}", "give each row its label"
+        )
     if names is None:
         return typed(cells), False
     return typed(names.matched(table.path, [row[at] for row in body], cells)), True
@@ -70,8 +80,10 @@ def _column(table: Table, header: list[str], wanted: str) -> tuple[int, bool]:
     if wanted in header:
         return header.index(wanted), True
     if wanted:
-        raise errors.UsageError(f"--label_column={wanted}: {table.path} has no such column; its first line is {', '.join(header)}"[:300],
-                                f"name one of them, or give its number, 1 to {table.width}")
+        raise errors.UsageError(
+            f"--label_column={wanted}: {table.path} has no such column; its first line is {', '.join(header)}"[:300],
+            f"name one of them, or give its number, 1 to {table.width}",
+        )
     usual = [number for number, cell in enumerate(header) if cell.lower() in _WORDS]
     return (usual[0], True) if len(usual) == 1 else (table.width - 1, False)
 
@@ -81,7 +93,14 @@ def _file_column(table: Table, files: tuple[str, ...], labels: int) -> int | Non
     if not files:
         return None
     names = _Names(files)
-    return next((number for number in range(table.width) if number != labels and any(names.knows(row[number]) for row in table.rows)), None)
+    return next(
+        (
+            number
+            for number in range(table.width)
+            if number != labels and any(names.knows(row[number]) for row in table.rows)
+        ),
+        None,
+    )
 
 
 class _Names:
@@ -103,17 +122,26 @@ class _Names:
         elsewhere: dict[tuple[str, ...], list[tuple[str, ...]]] = collections.defaultdict(list)
         for cell, label in zip(cells, labels, strict=True):
             if found.setdefault(_parts(cell), label) != label:
-                raise errors.UsageError(f"{table} has two labels for {cell.strip()}: {found[_parts(cell)]} and {label}", "give one")
+                raise errors.UsageError(
+                    f"{table} has two labels for {cell.strip()}: {found[_parts(cell)]} and {label}", "give one"
+                )
             elsewhere[_parts(cell)[-1:]].append(_parts(cell))
         keys = [self._key(path, found, elsewhere, table) for path in self._files]
         lost = [pathlib.Path(path).name for path, key in zip(self._files, keys, strict=True) if key is None]
         if lost:
             more = f" and {len(lost) - 1} more of {len(self._files)} files" if len(lost) > 1 else ""
-            raise errors.UsageError(f"{table} has no label for {lost[0]}{more}", "give each file of --data a row FILE,LABEL")
+            raise errors.UsageError(
+                f"{table} has no label for {lost[0]}{more}", "give each file of --data a row FILE,LABEL"
+            )
         return [found[key] for key in keys if key is not None]
 
-    def _key(self, path: str, found: Collection[tuple[str, ...]], elsewhere: Mapping[tuple[str, ...], list[tuple[str, ...]]],
-             table: str) -> tuple[str, ...] | None:
+    def _key(
+        self,
+        path: str,
+        found: Collection[tuple[str, ...]],
+        elsewhere: Mapping[tuple[str, ...], list[tuple[str, ...]]],
+        table: str,
+    ) -> tuple[str, ...] | None:
         """The parts of a file's name in the table, or None."""
         names = list(_names_of(path))
         key = next((one for one in names if one in found), None)
@@ -122,8 +150,10 @@ class _Names:
             moved = [one for name in names if len(name) == 1 for one in elsewhere.get(name, ())]
             key = moved[0] if len(moved) == 1 else None
         if key and len(key) == 1 and self._bare[pathlib.Path(path).name] > 1:
-            raise errors.UsageError(f"{table} names {key[0]}, and --data has several files of that name",
-                                    "name them with their folder, such as cat/1.jpg")
+            raise errors.UsageError(
+                f"{table} names {key[0]}, and --data has several files of that name",
+                "name them with their folder, such as cat/1.jpg",
+            )
         return key
 
 

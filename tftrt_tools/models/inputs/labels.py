@@ -40,11 +40,15 @@ def of_folders(files: Sequence[str], source: str, names: Sequence[str]) -> tuple
     folders = {path: _first_folder(path, source) if below else pathlib.Path(path).parent.name for path in files}
     there = sorted(set(folders.values()))
     if len(there) < 2 or "" in there:
-        raise errors.UsageError(f"{source} has pictures outside of folders" if "" in there else f"{source} has one folder of pictures only",
-                                "put those of each class into a folder of its own, or leave --output_labels out")
+        raise errors.UsageError(
+            f"{source} has pictures outside of folders" if "" in there else f"{source} has one folder of pictures only",
+            "put those of each class into a folder of its own, or leave --output_labels out",
+        )
     for name in there:
         if names and name not in names:
-            raise errors.UsageError(f"--classes does not name the folder {name!r}", "give each folder a line, in the order of the classes")
+            raise errors.UsageError(
+                f"--classes does not name the folder {name!r}", "give each folder a line, in the order of the classes"
+            )
     classes = {name: number for number, name in enumerate(names or there)}
     return {path: classes[name] for path, name in folders.items()}, {number: name for name, number in classes.items()}
 
@@ -57,7 +61,10 @@ def _first_folder(path: str, source: str) -> str:
 
 def counted(labels: npt.NDArray[Any], names: Mapping[int, str]) -> tuple[Class, ...]:
     """[Class] of the labels that occur, by index. Args: labels: int64 [rows]. names: {class: name}, or {}."""
-    return tuple(Class(int(index), names.get(int(index), ""), int((labels == index).sum())) for index in sorted(set(labels.tolist())))
+    return tuple(
+        Class(int(index), names.get(int(index), ""), int((labels == index).sum()))
+        for index in sorted(set(labels.tolist()))
+    )
 
 
 # ---- --labels
@@ -82,7 +89,9 @@ def read(path: str, rows: Rows | None = None, column: str = "", said: str = "--l
     if path == FOLDERS and not pathlib.Path(path).exists():
         return _of_rows_folders(rows)
     if pathlib.Path(path).is_dir():
-        raise errors.UsageError(f"{said}={path} is a folder", "--labels=folders takes the names of the folders that --data's files are in")
+        raise errors.UsageError(
+            f"{said}={path} is a folder", "--labels=folders takes the names of the folders that --data's files are in"
+        )
     if not pathlib.Path(path).is_file():
         raise errors.UsageError(f"{said}={path}: no such file", _FORMS)
     ending = pathlib.Path(path).suffix.lower()
@@ -95,11 +104,17 @@ def read(path: str, rows: Rows | None = None, column: str = "", said: str = "--l
         return _placed(label_table.typed(_decoded(path)), rows)
     if not foreign.is_arrays(path):
         what = foreign.kind(path) or (".tfrecord" in path.lower() and ("TFRecords", "")) or ("no file of labels", "")
-        mend = "`tftrt data … --label_feature=… --output_labels=labels.npy` takes labels out of TFRecords" if "TFR" in what[0] else _FORMS
+        mend = (
+            "`tftrt data … --label_feature=… --output_labels=labels.npy` takes labels out of TFRecords"
+            if "TFR" in what[0]
+            else _FORMS
+        )
         raise errors.UsageError(f"{said}={path} is {what[0]}", mend)
     loaded = array_reader.load(path)
     if len(loaded) != 1:
-        raise errors.UsageError(f"{said}={path} holds {len(loaded)} arrays: {', '.join(loaded)}", "give an .npy, or an .npz with one array")
+        raise errors.UsageError(
+            f"{said}={path} holds {len(loaded)} arrays: {', '.join(loaded)}", "give an .npy, or an .npz with one array"
+        )
     (values,) = loaded.values()
     return _placed(values.astype(str).astype(object) if values.dtype.kind in "SU" else values, rows)
 
@@ -116,12 +131,16 @@ def numbered(values: npt.NDArray[Any], names: tuple[str, ...] = (), said: str = 
         return values
     if not names and any(name.lstrip("-").isdigit() for name in values):
         odd = next(name for name in values if not name.lstrip("-").isdigit())
-        raise errors.UsageError(f"{said} holds numbers of classes, and {odd!r}", "give numbers only, or names and --classes")
+        raise errors.UsageError(
+            f"{said} holds numbers of classes, and {odd!r}", "give numbers only, or names and --classes"
+        )
     known = {name: number for number, name in enumerate(names or sorted(set(values.tolist())))}
     unknown = [name for name in values if name not in known]
     if unknown:
-        raise errors.UsageError(f"{said} holds {unknown[0]!r}, which --classes does not name",
-                                "give each class a line, in the model's order")
+        raise errors.UsageError(
+            f"{said} holds {unknown[0]!r}, which --classes does not name",
+            "give each class a line, in the model's order",
+        )
     return np.array([known[name] for name in values], np.int64)
 
 
@@ -133,19 +152,27 @@ def class_names(path: str) -> tuple[str, ...]:
         names = tuple(filter(None, (line.strip() for line in pathlib.Path(path).read_text().splitlines())))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise errors.UsageError(f"--classes={path} cannot be read: {why}", "give a text file with a class's name in each line") from None
+        raise errors.UsageError(
+            f"--classes={path} cannot be read: {why}", "give a text file with a class's name in each line"
+        ) from None
     if len(set(names)) != len(names) or not names:
-        raise errors.UsageError(f"--classes={path} {'names a class twice' if names else 'is empty'}", "give each class a line of its own")
+        raise errors.UsageError(
+            f"--classes={path} {'names a class twice' if names else 'is empty'}", "give each class a line of its own"
+        )
     return names
 
 
 def _of_rows_folders(rows: Rows | None) -> npt.NDArray[Any]:
     if rows is None or not rows.names:
-        raise errors.UsageError("--labels=folders needs --data with pictures or other files in a folder for each class", _FORMS)
+        raise errors.UsageError(
+            "--labels=folders needs --data with pictures or other files in a folder for each class", _FORMS
+        )
     found = [pathlib.Path(name).parent.name for name in rows.names]
     if len(set(found)) < 2:
-        raise errors.UsageError(f"--labels=folders: all files of --data are in the folder {found[0]!r}",
-                                "put those of each class into a folder of its own")
+        raise errors.UsageError(
+            f"--labels=folders: all files of --data are in the folder {found[0]!r}",
+            "put those of each class into a folder of its own",
+        )
     return label_table.objects(found)
 
 
@@ -154,7 +181,9 @@ def _placed(values: npt.NDArray[Any], rows: Rows | None) -> npt.NDArray[Any]:
     if rows is None or len(values) == len(rows.numbers) or not values.ndim:
         return values
     whole = rows.total or max(rows.numbers) + 1
-    return values[list(rows.numbers)] if len(values) >= whole and not (rows.total and len(values) > rows.total) else values
+    return (
+        values[list(rows.numbers)] if len(values) >= whole and not (rows.total and len(values) > rows.total) else values
+    )
 
 
 def _decoded(path: str) -> list[str]:

@@ -11,9 +11,11 @@ from tftrt_tools.base import errors, records
 IMAGE_RESIZE = ("stretch", "crop", "pad")
 IMAGE_CHANNELS = ("RGB", "BGR")
 # The modes of tf.keras.applications.imagenet_utils.preprocess_input (Keras 2.14): how each changes pixels from 0 to 255.
-IMAGE_PRESETS = {"tf": {"image_scale": 1 / 127.5, "image_mean": (1.0,)},
-                 "caffe": {"image_mean": (103.939, 116.779, 123.68), "image_channels": "BGR"},
-                 "torch": {"image_scale": 1 / 255, "image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)}}
+IMAGE_PRESETS = {
+    "tf": {"image_scale": 1 / 127.5, "image_mean": (1.0,)},
+    "caffe": {"image_mean": (103.939, 116.779, 123.68), "image_channels": "BGR"},
+    "torch": {"image_scale": 1 / 255, "image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)},
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,13 +50,22 @@ class DataOptions(records.Record):
 def checked(options: DataOptions) -> DataOptions:
     """The options, if they can work. Raises: UsageError."""
     if options.source and options.random:
-        raise errors.UsageError("--calibration_data and --calibrate_on_random_data exclude each other", "give one of them")
+        raise errors.UsageError(
+            "--calibration_data and --calibrate_on_random_data exclude each other", "give one of them"
+        )
     if not options.source and not options.random:
-        raise errors.UsageError("--calibration_data is missing",
-                                "name representative inputs; --calibrate_on_random_data does without, with useless ranges")
+        raise errors.UsageError(
+            "--calibration_data is missing",
+            "name representative inputs; --calibrate_on_random_data does without, with useless ranges",
+        )
     if options.ranges and not options.random:
-        raise errors.UsageError("--calibration_ranges is about random data, and --calibration_data is given", "leave it out")
-    for flag, value, least in (("calibration_batch_size", options.batch_size, 1), ("num_calibration_batches", options.batches, 0)):
+        raise errors.UsageError(
+            "--calibration_ranges is about random data, and --calibration_data is given", "leave it out"
+        )
+    for flag, value, least in (
+        ("calibration_batch_size", options.batch_size, 1),
+        ("num_calibration_batches", options.batches, 0),
+    ):
         if value < least:
             raise errors.UsageError(f"--{flag} is {value}", f"give {least} or more")
     return checked_images(options)
@@ -64,15 +75,19 @@ def checked_images(options: DataOptions) -> DataOptions:
     """The options, if those for pictures can work. Raises: UsageError."""
     if options.image_error_limit < 0:
         raise errors.UsageError(f"--image_error_limit is {options.image_error_limit}", "give 0 or more")
-    for flag, value, known in (("image_resize", options.image_resize, IMAGE_RESIZE), ("image_channels", options.image_channels,
-                                                                                      IMAGE_CHANNELS)):
+    for flag, value, known in (
+        ("image_resize", options.image_resize, IMAGE_RESIZE),
+        ("image_channels", options.image_channels, IMAGE_CHANNELS),
+    ):
         if value not in known:
             raise errors.UsageError(f"--{flag}={value} is unknown", "known: " + ", ".join(known))
     for flag, values in (("image_mean", options.image_mean), ("image_std", options.image_std)):
         if len(values) not in (0, 1, 3):
             raise errors.UsageError(f"--{flag} has {len(values)} values", "give one, or one for each channel")
     if 0 in options.image_std:
-        raise errors.UsageError("--image_std holds 0", "it is divided by: give the standard deviation of the training images")
+        raise errors.UsageError(
+            "--image_std holds 0", "it is divided by: give the standard deviation of the training images"
+        )
     size(options)
     return options
 
@@ -83,19 +98,26 @@ def size(options: DataOptions) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", options.image_size)
     if not match:
-        raise errors.UsageError(f"--image_size={options.image_size} is no size", "write --image_size=HEIGHTxWIDTH, e.g. 224x224")
+        raise errors.UsageError(
+            f"--image_size={options.image_size} is no size", "write --image_size=HEIGHTxWIDTH, e.g. 224x224"
+        )
     return int(match[1]), int(match[2])
 
 
 def image_flags(options: DataOptions) -> list[str]:
     """The flags of images that differ from their defaults."""
-    return ["--" + field.name for field in dataclasses.fields(DataOptions)
-            if field.name.startswith("image_") and getattr(options, field.name) != field.default]
+    return [
+        "--" + field.name
+        for field in dataclasses.fields(DataOptions)
+        if field.name.startswith("image_") and getattr(options, field.name) != field.default
+    ]
 
 
 def without_images(options: DataOptions) -> DataOptions:
     """The options, with the defaults for pictures."""
-    plain: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(DataOptions) if field.name.startswith("image_")}
+    plain: dict[str, Any] = {
+        field.name: field.default for field in dataclasses.fields(DataOptions) if field.name.startswith("image_")
+    }
     return dataclasses.replace(options, **plain)
 
 
@@ -103,4 +125,6 @@ def check_image_flags(options: DataOptions, kind: str) -> None:
     """Raise UsageError if flags for pictures are given with data of another kind (of find.Found)."""
     flags = image_flags(options)
     if flags and kind != "images":
-        raise errors.UsageError(f"{flags[0]} is about picture files, and the data is {kind}", "leave it out, or prepare the data so")
+        raise errors.UsageError(
+            f"{flags[0]} is about picture files, and the data is {kind}", "leave it out, or prepare the data so"
+        )

@@ -42,12 +42,16 @@ def checked(spec: InputSpec, form: PictureForm, options: DataOptions, takes: str
     """(height, width) of pictures, by --image_size, else by the signature, None each where both leave it open; the other flags of pictures
     are checked as well. Args: takes: the signature's inputs, for messages. Raises: UsageError."""
     if spec.dtype == "uint8" and (options.image_scale != 1 or options.image_mean or options.image_std):
-        raise errors.UsageError(f"input {spec.name!r} takes uint8, which --image_scale, --image_mean and --image_std would destroy",
-                                "leave them out: the model scales itself")
+        raise errors.UsageError(
+            f"input {spec.name!r} takes uint8, which --image_scale, --image_mean and --image_std would destroy",
+            "leave them out: the model scales itself",
+        )
     for flag, value in (("image_mean", options.image_mean), ("image_std", options.image_std)):
         if len(value) not in (0, 1, form.channels):
-            raise errors.UsageError(f"--{flag} has {len(value)} values, and input {spec.name!r} {form.channels} channels",
-                                    "give one, or one for each channel")
+            raise errors.UsageError(
+                f"--{flag} has {len(value)} values, and input {spec.name!r} {form.channels} channels",
+                "give one, or one for each channel",
+            )
     given = options_module.size(options)
     if given and not all(want in (None, got) for want, got in zip(form.size, given, strict=True)):
         raise errors.UsageError(f"--image_size={options.image_size} does not fit input {spec.name!r}", takes)

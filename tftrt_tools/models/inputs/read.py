@@ -42,8 +42,16 @@ class Rows:
     integers: tuple[str, ...] = ()
 
 
-def read(found: Found, specs: Mapping[str, Sequence[InputSpec]], options: DataOptions, folder: str | pathlib.Path, rows: int = 0,
-         said: str = "--data", walked: Once | None = None, known: Mapping[str, Sequence[InputSpec]] | None = None) -> Rows:
+def read(
+    found: Found,
+    specs: Mapping[str, Sequence[InputSpec]],
+    options: DataOptions,
+    folder: str | pathlib.Path,
+    rows: int = 0,
+    said: str = "--data",
+    walked: Once | None = None,
+    known: Mapping[str, Sequence[InputSpec]] | None = None,
+) -> Rows:
     """Read rows of files, in a child.
 
     Args:
@@ -61,14 +69,34 @@ def read(found: Found, specs: Mapping[str, Sequence[InputSpec]], options: DataOp
     order = sorted(specs, key=lambda name: name != DEFAULT)
     every = known or specs
     others = {name: array_reader.input_names(every) - array_reader.input_names({name: every[name]}) for name in order}
-    request = {"options": options.to_dict(), "kind": found.kind, "files": list(found.files), "rows": rows, "said": said,
-               "signatures": [{"name": name, "specs": [spec.to_dict() for spec in specs[name]],
-                               "twins": list(walked.twins.get(name, ())) if walked else [], "others": sorted(others[name])}
-                              for name in order], "folder": str(folder)}
+    request = {
+        "options": options.to_dict(),
+        "kind": found.kind,
+        "files": list(found.files),
+        "rows": rows,
+        "said": said,
+        "signatures": [
+            {
+                "name": name,
+                "specs": [spec.to_dict() for spec in specs[name]],
+                "twins": list(walked.twins.get(name, ())) if walked else [],
+                "others": sorted(others[name]),
+            }
+            for name in order
+        ],
+        "folder": str(folder),
+    }
     answer = child.run("tftrt_tools.models.inputs.read_job:job", request, env=ENV).result
     arrays = {name: _array(place) for name, place in answer["arrays"].items()}
-    return Rows(arrays=arrays, kind=found.kind, names=tuple(answer["names"]), numbers=tuple(answer["numbers"]), total=answer["total"],
-                failed=tuple(answer["failed"]), integers=tuple(answer["integers"]))
+    return Rows(
+        arrays=arrays,
+        kind=found.kind,
+        names=tuple(answer["names"]),
+        numbers=tuple(answer["numbers"]),
+        total=answer["total"],
+        failed=tuple(answer["failed"]),
+        integers=tuple(answer["integers"]),
+    )
 
 
 def _array(place: dict[str, Any]) -> npt.NDArray[Any]:
@@ -77,4 +105,8 @@ def _array(place: dict[str, Any]) -> npt.NDArray[Any]:
         return npz.load(place["path"])["values"]
     dtype, shape = np.dtype(place["dtype"]), tuple(place["shape"])
     # Empty arrays, and arrays without rows, cannot be mapped.
-    return np.memmap(place["path"], dtype, "r", shape=shape) if shape and all(shape) else np.fromfile(place["path"], dtype).reshape(shape)
+    return (
+        np.memmap(place["path"], dtype, "r", shape=shape)
+        if shape and all(shape)
+        else np.fromfile(place["path"], dtype).reshape(shape)
+    )

@@ -57,9 +57,16 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     if not reads:
         raise unfit[0]
     first = next(iter(reads.values()))
-    return {"arrays": arrays, "names": first.names, "numbers": first.numbers, "total": first.total,
-            "failed": [pathlib.Path(path).name for path in first.tally.failed],
-            "integers": list(dict.fromkeys(line for one in reads.values() for line in one.tally.integers.lines(request["kind"])))}
+    return {
+        "arrays": arrays,
+        "names": first.names,
+        "numbers": first.numbers,
+        "total": first.total,
+        "failed": [pathlib.Path(path).name for path in first.tally.failed],
+        "integers": list(
+            dict.fromkeys(line for one in reads.values() for line in one.tally.integers.lines(request["kind"]))
+        ),
+    }
 
 
 class _Reading:
@@ -68,9 +75,16 @@ class _Reading:
     def __init__(self, request: dict[str, Any], one: dict[str, Any], folder: pathlib.Path) -> None:
         """Args: request: of `job`; one: of its signatures."""
         self._limit, self._kind, self._source = request["rows"], request["kind"], request["options"]["source"]
-        self._request = Request(options=DataOptions.from_dict(request["options"]), signature=one["name"],
-                                specs=tuple(map(InputSpec.from_dict, one["specs"])), files=tuple(request["files"]), said=request["said"],
-                                rows=self._limit, twins=tuple(one["twins"]), others=tuple(one["others"]))
+        self._request = Request(
+            options=DataOptions.from_dict(request["options"]),
+            signature=one["name"],
+            specs=tuple(map(InputSpec.from_dict, one["specs"])),
+            files=tuple(request["files"]),
+            said=request["said"],
+            rows=self._limit,
+            twins=tuple(one["twins"]),
+            others=tuple(one["others"]),
+        )
         self._folder = folder
         self.places: dict[str, Any] = {}
         self.names: list[str] = []
@@ -82,13 +96,19 @@ class _Reading:
     def read(self) -> _Reading:
         """Read all. Returns: self. Raises: _Unfit, UsageError."""
         try:
-            chunks = importlib.import_module(f"tftrt_tools.models.inputs.sources_job.{self._kind}").source(self._request)(self.tally)
+            chunks = importlib.import_module(f"tftrt_tools.models.inputs.sources_job.{self._kind}").source(
+                self._request
+            )(self.tally)
         except errors.UsageError as error:
             raise _Unfit(error) from None
         self._folder.mkdir(exist_ok=True)
         writers, count = {}, 0
-        with contextlib.closing(batching.cut(self._noted(chunks), self._request.signature, self._request.specs, 1, self.tally)) as rows, \
-                contextlib.ExitStack() as opened:
+        with (
+            contextlib.closing(
+                batching.cut(self._noted(chunks), self._request.signature, self._request.specs, 1, self.tally)
+            ) as rows,
+            contextlib.ExitStack() as opened,
+        ):
             for row in self._checked(rows):
                 for number, (name, array) in enumerate(row.items()):
                     if name not in writers:
@@ -101,12 +121,16 @@ class _Reading:
                     break
         if not count:
             failed = f": {len(self.tally.failed)} files could not be decoded" if self.tally.failed else ""
-            raise errors.UsageError(f"{self._request.said}={self._source} holds no rows{failed}", "give data with one row at least")
+            raise errors.UsageError(
+                f"{self._request.said}={self._source} holds no rows{failed}", "give data with one row at least"
+            )
         self._count(count)
         self.places = {name: writer.place() for name, writer in writers.items()}
         return self
 
-    def _noted(self, chunks: Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
+    def _noted(
+        self, chunks: Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]
+    ) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
         for where, arrays in chunks:
             self.names.append(where)
             yield where, arrays

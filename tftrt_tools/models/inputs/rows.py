@@ -23,8 +23,12 @@ def row_hashes(arrays: Mapping[str, npt.ArrayLike]) -> list[str]:
         raise ValueError("no array has rows")
     if len(lengths) > 1:
         return row_hashes({name: array[None] if array.ndim else array for name, array in plain.items()})
-    heads = {name: repr((name, "string" if array.dtype == object else array.dtype.name, array.shape[1:], array.ndim)).encode()
-             for name, array in plain.items()}
+    heads = {
+        name: repr(
+            (name, "string" if array.dtype == object else array.dtype.name, array.shape[1:], array.ndim)
+        ).encode()
+        for name, array in plain.items()
+    }
     hashes = []
     for index in range(lengths.pop()):
         digest = hashlib.blake2b(digest_size=8)
@@ -53,6 +57,8 @@ def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _bytes(row: Any) -> bytes:
     if isinstance(row, (bytes, str)) or row.dtype == object:
-        values = [value.encode() if isinstance(value, str) else bytes(value) for value in np.asarray(row, object).reshape(-1)]
+        values = [
+            value.encode() if isinstance(value, str) else bytes(value) for value in np.asarray(row, object).reshape(-1)
+        ]
         return b"".join(len(value).to_bytes(8, "little") + value for value in values)
     return row.tobytes()

@@ -32,7 +32,9 @@ def read(path: str) -> Table:
     except UnicodeDecodeError:
         raise errors.UsageError(f"{path} is no UTF-8 text", "save it as UTF-8") from None
     except OSError as error:
-        raise errors.UsageError(f"{path} cannot be read: {error.strerror}", "check the path and its permissions") from None
+        raise errors.UsageError(
+            f"{path} cannot be read: {error.strerror}", "check the path and its permissions"
+        ) from None
     first = text.partition("\n")[0]
     delimiter = "\t" if path.lower().endswith(".tsv") else max(_DELIMITERS, key=first.count)
     reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter)
@@ -43,11 +45,15 @@ def read(path: str) -> Table:
                 rows.append(tuple(row))
                 ends.append(reader.line_num)
     except csv.Error as error:
-        raise errors.UsageError(f"{path}: line {reader.line_num}: {error}", "write it as a table of comma-separated values") from None
+        raise errors.UsageError(
+            f"{path}: line {reader.line_num}: {error}", "write it as a table of comma-separated values"
+        ) from None
     if not rows:
         raise errors.UsageError(f"{path} is empty", "give a row at least")
     for cells, line in zip(rows, ends, strict=True):
         if len(cells) != len(rows[0]):
-            raise errors.UsageError(f"{path}: line {line} has {len(cells)} cells, and the first {len(rows[0])}",
-                                    "give all rows the same columns; text with commas goes into quotes")
+            raise errors.UsageError(
+                f"{path}: line {line} has {len(cells)} cells, and the first {len(rows[0])}",
+                "give all rows the same columns; text with commas goes into quotes",
+            )
     return Table(path, tuple(rows))

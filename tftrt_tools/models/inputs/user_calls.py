@@ -30,9 +30,16 @@ class Yielded:
     aside: tuple[str, ...]
 
 
-def calls(reference: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | pathlib.Path, said: str = "--data",
-          walked: signatures.Once | None = None, optional: Mapping[str, frozenset[str]] | None = None,
-          others: Mapping[str, Sequence[InputSpec]] | None = None, integers: Integers | None = None) -> Yielded:
+def calls(
+    reference: str,
+    specs: Mapping[str, Sequence[InputSpec]],
+    folder: str | pathlib.Path,
+    said: str = "--data",
+    walked: signatures.Once | None = None,
+    optional: Mapping[str, frozenset[str]] | None = None,
+    others: Mapping[str, Sequence[InputSpec]] | None = None,
+    integers: Integers | None = None,
+) -> Yielded:
     """Run the function in a child, and keep the yielded arrays in `folder`.
 
     Args:
@@ -57,7 +64,9 @@ def calls(reference: str, specs: Mapping[str, Sequence[InputSpec]], folder: str 
             aside[name] = None
             continue
         if name not in specs:
-            raise errors.UsageError(f"{said}={reference} yields for signature {name!r}", "signatures here: " + ", ".join(specs))
+            raise errors.UsageError(
+                f"{said}={reference} yields for signature {name!r}", "signatures here: " + ", ".join(specs)
+            )
         where = f"item {number} of {reference}"
         wanted = list(specs[name])
         if not one["form"] or len(arrays) < len(wanted):
@@ -68,8 +77,10 @@ def calls(reference: str, specs: Mapping[str, Sequence[InputSpec]], folder: str 
                 integers.add(values.get(spec.name, _NONE), spec)
         found.setdefault(name, []).append(cutting.whole(name, values, wanted))
     if not found:
-        raise errors.UsageError(f"{said}={reference} yields nothing for {', '.join(specs)}, but for {', '.join(aside)}",
-                                "name the signatures that the items are for in --signature_keys")
+        raise errors.UsageError(
+            f"{said}={reference} yields nothing for {', '.join(specs)}, but for {', '.join(aside)}",
+            "name the signatures that the items are for in --signature_keys",
+        )
     return Yielded({name: _counted(calls) for name, calls in found.items()}, tuple(aside))
 
 
@@ -80,8 +91,12 @@ def _counted(calls: Sequence[run.Call]) -> list[run.Call]:
     return [dataclasses.replace(call, count=1, whole=True) if items_alone else call for call in calls]
 
 
-def _meant(default: str, arrays: Mapping[str, Any], specs: Mapping[str, Sequence[InputSpec]],
-           others: Mapping[str, Sequence[InputSpec]]) -> str:
+def _meant(
+    default: str,
+    arrays: Mapping[str, Any],
+    specs: Mapping[str, Sequence[InputSpec]],
+    others: Mapping[str, Sequence[InputSpec]],
+) -> str:
     """The signature of an item that names none: `default`, unless its arrays are those of another signature alone."""
     names = set(arrays)
     takers = [name for name, inputs in {**specs, **others}.items() if names == {spec.name for spec in inputs}]

@@ -41,7 +41,13 @@ def job(request: dict[str, Any]) -> list[dict[str, Any]]:
         path = folder / f"{number}.npz"
         npz.save(path, _arrays(content, f"item {number + 1} of {request['function']}"))
         held += path.stat().st_size
-        saved.append({"signature": signature, "path": str(path), "form": "" if isinstance(content, Mapping) else type(content).__name__})
+        saved.append(
+            {
+                "signature": signature,
+                "path": str(path),
+                "form": "" if isinstance(content, Mapping) else type(content).__name__,
+            }
+        )
     if not saved:
         raise errors.UsageError(f"{request['function']} yields nothing", f"{items.MEND}, for each call")
     return saved
@@ -50,10 +56,16 @@ def job(request: dict[str, Any]) -> list[dict[str, Any]]:
 def _check_end(number: int, held: int, folder: pathlib.Path, request: Mapping[str, Any]) -> None:
     """Refuse a function that seems never to end. Args: held: bytes of its first `number` items. Raises: UsageError."""
     # All items are in memory at a time, later.
-    most = min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2, shutil.disk_usage(folder).free + held - _SPARE_BYTES)
+    most = min(
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
+        shutil.disk_usage(folder).free + held - _SPARE_BYTES,
+    )
     if number == MOST_ITEMS or held > most:
-        raise errors.UsageError(f"{request['said']}={request['function']} yields too much: {number} items of {held / 1e9:.3g} GB, and it "
-                                "goes on", "let it end, as by itertools.islice(items, 1000)")
+        raise errors.UsageError(
+            f"{request['said']}={request['function']} yields too much: {number} items of {held / 1e9:.3g} GB, and it "
+            "goes on",
+            "let it end, as by itertools.islice(items, 1000)",
+        )
 
 
 def _arrays(content: Any, where: str) -> dict[str, Any]:

@@ -41,8 +41,13 @@ class ValueRange(records.Record):
         """Of the values of both."""
         values = self.values + other.values
         rms = math.sqrt((self.rms**2 * self.values + other.rms**2 * other.values) / values)
-        return ValueRange(minimum=min(self.minimum, other.minimum), maximum=max(self.maximum, other.maximum), rms=rms,
-                          rows=self.rows + other.rows, values=values)
+        return ValueRange(
+            minimum=min(self.minimum, other.minimum),
+            maximum=max(self.maximum, other.maximum),
+            rms=rms,
+            rows=self.rows + other.rows,
+            values=values,
+        )
 
     def text(self) -> str:
         """For people."""
@@ -61,8 +66,13 @@ class Ranges:
             if array.dtype.kind != "f" or not array.ndim or not array.size:
                 continue
             wide = array.astype("float64")
-            one = ValueRange(minimum=float(wide.min()), maximum=float(wide.max()), rms=math.sqrt(float((wide**2).mean())), rows=len(array),
-                             values=array.size)
+            one = ValueRange(
+                minimum=float(wide.min()),
+                maximum=float(wide.max()),
+                rms=math.sqrt(float((wide**2).mean())),
+                rows=len(array),
+                values=array.size,
+            )
             key = f"{signature}/{name}"
             self.found[key] = self.found[key].with_others(one) if key in self.found else one
 
@@ -83,13 +93,17 @@ def read(data: Mapping[str, Any]) -> dict[str, ValueRange]:
         return {}
 
 
-def differing(calibrated: Mapping[str, ValueRange], seen: Mapping[str, ValueRange], said: str = "--data") -> Iterator[str]:
+def differing(
+    calibrated: Mapping[str, ValueRange], seen: Mapping[str, ValueRange], said: str = "--data"
+) -> Iterator[str]:
     """A line on each input whose values differ in scale between calibration and other data. Args: said: the other data, for people."""
     for name, one in calibrated.items():
         other = seen.get(name)
         if other and (_scaled(one, other) or _shifted(one, other)):
-            yield (f"{name}: the calibration's values go {one.text()} (RMS {one.rms:.3g}), those of {said} {other.text()} "
-                   f"(RMS {other.rms:.3g}): is one of them scaled differently?")
+            yield (
+                f"{name}: the calibration's values go {one.text()} (RMS {one.rms:.3g}), those of {said} {other.text()} "
+                f"(RMS {other.rms:.3g}): is one of them scaled differently?"
+            )
 
 
 def _scaled(one: ValueRange, other: ValueRange) -> bool:
@@ -104,8 +118,10 @@ def _shifted(one: ValueRange, other: ValueRange) -> bool:
     """Whether one has large negative values and the other none."""
     if min(one.values, other.values) < _MANY or min(one.rows, other.rows) < _FEW:
         return False
-    return any(first.minimum <= -_SHARE_BELOW * first.largest and second.minimum >= 0 and second.maximum > 0
-               for first, second in ((one, other), (other, one)))
+    return any(
+        first.minimum <= -_SHARE_BELOW * first.largest and second.minimum >= 0 and second.maximum > 0
+        for first, second in ((one, other), (other, one))
+    )
 
 
 class Integers:
@@ -116,7 +132,12 @@ class Integers:
 
     def add(self, array: npt.NDArray[Any], spec: InputSpec) -> None:
         """Look at an array of an input as it was given, before it gets the input's dtype."""
-        if array.dtype.kind not in "iu" or not array.ndim or not array.size or not spec.dtype.startswith(("float", "bfloat")):
+        if (
+            array.dtype.kind not in "iu"
+            or not array.ndim
+            or not array.size
+            or not spec.dtype.startswith(("float", "bfloat"))
+        ):
             return
         low, high = int(array.min()), int(array.max())
         if spec.name in self._found:
@@ -126,6 +147,8 @@ class Integers:
 
     def lines(self, kind: str = "") -> tuple[str, ...]:
         """A line on each. Args: kind: of the source (find.Found); numbers of a table are text, so that 3 is no integer."""
-        return tuple(f"integers ({given}) from {low} to {high} fill input {name}, which takes {wanted}: are they scaled as in training?"
-                     for name, (given, wanted, low, high) in self._found.items()
-                     if kind not in _UNTYPED and (low < -1 or high > 1))
+        return tuple(
+            f"integers ({given}) from {low} to {high} fill input {name}, which takes {wanted}: are they scaled as in training?"
+            for name, (given, wanted, low, high) in self._found.items()
+            if kind not in _UNTYPED and (low < -1 or high > 1)
+        )

@@ -20,16 +20,27 @@ def placed(model: Model, python: str, flag: str) -> tuple[Model, str]:
     """
     runtime = model.kind.runtime
     if not runtime.package:
-        raise errors.UsageError(f"--{flag}: {model.source} is a {model.kind.name}, which runs in this environment alone",
-                                "leave it out; plans, ONNX files and PyTorch models run in others")
+        raise errors.UsageError(
+            f"--{flag}: {model.source} is a {model.kind.name}, which runs in this environment alone",
+            "leave it out; plans, ONNX files and PyTorch models run in others",
+        )
     path = interpreter.found(python, flag)
     try:
-        said: Any = child.run("tftrt_tools.models.execution.elsewhere_job:seen", {"package": runtime.package, "jobs": runtime.jobs},
-                              runtime.env, path, _SECONDS).result
+        said: Any = child.run(
+            "tftrt_tools.models.execution.elsewhere_job:seen",
+            {"package": runtime.package, "jobs": runtime.jobs},
+            runtime.env,
+            path,
+            _SECONDS,
+        ).result
     except child.ChildDied as error:
-        raise errors.TftrtError(f"--{flag}={python} does not run tftrt-tools: {error.cause}",
-                                "give the Python, 3.10 or later, of an environment with numpy and " + runtime.package) from None
+        raise errors.TftrtError(
+            f"--{flag}={python} does not run tftrt-tools: {error.cause}",
+            "give the Python, 3.10 or later, of an environment with numpy and " + runtime.package,
+        ) from None
     if said["missing"]:
-        raise errors.TftrtError(f"--{flag}={python} does not load {', '.join(said['missing'])}: {said['why']}",
-                                f"{path} -m pip install {' '.join(said['missing'])}, or give the Python of another environment")
+        raise errors.TftrtError(
+            f"--{flag}={python} does not load {', '.join(said['missing'])}: {said['why']}",
+            f"{path} -m pip install {' '.join(said['missing'])}, or give the Python of another environment",
+        )
     return dataclasses.replace(model, python=path), f"{runtime.package} {said['version']} of Python {said['python']}"

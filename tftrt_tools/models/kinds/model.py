@@ -100,9 +100,15 @@ class Overview(records.Record):
 
     def text(self) -> str:
         """For people, in a line: "ONNX file of 102 MB with 124 ops; opset ai.onnx 13; producer tf2onnx 1.17.0"."""
-        opsets, count = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items()), sum(self.ops.values())
-        said = (f"{self.form} of {bytes_text(self.bytes)} with {count} op{'' if count == 1 else 's'}", f"opset {opsets}" if opsets else "",
-                *(f"{name} {self.facts[name]}" for name in ("producer",) if name in self.facts))
+        opsets, count = (
+            ", ".join(f"{domain} {version}" for domain, version in self.opsets.items()),
+            sum(self.ops.values()),
+        )
+        said = (
+            f"{self.form} of {bytes_text(self.bytes)} with {count} op{'' if count == 1 else 's'}",
+            f"opset {opsets}" if opsets else "",
+            *(f"{name} {self.facts[name]}" for name in ("producer",) if name in self.facts),
+        )
         return "; ".join(filter(None, said))
 
 
@@ -160,7 +166,7 @@ class Kind(Protocol):
         the graph pass tells more. Raises: UsageError, TftrtError if it is not a whole model."""
 
     def digest(self, path: str) -> str:
-        """"sha256:…" of all files that the answers depend on. Args: path: as the user named it."""
+        """ "sha256:…" of all files that the answers depend on. Args: path: as the user named it."""
 
     def document(self, path: str, name: str) -> dict[str, Any] | None:
         """The document `name` of the model's passport (savedmodel.passport), None where there is none. Raises: TftrtError."""
@@ -224,7 +230,7 @@ class Model:
         return str(self.source)
 
     def digest(self) -> str:
-        """"sha256:…" of all of its files."""
+        """ "sha256:…" of all of its files."""
         return self.kind.digest(self.source.path)
 
     def document(self, name: str) -> dict[str, Any] | None:

@@ -39,14 +39,20 @@ def parse(texts: Sequence[str], flag: str = "rename") -> dict[str, str]:
     for text in filter(None, texts):
         here, _, there = (part.strip() for part in text.partition("="))
         if not here or not there:
-            raise errors.UsageError(f"--{flag}: {text!r} is not of the form ORIGINAL=CONVERTED", f"such as --{flag}=image=input.1")
+            raise errors.UsageError(
+                f"--{flag}: {text!r} is not of the form ORIGINAL=CONVERTED", f"such as --{flag}=image=input.1"
+            )
         if here in found or there in found.values():
-            raise errors.UsageError(f"--{flag} names {here if here in found else there!r} twice", "name each input and output once")
+            raise errors.UsageError(
+                f"--{flag} names {here if here in found else there!r} twice", "name each input and output once"
+            )
         found[here] = there
     return found
 
 
-def match(first: Model, second: Model, keys: Sequence[str] = (), said: Mapping[str, str] | None = None, flag: str = "rename") -> Matched:
+def match(
+    first: Model, second: Model, keys: Sequence[str] = (), said: Mapping[str, str] | None = None, flag: str = "rename"
+) -> Matched:
     """Match the signatures that are to be compared.
 
     Args: keys: names of signatures, () for all. said: of `parse`. flag: its flag, for messages. Returns: Matched. Parts that one model
@@ -58,7 +64,11 @@ def match(first: Model, second: Model, keys: Sequence[str] = (), said: Mapping[s
     names = chosen(list(first.signatures), keys) if both_named else []
     if both_named and not said:
         return Matched(signatures=tuple(names), second=second.contents, names={})
-    pairs = {name: name for name in names if name in second.signatures} if both_named else {_only(first, keys): _only(second, keys)}
+    pairs = (
+        {name: name for name in names if name in second.signatures}
+        if both_named
+        else {_only(first, keys): _only(second, keys)}
+    )
     found = {name: one for name, one in second.signatures.items() if name not in pairs.values()}
     renamed, notes = {}, []
     for here, there in pairs.items():
@@ -68,17 +78,27 @@ def match(first: Model, second: Model, keys: Sequence[str] = (), said: Mapping[s
         renamed[here] = Names(there, inputs, outputs)
         found[here] = _by_first_names(theirs, inputs, outputs)
         sides = (("input", inputs), ("output", outputs))
-        notes += [f"{kind} {one!r} of {first.title} is {other!r} in {second.title}" for kind, side in sides for one, other in side.items()]
-    return Matched(signatures=tuple(names or pairs), second=dataclasses.replace(second.contents, signatures=found), names=renamed,
-                   notes=tuple(notes))
+        notes += [
+            f"{kind} {one!r} of {first.title} is {other!r} in {second.title}"
+            for kind, side in sides
+            for one, other in side.items()
+        ]
+    return Matched(
+        signatures=tuple(names or pairs),
+        second=dataclasses.replace(second.contents, signatures=found),
+        names=renamed,
+        notes=tuple(notes),
+    )
 
 
 def beside(first: Model, second: Model) -> Matched:
     """Two models of which each goes by its own names. Raises: UsageError where a kind of model has no signatures to name."""
     for one in (first, second):
         if not one.kind.named_signatures:
-            raise errors.UsageError(f"{one.title} has no signatures to choose from",
-                                    "leave --native_signature and --candidate_signature out")
+            raise errors.UsageError(
+                f"{one.title} has no signatures to choose from",
+                "leave --native_signature and --candidate_signature out",
+            )
     return Matched(signatures=tuple(first.signatures), second=second.contents, names={})
 
 
@@ -87,7 +107,9 @@ def _check_said(said: Mapping[str, str], first: Model, second: Model, flag: str)
         known = dict.fromkeys(spec.name for one in model.signatures.values() for spec in (*one.inputs, *one.outputs))
         for name in names:
             if name not in known:
-                raise errors.UsageError(f"--{flag}: {model.source} has no input or output {name!r}", "there are: " + ", ".join(known))
+                raise errors.UsageError(
+                    f"--{flag}: {model.source} has no input or output {name!r}", "there are: " + ", ".join(known)
+                )
 
 
 def _only(model: Model, keys: Sequence[str]) -> str:
@@ -99,12 +121,19 @@ def _only(model: Model, keys: Sequence[str]) -> str:
         return str(walked[0])
     if not keys and DEFAULT in walked:
         return DEFAULT
-    raise errors.UsageError(f"which signature of {model.source}? The other model has one, and here are {', '.join(walked)}",
-                            f"--signature_keys={walked[0]} names one")
+    raise errors.UsageError(
+        f"which signature of {model.source}? The other model has one, and here are {', '.join(walked)}",
+        f"--signature_keys={walked[0]} names one",
+    )
 
 
-def _side(kind: str, here: tuple[Model, Sequence[InputSpec]], there: tuple[Model, Sequence[InputSpec]], said: Mapping[str, str],
-          flag: str) -> dict[str, str]:
+def _side(
+    kind: str,
+    here: tuple[Model, Sequence[InputSpec]],
+    there: tuple[Model, Sequence[InputSpec]],
+    said: Mapping[str, str],
+    flag: str,
+) -> dict[str, str]:
     """{name in the first model: in the second} of those inputs or outputs of a signature that have another name there.
 
     Args: kind: "input" or "output". here, there: each model with its inputs or outputs. Raises: UsageError where that is not certain.
@@ -117,13 +146,19 @@ def _side(kind: str, here: tuple[Model, Sequence[InputSpec]], there: tuple[Model
             if len(near) == 1:
                 found[one.name] = near[0].name
     left, right = _left(mine, found), _left(theirs, found.values())
-    likely = [(one.name, other.name) for one in left for other in right if one.dtype == other.dtype and fits(one, other)]
+    likely = [
+        (one.name, other.name) for one in left for other in right if one.dtype == other.dtype and fits(one, other)
+    ]
     if len(left) == len(right) == 1:
         found[left[0].name] = right[0].name
     elif likely:
-        example = ",".join("=".join(pair) for pair in zip(dict(likely), dict.fromkeys(there for _, there in likely), strict=False))
-        raise errors.UsageError(f"which {kind} is which? {here[0].title} has {_text(left)}; {there[0].title} has {_text(right)}",
-                                f"say it, such as {shlex.quote(f'--{flag}={example}')}")
+        example = ",".join(
+            "=".join(pair) for pair in zip(dict(likely), dict.fromkeys(there for _, there in likely), strict=False)
+        )
+        raise errors.UsageError(
+            f"which {kind} is which? {here[0].title} has {_text(left)}; {there[0].title} has {_text(right)}",
+            f"say it, such as {shlex.quote(f'--{flag}={example}')}",
+        )
     return {one: other for one, other in found.items() if one != other}
 
 
@@ -144,8 +179,12 @@ def _plain(name: str) -> str:
 
 def fits(one: InputSpec, other: InputSpec) -> bool:
     """Whether a shape could be accepted by both."""
-    return one.shape is None or other.shape is None or len(one.shape) == len(other.shape) and all(
-        None in (mine, theirs) or mine == theirs for mine, theirs in zip(one.shape, other.shape, strict=True))
+    return (
+        one.shape is None
+        or other.shape is None
+        or len(one.shape) == len(other.shape)
+        and all(None in (mine, theirs) or mine == theirs for mine, theirs in zip(one.shape, other.shape, strict=True))
+    )
 
 
 def narrowed(one: InputSpec, other: InputSpec) -> InputSpec:

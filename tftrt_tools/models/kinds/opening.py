@@ -26,8 +26,9 @@ def check(model: str | os.PathLike[str] | Source, as_it_is: bool = False, to_con
     try:
         table.kind(source.path).check(source, as_it_is)
     except kinds.UnknownFile as error:
-        raise errors.UsageError(f"not a model: {source} is a file of no kind taken here",
-                                f"give {table.forms(as_it_is, to_convert)}") from error
+        raise errors.UsageError(
+            f"not a model: {source} is a file of no kind taken here", f"give {table.forms(as_it_is, to_convert)}"
+        ) from error
     return source
 
 
@@ -64,8 +65,10 @@ def keep(model: str | os.PathLike[str] | Source, name: str, document: Mapping[st
     try:
         return table.kind(source.path).keep(source.path, name, document)
     except OSError as error:
-        raise errors.NotKept(f"the result was not kept with the model: {errors.from_os_error(error).cause}",
-                             "make the model writable, or add --nowrite, which leaves it as it is") from error
+        raise errors.NotKept(
+            f"the result was not kept with the model: {errors.from_os_error(error).cause}",
+            "make the model writable, or add --nowrite, which leaves it as it is",
+        ) from error
 
 
 @contextlib.contextmanager
@@ -78,10 +81,14 @@ def opened(*models: str | os.PathLike[str] | Source, log_file: str | None = None
     sources = [check(model) for model in models]
     kinds = [table.kind(source.path) for source in sources]
     with contextlib.ExitStack() as stack:
-        paths = [stack.enter_context(kind.opened(source, log_file)) for kind, source in zip(kinds, sources, strict=True)]
+        paths = [
+            stack.enter_context(kind.opened(source, log_file)) for kind, source in zip(kinds, sources, strict=True)
+        ]
         found: dict[int, Contents] = {}
         for kind in dict.fromkeys(kinds):
             mine = [place for place, other in enumerate(kinds) if other is kind]
             found.update(zip(mine, kind.contents([paths[place] for place in mine]), strict=True))
-        yield tuple(Model(kind=kind, source=source, path=path, contents=found[place])
-                    for place, (kind, source, path) in enumerate(zip(kinds, sources, paths, strict=True)))
+        yield tuple(
+            Model(kind=kind, source=source, path=path, contents=found[place])
+            for place, (kind, source, path) in enumerate(zip(kinds, sources, paths, strict=True))
+        )

@@ -18,7 +18,7 @@ def forms(as_it_is: bool = False, to_convert: bool = False) -> str:
     Args: as_it_is: without what would have to be exported first. to_convert: without the kinds that TF-TRT does not convert.
     """
     taken = [one for one in reversed(KINDS) if not (to_convert and one.unconverted)]
-    *others, last = (form for one in taken for form in one.forms[:1 if as_it_is else None])
+    *others, last = (form for one in taken for form in one.forms[: 1 if as_it_is else None])
     return f"{', '.join(others)} or {last}" if others else last
 
 

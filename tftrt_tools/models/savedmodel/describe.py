@@ -29,5 +29,7 @@ class Description(records.Record):
 
 def describe(*models: str | os.PathLike[str]) -> list[Description]:
     """Descriptions of SavedModel directories. Raises: TftrtError, UsageError."""
-    found = child.run("tftrt_tools.models.savedmodel.describe_job:job", {"models": [str(model) for model in models]}).result
+    found = child.run(
+        "tftrt_tools.models.savedmodel.describe_job:job", {"models": [str(model) for model in models]}
+    ).result
     return [Description.from_dict(one) for one in found]

@@ -15,7 +15,11 @@ def job(request: dict[str, Any]) -> list[dict[str, Any]]:
 def _description(model: str) -> Description:
     meta = protos.meta_graph(protos.read(model))
     known = signatures.definitions(meta)
-    return Description(inputs=input_facts.specs(meta),
-                       outputs={name: graph.specs(one.outputs) for name, one in known.items()},
-                       engines=tuple(graph.engine_ops(meta.graph_def)), tags=tuple(meta.meta_info_def.tags), same=twins.find(meta),
-                       unnamed={name: unnamed.of_signature(meta.graph_def, one) for name, one in known.items()})
+    return Description(
+        inputs=input_facts.specs(meta),
+        outputs={name: graph.specs(one.outputs) for name, one in known.items()},
+        engines=tuple(graph.engine_ops(meta.graph_def)),
+        tags=tuple(meta.meta_info_def.tags),
+        same=twins.find(meta),
+        unnamed={name: unnamed.of_signature(meta.graph_def, one) for name, one in known.items()},
+    )

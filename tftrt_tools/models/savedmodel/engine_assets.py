@@ -59,8 +59,16 @@ def plans(path: str | os.PathLike[str]) -> Iterator[tuple[EngineAsset, bytes]]:
         instance.ParseFromString(record)
         shapes = tuple(_shape(shape) for shape in instance.input_shapes)
         tensorrt, capability = _origin(instance.serialized_engine)
-        yield EngineAsset(engine=engine, input_shapes=shapes, bytes=len(instance.serialized_engine), tensorrt=tensorrt,
-                          compute_capability=capability), instance.serialized_engine
+        yield (
+            EngineAsset(
+                engine=engine,
+                input_shapes=shapes,
+                bytes=len(instance.serialized_engine),
+                tensorrt=tensorrt,
+                compute_capability=capability,
+            ),
+            instance.serialized_engine,
+        )
 
 
 # The header of a serialized engine as TensorRT 8.5.3.1 writes it, seen for compute capability 9.0: a magic word, three numbers, then
@@ -77,8 +85,7 @@ def same_release(one: str, other: str) -> bool:
     return one.split(".")[:3] == other.split(".")[:3]
 
 
-def origin(asset: EngineAsset,
-           manifest: Mapping[str, Any] | None) -> tuple[str | None, str | None]:
+def origin(asset: EngineAsset, manifest: Mapping[str, Any] | None) -> tuple[str | None, str | None]:
     """(TensorRT, compute capability) that an EngineAsset was built with and for: by its header, else by the model's manifest, a dict or
     None; None if neither says."""
     gpu = (manifest or {}).get("gpu") or {}
@@ -124,14 +131,24 @@ def _shape(proto: Any) -> Shape:
 def _message_class() -> Any:
     """TRTEngineInstance, with the fields of TensorShapeProto that give a shape."""
     field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="tftrt_tools/trt_engine_instance.proto", package="tftrt_tools", syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(
+        name="tftrt_tools/trt_engine_instance.proto", package="tftrt_tools", syntax="proto3"
+    )
     dim = file.message_type.add(name="Dim")
     dim.field.add(name="size", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
     shape = file.message_type.add(name="Shape")
-    shape.field.add(name="dim", number=2, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED, type_name=".tftrt_tools.Dim")
+    shape.field.add(
+        name="dim", number=2, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED, type_name=".tftrt_tools.Dim"
+    )
     shape.field.add(name="unknown_rank", number=3, type=field.TYPE_BOOL, label=field.LABEL_OPTIONAL)
     message = file.message_type.add(name="TRTEngineInstance")
-    message.field.add(name="input_shapes", number=1, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED, type_name=".tftrt_tools.Shape")
+    message.field.add(
+        name="input_shapes",
+        number=1,
+        type=field.TYPE_MESSAGE,
+        label=field.LABEL_REPEATED,
+        type_name=".tftrt_tools.Shape",
+    )
     message.field.add(name="serialized_engine", number=2, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)

@@ -13,8 +13,22 @@ INPUT, OUTPUT = "TensorRTInputPH_", "TensorRTOutputPH_"
 # Behind the names of engine ops that got further outputs.
 MARKED = "_marked"
 # Ops that hold or pass on values: neither TensorRT nor TensorFlow spends time in them.
-PASSIVE_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "Identity", "IdentityN", "NoOp", "_Arg", "_Retval",
-                         "ReadVariableOp", "VarHandleOp", "StopGradient", "Snapshot"})
+PASSIVE_OPS = frozenset(
+    {
+        "Const",
+        "Placeholder",
+        "PlaceholderWithDefault",
+        "Identity",
+        "IdentityN",
+        "NoOp",
+        "_Arg",
+        "_Retval",
+        "ReadVariableOp",
+        "VarHandleOp",
+        "StopGradient",
+        "Snapshot",
+    }
+)
 _LOWEST_FIRST: tuple[Precision, ...] = ("INT8", "FP16", "FP32")
 
 # The shape of a tensor: None for an unknown dimension, and None in place of the tuple for an unknown rank.

@@ -38,8 +38,10 @@ def check(path: str | os.PathLike[str]) -> pathlib.Path:
     if not path.is_dir():
         raise errors.UsageError(f"not a SavedModel: {path} is a file", "give the directory that holds saved_model.pb")
     if is_plan(path):
-        raise errors.UsageError(f"not a SavedModel: {path} is a plan directory, built by TensorRT already",
-                                "give the model that it was made from")
+        raise errors.UsageError(
+            f"not a SavedModel: {path} is a plan directory, built by TensorRT already",
+            "give the model that it was made from",
+        )
     if not is_saved_model(path):
         raise errors.UsageError(f"not a SavedModel: {path} holds no saved_model.pb", _nearby(path))
     _check_variables(path)
@@ -63,10 +65,14 @@ def _check_variables(path: pathlib.Path) -> None:
     counted = re.fullmatch(r".*-of-([0-9]{1,9})", shards[0].name) if shards else None
     expected = int(counted[1]) if counted else 0
     if has_index and (not shards or len(shards) != expected):
-        raise errors.TftrtError(f"variables are missing: {folder} holds {len(shards)} of {expected or 'its'} data files",
-                                "copy the whole SavedModel again")
+        raise errors.TftrtError(
+            f"variables are missing: {folder} holds {len(shards)} of {expected or 'its'} data files",
+            "copy the whole SavedModel again",
+        )
     if shards and not has_index:
-        raise errors.TftrtError(f"variables are missing: {folder} holds no variables.index", "copy the whole SavedModel again")
+        raise errors.TftrtError(
+            f"variables are missing: {folder} holds no variables.index", "copy the whole SavedModel again"
+        )
 
 
 def listing(path: str | os.PathLike[str]) -> list[str]:
@@ -94,12 +100,18 @@ def check_link(link: pathlib.Path, model: str | os.PathLike[str]) -> None:
         return
     home, end = pathlib.Path(os.path.realpath(model)), pathlib.Path(os.path.realpath(link))
     if home not in end.parents:
-        raise errors.UsageError(f"{link} is a link that leads out of the model, to {end}",
-                                f"if that is a part of the model, copy it with what its links lead to: cp -rL {os.fspath(model)} COPY")
+        raise errors.UsageError(
+            f"{link} is a link that leads out of the model, to {end}",
+            f"if that is a part of the model, copy it with what its links lead to: cp -rL {os.fspath(model)} COPY",
+        )
 
 
-def copy(source: str | os.PathLike[str], target: str | os.PathLike[str], left_out: Collection[str] = (),
-         said: Callable[[str], object] = lambda name: None) -> None:
+def copy(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    left_out: Collection[str] = (),
+    said: Callable[[str], object] = lambda name: None,
+) -> None:
     """Copy the files of a model, with the permissions that new files get here.
 
     Args: source: directory. target: directory. left_out: paths relative to `source`, POSIX form, not to copy. said: is told each name.
@@ -113,8 +125,10 @@ def copy(source: str | os.PathLike[str], target: str | os.PathLike[str], left_ou
         check_link(path, source)
         if path.is_dir():
             if path.is_symlink():
-                raise errors.UsageError(f"{path} is a link to a directory, which no digest covers",
-                                        f"copy the model first: cp -rL {source} COPY")
+                raise errors.UsageError(
+                    f"{path} is a link to a directory, which no digest covers",
+                    f"copy the model first: cp -rL {source} COPY",
+                )
             (target / name).mkdir(exist_ok=True)
         elif not path.is_file():
             what = "a link to nothing" if path.is_symlink() else "neither a file nor a directory"
@@ -129,7 +143,11 @@ def checkpoint_parts(prefix: str | os.PathLike[str]) -> list[pathlib.Path]:
     prefix = pathlib.Path(prefix)
     if not prefix.name or not prefix.with_name(prefix.name + ".index").is_file():
         return []
-    return sorted(file for end in (".index", ".meta", ".data-*-of-*") for file in prefix.parent.glob(glob.escape(prefix.name) + end))
+    return sorted(
+        file
+        for end in (".index", ".meta", ".data-*-of-*")
+        for file in prefix.parent.glob(glob.escape(prefix.name) + end)
+    )
 
 
 def digest(path: str | os.PathLike[str]) -> str:

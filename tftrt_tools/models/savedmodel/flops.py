@@ -42,7 +42,11 @@ class Flops(records.Record):
             return f"FLOPs are not known: the sizes of {_nodes(self.unknown)} are open"
         if self.loops:
             return f"FLOPs of {_nodes(self.loops)} in loops are those of the first round"
-        return f"FLOPs of {_nodes(self.rounds)} in loops are those of all rounds of a call with drawn values" if self.rounds else ""
+        return (
+            f"FLOPs of {_nodes(self.rounds)} in loops are those of all rounds of a call with drawn values"
+            if self.rounds
+            else ""
+        )
 
 
 def together(counts: Sequence[Flops | None]) -> Flops | None:
@@ -50,9 +54,13 @@ def together(counts: Sequence[Flops | None]) -> Flops | None:
     known = [one for one in counts if one]
     if not known:
         return None
-    return Flops(inside=sum(one.inside for one in known), total=sum(one.total for one in known),
-                 unknown=tuple(name for one in known for name in one.unknown), loops=tuple(name for one in known for name in one.loops),
-                 rounds=tuple(name for one in known for name in one.rounds))
+    return Flops(
+        inside=sum(one.inside for one in known),
+        total=sum(one.total for one in known),
+        unknown=tuple(name for one in known for name in one.unknown),
+        loops=tuple(name for one in known for name in one.loops),
+        rounds=tuple(name for one in known for name in one.rounds),
+    )
 
 
 def _nodes(names: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """The grammar of --freeze: inputs of signatures that get one value for good. No TensorFlow here.
 
-    --freeze='training:false'                     of every signature that has the input
-    --freeze='score/training:false;steps:4'       of one signature; several inputs
+--freeze='training:false'                     of every signature that has the input
+--freeze='score/training:false;steps:4'       of one signature; several inputs
 """
 
 from __future__ import annotations
@@ -42,9 +42,17 @@ def values(flag: str, signatures: Mapping[str, Sequence[InputSpec]]) -> dict[str
     """
     found: dict[str, dict[str, npt.NDArray[Any]]] = {}
     for name, text in parse(flag).items():
-        holders = [(key, spec) for key, specs in signatures.items() for spec in specs if name in (spec.name, f"{key}/{spec.name}")]
+        holders = [
+            (key, spec)
+            for key, specs in signatures.items()
+            for spec in specs
+            if name in (spec.name, f"{key}/{spec.name}")
+        ]
         if not holders:
-            known = "; ".join(f"{key}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in specs) for key, specs in signatures.items())
+            known = "; ".join(
+                f"{key}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in specs)
+                for key, specs in signatures.items()
+            )
             raise errors.UsageError(f"--freeze: no input {name!r}", f"inputs here: {known}")
         for key, spec in holders:
             found.setdefault(key, {})[spec.name] = _value(name, text, spec)
@@ -58,17 +66,25 @@ def check(flag: str, signatures: Mapping[str, Sequence[InputSpec]], twins: Mappi
     for name, others in twins.items():
         for other in others:
             if other in signatures and found.get(name, {}) != found.get(other, {}):
-                raise errors.UsageError(f"--freeze: signatures {name!r} and {other!r} are one function, and would get different values",
-                                        "name the input without its signature")
+                raise errors.UsageError(
+                    f"--freeze: signatures {name!r} and {other!r} are one function, and would get different values",
+                    "name the input without its signature",
+                )
 
 
 def of_signature(flag: str, signature: str, specs: Sequence[InputSpec]) -> dict[str, npt.NDArray[Any]]:
     """{input: array} of one signature; {} where --freeze names none of its inputs. Raises: UsageError as `values`."""
-    mine = {name: text for name, text in parse(flag).items() if any(name in (spec.name, f"{signature}/{spec.name}") for spec in specs)}
+    mine = {
+        name: text
+        for name, text in parse(flag).items()
+        if any(name in (spec.name, f"{signature}/{spec.name}") for spec in specs)
+    }
     return values(";".join(f"{name}:{text}" for name, text in mine.items()), {signature: specs}).get(signature, {})
 
 
-def of_manifest(manifest: Mapping[str, Any], specs: Mapping[str, Sequence[InputSpec]]) -> dict[str, dict[str, npt.NDArray[Any]]]:
+def of_manifest(
+    manifest: Mapping[str, Any], specs: Mapping[str, Sequence[InputSpec]]
+) -> dict[str, dict[str, npt.NDArray[Any]]]:
     """{signature: {input: array of rank 0}} that a conversion froze, by its manifest. Args: specs: of the original's signatures."""
     import numpy as np
 
@@ -86,13 +102,23 @@ def _value(name: str, text: str, spec: InputSpec) -> npt.NDArray[Any]:
 
     # Of an unknown shape the value says that it is a single one.
     if spec.shape not in ((), None) or spec.dtype != "bool" and not spec.dtype.startswith(("float", "int", "uint")):
-        raise errors.UsageError(f"--freeze: input {name!r} is {spec.text()}", "only a single bool or number can be frozen")
+        raise errors.UsageError(
+            f"--freeze: input {name!r} is {spec.text()}", "only a single bool or number can be frozen"
+        )
     try:
-        value = _BOOLS[text.lower()] if spec.dtype == "bool" else float(text) if spec.dtype.startswith("float") else int(text)
+        value = (
+            _BOOLS[text.lower()]
+            if spec.dtype == "bool"
+            else float(text)
+            if spec.dtype.startswith("float")
+            else int(text)
+        )
         # A number that does not fit the type would become another one.
         array = np.array(value).astype(spec.dtype)
         if spec.dtype != "bool" and not spec.dtype.startswith("float") and int(array) != value:
             raise OverflowError
         return array
     except (KeyError, ValueError, OverflowError):
-        raise errors.UsageError(f"--freeze: {text!r} is no value of input {name!r}, which is {spec.dtype}", _EXAMPLE) from None
+        raise errors.UsageError(
+            f"--freeze: {text!r} is no value of input {name!r}, which is {spec.dtype}", _EXAMPLE
+        ) from None

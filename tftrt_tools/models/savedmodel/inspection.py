@@ -125,7 +125,9 @@ class Inspection(records.Record):
         """The signatures `keys` and their engines; all findings stay."""
         signatures = tuple(one for one in self.signatures if one.name in keys)
         called = {name for one in signatures for name in one.engines}
-        return dataclasses.replace(self, signatures=signatures, engines=tuple(one for one in self.engines if one.name in called))
+        return dataclasses.replace(
+            self, signatures=signatures, engines=tuple(one for one in self.engines if one.name in called)
+        )
 
     def signatures_of(self, engine: str) -> list[str]:
         """Names of the signatures that call engine op `engine`."""
@@ -133,8 +135,15 @@ class Inspection(records.Record):
 
     def to_dict(self) -> dict[str, Any]:
         """Beside each engine op it has the other facts about this engine; `from_dict` ignores them."""
-        engines = [one.to_dict() | {"signatures": self.signatures_of(one.name), "compute_ops": one.compute_ops,
-                                    "built": records.plain(self.assets(one.name))} for one in self.engines]
+        engines = [
+            one.to_dict()
+            | {
+                "signatures": self.signatures_of(one.name),
+                "compute_ops": one.compute_ops,
+                "built": records.plain(self.assets(one.name)),
+            }
+            for one in self.engines
+        ]
         return super().to_dict() | {"engines": engines}
 
 

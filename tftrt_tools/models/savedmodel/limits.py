@@ -51,7 +51,9 @@ class Limit(records.Record):
 
     def ends(self, shapes: Mapping[str, Sequence[int]]) -> tuple[float, float] | None:
         """(low, high) in a call of these shapes; None where no value is left, or no end is known."""
-        known = [shapes[one.input][one.axis] + one.plus for one in self.sizes if len(shapes.get(one.input, ())) > one.axis]
+        known = [
+            shapes[one.input][one.axis] + one.plus for one in self.sizes if len(shapes.get(one.input, ())) > one.axis
+        ]
         high = min([*known, *([] if self.high is None else [self.high])], default=None)
         return None if high is None or high <= self.low else (self.low, high)
 
@@ -60,9 +62,20 @@ class Limit(records.Record):
         highs = [one.high for one in (self, other) if one.high is not None]
         low, high = max(self.low, other.low), min(highs, default=None)
         tight = other if high is not None and other.high == high and self.high != high else self
-        keys = tuple(key for key in self.keys if key in other.keys) if self.keys and other.keys else self.keys or other.keys
-        return Limit(low=low, high=high, sizes=tuple(dict.fromkeys((*self.sizes, *other.sizes))), of=tight.of,
-                     whole=self.whole and other.whole, rising=self.rising or other.rising, keys=keys)
+        keys = (
+            tuple(key for key in self.keys if key in other.keys)
+            if self.keys and other.keys
+            else self.keys or other.keys
+        )
+        return Limit(
+            low=low,
+            high=high,
+            sizes=tuple(dict.fromkeys((*self.sizes, *other.sizes))),
+            of=tight.of,
+            whole=self.whole and other.whole,
+            rising=self.rising or other.rising,
+            keys=keys,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +137,12 @@ class Value:
 
     def elements(self) -> tuple[Dim, ...] | None:
         """Its elements as sizes."""
-        if self.sizes is None and self.constant is not None and self.constant.dtype.kind in "iu" and self.constant.ndim < 2:
+        if (
+            self.sizes is None
+            and self.constant is not None
+            and self.constant.dtype.kind in "iu"
+            and self.constant.ndim < 2
+        ):
             return tuple(int(one) for one in self.constant.reshape(-1))
         return self.sizes
 
@@ -162,7 +180,9 @@ def computed(operation: Operation, one: Value, other: Value) -> Value:
     numbers = (float(other.constant.min()), float(other.constant.max()))
     if not all(map(math.isfinite, numbers)):
         return Value(dims=dims, of=one.of)
-    return Value(traces=tuple(filter(None, (_shifted(operation, trace, *numbers) for trace in one.traces))), dims=dims, of=one.of)
+    return Value(
+        traces=tuple(filter(None, (_shifted(operation, trace, *numbers) for trace in one.traces))), dims=dims, of=one.of
+    )
 
 
 def _shifted(operation: Operation, trace: Trace, low: float, high: float) -> Trace | None:

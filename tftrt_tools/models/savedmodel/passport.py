@@ -32,25 +32,75 @@ _AGAIN = "convert the model again"
 _CALLS = [{str: [int]}]
 _FLOPS = {"inside": int, "total": int, "unknown": [str], "loops": [str], "rounds": list, "share": float}
 _SIGNATURE = {
-    "name!": str, "twins": [str], "calls": _CALLS, "built": list, "inputs": [{"name": str, "dtype": str, "shape": list}], "converted": bool,
-    "coverage": float, "engines": [{"name!": str, "precision": str, "native_segment": str, "ops": {str: int}}], "left_out": [dict],
-    "native_ops": {str: int}, "build_seconds": float, "findings": [dict], "preparation": dict, "quantization": dict, "flops": _FLOPS,
-    "unbuilt": [{"name!": str, "reason!": str, "mend": str}], "other_mode": dict,
+    "name!": str,
+    "twins": [str],
+    "calls": _CALLS,
+    "built": list,
+    "inputs": [{"name": str, "dtype": str, "shape": list}],
+    "converted": bool,
+    "coverage": float,
+    "engines": [{"name!": str, "precision": str, "native_segment": str, "ops": {str: int}}],
+    "left_out": [dict],
+    "native_ops": {str: int},
+    "build_seconds": float,
+    "findings": [dict],
+    "preparation": dict,
+    "quantization": dict,
+    "flops": _FLOPS,
+    "unbuilt": [{"name!": str, "reason!": str, "mend": str}],
+    "other_mode": dict,
 }
 _SHAPES: dict[str, Any] = {
     MANIFEST: {
-        "kind": str, "tool": str, "created": str, "source": str, "source_digest": str, "output": str, "settings": dict, "gpu":
-        {"name": str, "compute_capability": str}, "versions": {str: str}, "seconds": float, "signatures": [_SIGNATURE], "build": dict,
-        "calibration": dict, "op_libraries": [str], "build_seconds": float, "coverage": float, "engine_count": int, "layers": dict,
-        "notes": [str], "strategy": str, "use_dynamic_shape": bool, "dynamic_shape_profile_strategy": str, "flops": _FLOPS,
+        "kind": str,
+        "tool": str,
+        "created": str,
+        "source": str,
+        "source_digest": str,
+        "output": str,
+        "settings": dict,
+        "gpu": {"name": str, "compute_capability": str},
+        "versions": {str: str},
+        "seconds": float,
+        "signatures": [_SIGNATURE],
+        "build": dict,
+        "calibration": dict,
+        "op_libraries": [str],
+        "build_seconds": float,
+        "coverage": float,
+        "engine_count": int,
+        "layers": dict,
+        "notes": [str],
+        "strategy": str,
+        "use_dynamic_shape": bool,
+        "dynamic_shape_profile_strategy": str,
+        "flops": _FLOPS,
         WRAPPED: {"signatures": [str], "default_was": str},
     },
     VERIFY: {
-        "passed": bool, "verdict": str, "problems": [str], "warnings": [str], "original": str, "converted": str, "original_digest": str,
-        "converted_digest": str, "evidence": str, "sources": {str: str}, "samples": {str: int}, "twins": {str: [str]}, "created": str,
-        "tool": str, "gpu": dict, "mode": str, "arithmetic": str,
+        "passed": bool,
+        "verdict": str,
+        "problems": [str],
+        "warnings": [str],
+        "original": str,
+        "converted": str,
+        "original_digest": str,
+        "converted_digest": str,
+        "evidence": str,
+        "sources": {str: str},
+        "samples": {str: int},
+        "twins": {str: [str]},
+        "created": str,
+        "tool": str,
+        "gpu": dict,
+        "mode": str,
+        "arithmetic": str,
     },
-    PUBLISH: {"warmup": {"records": [{"shapes!": {str: [int]}, "signature!": str}], "count": int}, "model": str, "command": str},
+    PUBLISH: {
+        "warmup": {"records": [{"shapes!": {str: [int]}, "signature!": str}], "count": int},
+        "model": str,
+        "command": str,
+    },
 }
 
 
@@ -87,7 +137,9 @@ def read(model: str | os.PathLike[str], name: str) -> dict[str, Any] | None:
         document = documents.read(path)
         documents.check(document, {"schema_version": int})
     if (document.get("schema_version") or 0) > SCHEMA_VERSION:
-        raise errors.TftrtError(f"{path} was written by a newer tftrt-tools (schema {document['schema_version']})", "upgrade tftrt-tools")
+        raise errors.TftrtError(
+            f"{path} was written by a newer tftrt-tools (schema {document['schema_version']})", "upgrade tftrt-tools"
+        )
     with documents.reading(path, _AGAIN):
         documents.check(document, _SHAPES.get(name, {}))
     return document
@@ -113,8 +165,11 @@ def added_signatures(manifest: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 def left_native(manifest: Mapping[str, Any] | None) -> dict[str, str]:
     """{engine op that the build left without an engine: why, in words}. They run in TensorFlow, which does not count as a fallback."""
-    return {one["name"]: "left native: " + ("not built in time" if OUT_OF_TIME in one["reason"] else one["reason"])
-            for signature in (manifest or {}).get("signatures", ()) for one in signature.get("unbuilt", ())}
+    return {
+        one["name"]: "left native: " + ("not built in time" if OUT_OF_TIME in one["reason"] else one["reason"])
+        for signature in (manifest or {}).get("signatures", ())
+        for one in signature.get("unbuilt", ())
+    }
 
 
 def write(model: str | os.PathLike[str], name: str, document: str | dict[str, Any]) -> None:

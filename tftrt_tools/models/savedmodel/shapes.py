@@ -26,7 +26,9 @@ from tftrt_tools.models.savedmodel.limits import Known, Limit
 if TYPE_CHECKING:
     from tftrt_tools.base.choices import Strategy
 
-_EXAMPLE = "write --shapes='INPUT:1x224x224x3,8x224x224x3;OTHER:…' (SIGNATURE/INPUT where several signatures share a name)"
+_EXAMPLE = (
+    "write --shapes='INPUT:1x224x224x3,8x224x224x3;OTHER:…' (SIGNATURE/INPUT where several signatures share a name)"
+)
 _DIMENSION = re.compile(r"[0-9]+$")
 _PROFILE = ("min", "opt", "max")
 
@@ -68,7 +70,9 @@ class InputSpec(records.Record):
         """Whether a concrete shape fits."""
         if self.shape is None:
             return True
-        return len(shape) == len(self.shape) and all(want in (None, got) for want, got in zip(self.shape, shape, strict=True))
+        return len(shape) == len(self.shape) and all(
+            want in (None, got) for want, got in zip(self.shape, shape, strict=True)
+        )
 
     def text(self) -> str:
         """Such as float32[?,224,224,3]."""
@@ -97,7 +101,10 @@ def call_text(shapes: Call) -> str:
 def flag_text(signature: str, calls: Sequence[Call]) -> str:
     """The text of --shapes for `calls`, [{input: shape}, …] of one signature; `parse` and `calls` turn it into the same calls again."""
     names = calls[0] if calls else ()
-    return ";".join(f"{signature}/{name}:" + ",".join("x".join(map(str, call[name])) or "scalar" for call in calls) for name in names)
+    return ";".join(
+        f"{signature}/{name}:" + ",".join("x".join(map(str, call[name])) or "scalar" for call in calls)
+        for name in names
+    )
 
 
 def is_range(flag: str) -> bool:
@@ -119,7 +126,9 @@ def parse(flag: str) -> dict[tuple[str, str], list[tuple[int, ...]]]:
     declared = _declared(flag)
     ranges = {key: shapes for key, shapes in declared.items() if isinstance(shapes, dict)}
     if ranges and any(len(shapes) > 1 for key, shapes in declared.items() if key not in ranges):
-        raise errors.UsageError("--shapes: one input has a range, another a list of shapes", "give all inputs min=…,opt=…,max=…, or none")
+        raise errors.UsageError(
+            "--shapes: one input has a range, another a list of shapes", "give all inputs min=…,opt=…,max=…, or none"
+        )
     with_opt = any(one["opt"] != one["max"] for one in ranges.values())
     for key, one in ranges.items():
         declared[key] = [one["min"], *([one["opt"]] if with_opt else []), one["max"]]
@@ -132,7 +141,9 @@ def _declared(flag: str) -> dict[tuple[str, str], Any]:
     for item in filter(None, (part.strip() for part in flag.split(";"))):
         name, colon, shapes = item.rpartition(":")
         if not colon and os.path.exists(item):
-            raise errors.UsageError(f"--shapes={item} is a file or folder, and shapes of inputs are asked for", _EXAMPLE)
+            raise errors.UsageError(
+                f"--shapes={item} is a file or folder, and shapes of inputs are asked for", _EXAMPLE
+            )
         if not colon or not name:
             raise _unnamed(item)
         signature, _, given = name.strip().rpartition("/")
@@ -140,8 +151,10 @@ def _declared(flag: str) -> dict[tuple[str, str], Any]:
         if key in declared:
             raise errors.UsageError(f"--shapes: input {name!r} is given twice", _EXAMPLE)
         if shapes.strip()[:1] in ("[", "(") and (meant := _joined(shapes)):
-            raise errors.UsageError(f"--shapes: {shapes.strip()!r} of input {name!r} is no shape",
-                                    f"dimensions are joined by x, as in {meant}")
+            raise errors.UsageError(
+                f"--shapes: {shapes.strip()!r} of input {name!r} is no shape",
+                f"dimensions are joined by x, as in {meant}",
+            )
         listed = [shape.strip() for shape in shapes.split(",")]
         declared[key] = _range(name, listed) if is_range(shapes) else [_shape(name, shape) for shape in listed]
     if not declared:
@@ -154,8 +167,9 @@ def _unnamed(item: str) -> errors.UsageError:
     name, equals, shape = item.partition("=")
     is_shape = re.match(r"[\dx, ]+$|scalar$|(min|opt|max)=", shape.strip().lower())
     if equals and name and name.lower() not in _PROFILE and is_shape:
-        return errors.UsageError(f"--shapes: {item!r} has = behind the input's name",
-                                 f"write : for =, as in {name.strip()}:{shape.strip()}")
+        return errors.UsageError(
+            f"--shapes: {item!r} has = behind the input's name", f"write : for =, as in {name.strip()}:{shape.strip()}"
+        )
     return errors.UsageError(f"--shapes: {item!r} names no input", _EXAMPLE)
 
 
@@ -171,17 +185,23 @@ def _range(name: str, listed: Sequence[str]) -> dict[str, tuple[int, ...]]:
         kind, equals, shape = item.partition("=")
         kind = kind.strip().lower()
         if not equals or kind not in _PROFILE or kind in found:
-            raise errors.UsageError(f"--shapes: {item!r} of input {name!r} does not belong into a range", "write INPUT:min=…,opt=…,max=…")
+            raise errors.UsageError(
+                f"--shapes: {item!r} of input {name!r} does not belong into a range", "write INPUT:min=…,opt=…,max=…"
+            )
         found[kind] = _shape(name, shape.strip())
     missing = [kind for kind in ("min", "max") if kind not in found]
     if missing:
-        raise errors.UsageError(f"--shapes: input {name!r} has no {missing[0]}", "write INPUT:min=…,opt=…,max=…; opt may be left out")
+        raise errors.UsageError(
+            f"--shapes: input {name!r} has no {missing[0]}", "write INPUT:min=…,opt=…,max=…; opt may be left out"
+        )
     found.setdefault("opt", found["max"])
     for low, high in (("min", "opt"), ("opt", "max")):
         small, large = found[low], found[high]
         if len(small) != len(large) or any(one > other for one, other in zip(small, large, strict=True)):
-            raise errors.UsageError(f"--shapes: {low} of input {name!r} is larger than its {high}, or of another rank",
-                                    "every dimension has to grow from min over opt to max")
+            raise errors.UsageError(
+                f"--shapes: {low} of input {name!r} is larger than its {high}, or of another rank",
+                "every dimension has to grow from min over opt to max",
+            )
     return found
 
 
@@ -191,15 +211,20 @@ def _shape(name: str, given: str) -> tuple[int, ...]:
     dims = given.lower().split("x")
     if not all(map(_DIMENSION.match, dims)):
         meant = _joined(given)
-        raise errors.UsageError(f"--shapes: {given!r} of input {name!r} is no shape",
-                                f"dimensions are joined by x, as in {meant}" if meant else _EXAMPLE)
+        raise errors.UsageError(
+            f"--shapes: {given!r} of input {name!r} is no shape",
+            f"dimensions are joined by x, as in {meant}" if meant else _EXAMPLE,
+        )
     if "0" in (dim.lstrip("0") or "0" for dim in dims):
-        raise errors.UsageError(f"--shapes: {given!r} of input {name!r} has a dimension of 0", f"every dimension is 1 or more: {_EXAMPLE}")
+        raise errors.UsageError(
+            f"--shapes: {given!r} of input {name!r} has a dimension of 0", f"every dimension is 1 or more: {_EXAMPLE}"
+        )
     return tuple(map(int, dims))
 
 
-def calls(declared: Mapping[tuple[str, str], Sequence[tuple[int, ...]]],
-          signatures: Mapping[str, Sequence[InputSpec]]) -> dict[str, list[Call]]:
+def calls(
+    declared: Mapping[tuple[str, str], Sequence[tuple[int, ...]]], signatures: Mapping[str, Sequence[InputSpec]]
+) -> dict[str, list[Call]]:
     """Turn declared shapes into whole calls.
 
     Args:
@@ -228,23 +253,33 @@ def _holders(signature: str, name: str, signatures: Mapping[str, Sequence[InputS
     if signature and signature not in signatures:
         raise errors.UsageError(f"--shapes: no signature {signature!r}", "signatures here: " + ", ".join(signatures))
     among = [signature] if signature else list(signatures)
-    listed = "; ".join(f"{key}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in signatures[key]) for key in among)
+    listed = "; ".join(
+        f"{key}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in signatures[key]) for key in among
+    )
     raise errors.UsageError(f"--shapes: no input {name!r}", f"inputs here: {listed}")
 
 
-def _whole_calls(signature: str, shapes: Mapping[str, Sequence[tuple[int, ...]]],
-                 specs: Sequence[InputSpec]) -> list[Call]:
+def _whole_calls(
+    signature: str, shapes: Mapping[str, Sequence[tuple[int, ...]]], specs: Sequence[InputSpec]
+) -> list[Call]:
     ranks = {spec.name: None if spec.shape is None else len(spec.shape) for spec in specs}
     for name, one in shapes.items():
         if ranks[name] not in (None, 1) and len(one) > 1 and all(len(shape) == 1 for shape in one):
             given = ",".join(str(shape[0]) for shape in one)
-            raise errors.UsageError(f"--shapes: {name}:{given} is a list of shapes with one dimension each",
-                                    f"dimensions are joined by x, as in {name}:{_joined(given)}")
+            raise errors.UsageError(
+                f"--shapes: {name}:{given} is a list of shapes with one dimension each",
+                f"dimensions are joined by x, as in {name}:{_joined(given)}",
+            )
     count = max(map(len, shapes.values()))
     if any(len(one) not in (1, count) for one in shapes.values()):
         lengths = ", ".join(f"{name} has {len(one)}" for name, one in shapes.items())
-        raise errors.UsageError(f"--shapes: the inputs of one signature need equally many shapes; in {signature!r} {lengths}", _EXAMPLE)
-    return [_one_call(signature, {name: one[index % len(one)] for name, one in shapes.items()}, specs) for index in range(count)]
+        raise errors.UsageError(
+            f"--shapes: the inputs of one signature need equally many shapes; in {signature!r} {lengths}", _EXAMPLE
+        )
+    return [
+        _one_call(signature, {name: one[index % len(one)] for name, one in shapes.items()}, specs)
+        for index in range(count)
+    ]
 
 
 def _one_call(signature: str, given: Mapping[str, tuple[int, ...]], specs: Sequence[InputSpec]) -> Call:
@@ -255,7 +290,9 @@ def _one_call(signature: str, given: Mapping[str, tuple[int, ...]], specs: Seque
         if shape is None:
             shape = _implied(signature, spec, batches)
         if not spec.accepts(shape):
-            raise errors.UsageError(f"--shapes: {signature!r} refuses {spec.name}:{'x'.join(map(str, shape))}", f"it takes {spec.text()}")
+            raise errors.UsageError(
+                f"--shapes: {signature!r} refuses {spec.name}:{'x'.join(map(str, shape))}", f"it takes {spec.text()}"
+            )
         call[spec.name] = shape
     return call
 
@@ -267,4 +304,6 @@ def _implied(signature: str, spec: InputSpec, batches: Collection[int]) -> tuple
             return known
         if None not in spec.shape[1:] and len(batches) == 1:
             return (*batches, *known)
-    raise errors.UsageError(f"--shapes: input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()}) and no shape", _EXAMPLE)
+    raise errors.UsageError(
+        f"--shapes: input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()}) and no shape", _EXAMPLE
+    )

@@ -19,13 +19,17 @@ DEFAULT = "serving_default"
 
 def definitions(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, meta_graph_pb2.SignatureDef]:
     """The signatures of a MetaGraphDef that a caller may name: {name: SignatureDef}, without those of initialization and training."""
-    return {name: one for name, one in sorted(meta_graph.signature_def.items()) if not name.startswith("__saved_model_")}
+    return {
+        name: one for name, one in sorted(meta_graph.signature_def.items()) if not name.startswith("__saved_model_")
+    }
 
 
 def chosen(names: Sequence[str], keys: Collection[str]) -> list[str]:
     """Those of `names` that `keys` lists, in the order of `names`; all without keys. Raises: UsageError."""
     if not names:
-        raise errors.UsageError("the model has no signatures", "export it with signatures, e.g. Keras's model.export(path)")
+        raise errors.UsageError(
+            "the model has no signatures", "export it with signatures, e.g. Keras's model.export(path)"
+        )
     for key in keys:
         if key not in names:
             raise errors.UsageError(f"no signature {key!r}", "signatures here: " + ", ".join(names))
@@ -43,7 +47,7 @@ def label(name: str, twins: Iterable[str] = ()) -> str:
 
 
 def split(text: str, names: Iterable[str]) -> tuple[str, str]:
-    """"SIGNATURE/NAME" as (signature, name); ("", text) where it begins with none of the signatures `names`. Both may have slashes."""
+    """ "SIGNATURE/NAME" as (signature, name); ("", text) where it begins with none of the signatures `names`. Both may have slashes."""
     found = max((name for name in names if text.startswith(f"{name}/")), key=len, default="")
     return found, text.removeprefix(f"{found}/") if found else text
 
@@ -68,7 +72,15 @@ class Once:
     def only(cls, name: str, names: Iterable[str], *same: Mapping[str, str]) -> Once:
         """One signature, under the name by which it is asked. Args: names, same: as of `of`."""
         key = [one.get(name, name) for one in same]
-        return cls({name: tuple(other for other in names if other != name and same and [one.get(other, other) for one in same] == key)})
+        return cls(
+            {
+                name: tuple(
+                    other
+                    for other in names
+                    if other != name and same and [one.get(other, other) for one in same] == key
+                )
+            }
+        )
 
     @property
     def names(self) -> list[str]:
@@ -84,7 +96,7 @@ class Once:
         return label(name, self.twins.get(name, ()))
 
     def path(self, text: str) -> str:
-        """"SIGNATURE/NAME" of the signature that is walked; other texts as they are."""
+        """ "SIGNATURE/NAME" of the signature that is walked; other texts as they are."""
         signature, name = split(text, [one for first, others in self.twins.items() for one in (first, *others)])
         return f"{self.leader(signature)}/{name}" if signature else text
 

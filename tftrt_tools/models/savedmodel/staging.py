@@ -29,7 +29,9 @@ _ABANDONED = 24 * 3600
 _TURNS = 20
 
 
-def check_target(target: str | os.PathLike[str], overwrite: bool, sources: Iterable[str | os.PathLike[str]] = ()) -> pathlib.Path:
+def check_target(
+    target: str | os.PathLike[str], overwrite: bool, sources: Iterable[str | os.PathLike[str]] = ()
+) -> pathlib.Path:
     """Raise UsageError where `target` must not be written. Returns: its absolute path; of a symbolic link, the place that it leads to.
 
     Args:
@@ -41,22 +43,32 @@ def check_target(target: str | os.PathLike[str], overwrite: bool, sources: Itera
     for source in map(pathlib.Path, map(os.path.realpath, sources)):
         real = pathlib.Path(os.path.realpath(target))
         if real == source or source in real.parents or real in source.parents:
-            raise errors.UsageError(f"the output {target} and the input {source} lie inside one another", "choose another output directory")
+            raise errors.UsageError(
+                f"the output {target} and the input {source} lie inside one another", "choose another output directory"
+            )
     if target.is_symlink():
         target = pathlib.Path(os.path.realpath(target))
     whole_file.check_named(target)
     if target.is_symlink() or target.exists():
         if not target.is_dir():
-            raise errors.UsageError(f"the output {target} exists and is no directory", "choose another output directory")
+            raise errors.UsageError(
+                f"the output {target} exists and is no directory", "choose another output directory"
+            )
         if os.path.ismount(target):
-            raise errors.UsageError(f"the output {target} is a file system of its own, which no rename can replace",
-                                    f"choose a folder in it, such as {target / _MODEL}")
+            raise errors.UsageError(
+                f"the output {target} is a file system of its own, which no rename can replace",
+                f"choose a folder in it, such as {target / _MODEL}",
+            )
         if any(target.iterdir()):
             if not overwrite:
-                raise errors.UsageError(f"the output directory exists: {target}", "add --overwrite to replace it, or choose another")
+                raise errors.UsageError(
+                    f"the output directory exists: {target}", "add --overwrite to replace it, or choose another"
+                )
             if not _is_replaceable(target):
-                raise errors.UsageError(f"--overwrite replaces SavedModels and plan directories only, and {target} holds something else",
-                                        "choose another output directory")
+                raise errors.UsageError(
+                    f"--overwrite replaces SavedModels and plan directories only, and {target} holds something else",
+                    "choose another output directory",
+                )
     return target
 
 
@@ -123,7 +135,9 @@ def _stage(target: pathlib.Path) -> Iterator[pathlib.Path]:
             shutil.rmtree(holder, ignore_errors=True)
             for lock in held:
                 os.close(lock)
-    raise errors.TftrtError(f"{target.parent} is swept by others again and again", "try again, or choose another output directory")
+    raise errors.TftrtError(
+        f"{target.parent} is swept by others again and again", "try again, or choose another output directory"
+    )
 
 
 def _made(holder: pathlib.Path, held: list[int]) -> bool:
@@ -132,7 +146,9 @@ def _made(holder: pathlib.Path, held: list[int]) -> bool:
     try:
         holder.mkdir()
     except PermissionError:
-        raise errors.TftrtError(f"no permission to write in {holder.parent}", "choose another output directory") from None
+        raise errors.TftrtError(
+            f"no permission to write in {holder.parent}", "choose another output directory"
+        ) from None
     try:
         lock = locks.acquire(holder / _LOCK, wait=False)
         if lock is None:
@@ -210,8 +226,10 @@ def _publish(stage: pathlib.Path, target: pathlib.Path, overwrite: bool, was_the
         refused = errors.from_os_error(OSError(error.errno, error.strerror, str(target)))
         raise errors.TftrtError(refused.cause + _kept(stage, target), refused.mend) from None
     what = "and is no model, which alone --overwrite replaces" if overwrite else "and is left as it is"
-    raise errors.UsageError(f"what is at {target} appeared there meanwhile, {what}" + _kept(stage, target),
-                            "move the one or the other, or choose another output directory")
+    raise errors.UsageError(
+        f"what is at {target} appeared there meanwhile, {what}" + _kept(stage, target),
+        "move the one or the other, or choose another output directory",
+    )
 
 
 def _is_placed(stage: pathlib.Path, target: pathlib.Path, was_there: bool) -> bool:

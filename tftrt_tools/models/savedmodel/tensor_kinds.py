@@ -11,12 +11,22 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 # {kind, an InputSpec's dtype: (what an output of it is, what makes it dense)}.
 RAGGED, SPARSE, SLICES, OPTIONAL, OTHER = "ragged", "sparse", "indexed slices", "optional", "composite"
-_OUTPUTS = {RAGGED: ("a ragged tensor", "give .to_tensor() of it"), SPARSE: ("a sparse tensor", "give tf.sparse.to_dense of it"),
-            SLICES: ("IndexedSlices", "give tf.convert_to_tensor of it"), OPTIONAL: ("an optional", "give .get_value() of it"),
-            "variant": ("a variant", "give the tensors that it holds"), "resource": ("a resource", "give the value that it holds"),
-            OTHER: ("several tensors under one name", "give each of them a name of its own")}
+_OUTPUTS = {
+    RAGGED: ("a ragged tensor", "give .to_tensor() of it"),
+    SPARSE: ("a sparse tensor", "give tf.sparse.to_dense of it"),
+    SLICES: ("IndexedSlices", "give tf.convert_to_tensor of it"),
+    OPTIONAL: ("an optional", "give .get_value() of it"),
+    "variant": ("a variant", "give the tensors that it holds"),
+    "resource": ("a resource", "give the value that it holds"),
+    OTHER: ("several tensors under one name", "give each of them a name of its own"),
+}
 # Of TypeSpecProto.type_spec_class_name.
-_CLASSES = {"RaggedTensorSpec": RAGGED, "SparseTensorSpec": SPARSE, "IndexedSlicesSpec": SLICES, "OptionalSpec": OPTIONAL}
+_CLASSES = {
+    "RaggedTensorSpec": RAGGED,
+    "SparseTensorSpec": SPARSE,
+    "IndexedSlicesSpec": SLICES,
+    "OptionalSpec": OPTIONAL,
+}
 
 
 def of_class(name: str) -> str:
@@ -32,26 +42,36 @@ def findings(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[Inpu
             yield Finding(signature, told.cause, told.mend)
     for one in inputs:
         if one.dtype in _OUTPUTS:
-            yield Finding(signature, f"input {one.name!r} is {_OUTPUTS[one.dtype][0]}: no request holds it",
-                          "let the signature take its parts as dense tensors (values, indices, shape), and export it again")
+            yield Finding(
+                signature,
+                f"input {one.name!r} is {_OUTPUTS[one.dtype][0]}: no request holds it",
+                "let the signature take its parts as dense tensors (values, indices, shape), and export it again",
+            )
 
 
 def no_array(output: str, kind: str) -> errors.TftrtError:
     """The error for an output of such a kind."""
     what, mend = _OUTPUTS.get(kind, _OUTPUTS[OTHER])
-    return errors.TftrtError(f"output {output!r} is {what}: no server answers with it, and no array holds it",
-                             f"{mend} in the model, and export it again")
+    return errors.TftrtError(
+        f"output {output!r} is {what}: no server answers with it, and no array holds it",
+        f"{mend} in the model, and export it again",
+    )
 
 
 def lost(variables: Sequence[str]) -> Finding:
     """The Finding on variables of session_load.lost."""
     more = f" (and of {len(variables) - 1} more)" if len(variables) > 1 else ""
-    return Finding(variables[0], f"TensorFlow Serving does not find the value of this variable{more}, only tf.saved_model.load does",
-                   "let the exported object hold the tf.Variables themselves (of Keras 3: [one.value for one in model.variables]), or "
-                   "export it with model.export")
+    return Finding(
+        variables[0],
+        f"TensorFlow Serving does not find the value of this variable{more}, only tf.saved_model.load does",
+        "let the exported object hold the tf.Variables themselves (of Keras 3: [one.value for one in model.variables]), or "
+        "export it with model.export",
+    )
 
 
 def check(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[InputSpec]) -> None:
     """Raise TftrtError for the first finding."""
     for one in findings(signature, inputs, outputs):
-        raise errors.TftrtError(f"signature {signature!r}: {one.text}", f"{one.mend}; or name other signatures with --signature_keys")
+        raise errors.TftrtError(
+            f"signature {signature!r}: {one.text}", f"{one.mend}; or name other signatures with --signature_keys"
+        )

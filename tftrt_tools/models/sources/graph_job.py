@@ -39,7 +39,11 @@ def job(request: dict[str, Any]) -> dict[str, object]:
     _check_read(graph_def, ends)
     progress.say("exporting the graph")
     _save(source, graph_def, ends, request["output"])
-    return {"inputs": [one.text() for one in ends.inputs], "outputs": [one.text() for one in ends.outputs], "chosen": not flags.complete}
+    return {
+        "inputs": [one.text() for one in ends.inputs],
+        "outputs": [one.text() for one in ends.outputs],
+        "chosen": not flags.complete,
+    }
 
 
 def _read(path: str) -> tf.compat.v1.GraphDef:
@@ -51,7 +55,9 @@ def _read(path: str) -> tf.compat.v1.GraphDef:
         else:
             graph_def.ParseFromString(data)
     except (message.DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
-        raise errors.TftrtError(f"{path} is no graph: {' '.join(str(error).split())[:200]}", _other_proto(data)) from None
+        raise errors.TftrtError(
+            f"{path} is no graph: {' '.join(str(error).split())[:200]}", _other_proto(data)
+        ) from None
     if not graph_def.node:
         raise errors.TftrtError(f"{path} is no graph: it has no node", _other_proto(data))
     return graph_def
@@ -81,8 +87,10 @@ def _check_frozen(source: str, graph_def: tf.compat.v1.GraphDef) -> None:
     names = [node.name for node in graph_def.node if node.op in _VARIABLES]
     if names:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        raise errors.TftrtError(f"{source} is not frozen: it has variables ({names[0]}{more}), and their values are not in the file",
-                                "give the checkpoint's prefix, with its .meta file beside it, or a SavedModel directory")
+        raise errors.TftrtError(
+            f"{source} is not frozen: it has variables ({names[0]}{more}), and their values are not in the file",
+            "give the checkpoint's prefix, with its .meta file beside it, or a SavedModel directory",
+        )
 
 
 def _restored(source: str, flags: graph_ends.Flags) -> tuple[tf.compat.v1.GraphDef, Ends]:
@@ -103,8 +111,10 @@ def _restored(source: str, flags: graph_ends.Flags) -> tuple[tf.compat.v1.GraphD
                 nodes = cut.kept(whole, [one.tensor.node for one in ends.outputs])
                 frozen = _v1.graph_util.convert_variables_to_constants(session, whole, nodes)
             except (ValueError, tf.errors.OpError) as error:
-                raise errors.TftrtError(f"the checkpoint {source} cannot be restored: {loading.first_line(error)}",
-                                        "copy all of its files again: .index, .data-… and .meta are of one step") from None
+                raise errors.TftrtError(
+                    f"the checkpoint {source} cannot be restored: {loading.first_line(error)}",
+                    "copy all of its files again: .index, .data-… and .meta are of one step",
+                ) from None
     return frozen, ends
 
 
@@ -113,40 +123,57 @@ def _meta_graph(path: str) -> tf.compat.v1.MetaGraphDef:
     try:
         meta.ParseFromString(pathlib.Path(path).read_bytes())
     except message.DecodeError as error:
-        raise errors.TftrtError(f"{path} is truncated or damaged ({' '.join(str(error).split())})", "copy it again") from None
+        raise errors.TftrtError(
+            f"{path} is truncated or damaged ({' '.join(str(error).split())})", "copy it again"
+        ) from None
     return meta
 
 
 def _check_complete(source: str, prefix: str) -> None:
     if not pathlib.Path(prefix + ".meta").is_file():
         weights = _OBJECT_GRAPH in _variables(source, prefix)
-        made = "build the model in Python, load them (model.load_weights or tf.train.Checkpoint), and give what model.save(DIR) writes" if \
-            weights else f"copy {prefix}.meta as well, which tf.train.Saver writes, or restore it in Python and give a SavedModel"
-        raise errors.TftrtError(f"the checkpoint {source} holds weights only: the graph, {prefix}.meta, is not beside it", made)
+        made = (
+            "build the model in Python, load them (model.load_weights or tf.train.Checkpoint), and give what model.save(DIR) writes"
+            if weights
+            else f"copy {prefix}.meta as well, which tf.train.Saver writes, or restore it in Python and give a SavedModel"
+        )
+        raise errors.TftrtError(
+            f"the checkpoint {source} holds weights only: the graph, {prefix}.meta, is not beside it", made
+        )
 
 
 def _variables(source: str, prefix: str) -> list[str]:
     try:
         return [name for name, _ in tf.train.list_variables(prefix)]
     except (ValueError, RuntimeError, tf.errors.OpError) as error:
-        raise errors.TftrtError(f"the checkpoint {source} is damaged: {loading.first_line(error)}", "copy all of its files again") from None
+        raise errors.TftrtError(
+            f"the checkpoint {source} is damaged: {loading.first_line(error)}", "copy all of its files again"
+        ) from None
 
 
 def _check_read(graph_def: tf.compat.v1.GraphDef, ends: Ends) -> None:
     there = {node.name for node in graph_def.node}
     for one, name in cut.fed(ends):
         if name.split(":")[0] not in there:
-            raise errors.UsageError(f"--inputs: the outputs do not depend on {one.tensor.flag}", "leave it out of --inputs")
+            raise errors.UsageError(
+                f"--inputs: the outputs do not depend on {one.tensor.flag}", "leave it out of --inputs"
+            )
 
 
 def _save(source: str, graph_def: tf.compat.v1.GraphDef, ends: Ends, output: str) -> None:
     graph = _imported(source, graph_def)
     with graph.as_default():
-        infos = [{one.key: _v1.saved_model.build_tensor_info(graph.get_tensor_by_name(name)) for one, name in pairs}
-                 for pairs in (cut.fed(ends), cut.fetched(ends))]
-        signature = _v1.saved_model.build_signature_def(*infos, method_name=_v1.saved_model.signature_constants.PREDICT_METHOD_NAME)
+        infos = [
+            {one.key: _v1.saved_model.build_tensor_info(graph.get_tensor_by_name(name)) for one, name in pairs}
+            for pairs in (cut.fed(ends), cut.fetched(ends))
+        ]
+        signature = _v1.saved_model.build_signature_def(
+            *infos, method_name=_v1.saved_model.signature_constants.PREDICT_METHOD_NAME
+        )
         tables = [graph.get_operation_by_name(name) for name in cut.initializers(graph_def)]
         with _v1.Session(graph=graph) as session:
             builder = _v1.saved_model.Builder(output)
-            builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature}, main_op=tf.group(*tables))
+            builder.add_meta_graph_and_variables(
+                session, ["serve"], {"serving_default": signature}, main_op=tf.group(*tables)
+            )
             builder.save()

@@ -31,7 +31,9 @@ def job(request: dict[str, Any]) -> dict[str, object]:
 
     op_libraries.load()
     try:
-        model = tf.keras.models.load_model(str(source), compile=False, safe_mode=not request["unsafe"], custom_objects=custom)
+        model = tf.keras.models.load_model(
+            str(source), compile=False, safe_mode=not request["unsafe"], custom_objects=custom
+        )
     except (ValueError, TypeError, OSError, KeyError, AttributeError, zipfile.BadZipFile) as error:
         text = " ".join(str(error).split())
         raise errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text)) from None
@@ -44,11 +46,15 @@ def _check_names(source: pathlib.Path, config: object, own: set[str]) -> None:
     """Refuse what is neither on the list nor the user's own. Raises: UsageError, which names it."""
     told = keras_code.found(config, own)
     if told:
-        texts = ", ".join(one.text for one in told[:_NAMED]) + (f" and {len(told) - _NAMED} more" if len(told) > _NAMED else "")
+        texts = ", ".join(one.text for one in told[:_NAMED]) + (
+            f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+        )
         if all(one.unknown for one in told):
             raise errors.TftrtError(f"Keras cannot load {source}: it knows no {texts}", _OWN_LAYERS)
-        raise errors.UsageError(f"{source} has layers that run code when loaded, or may: {texts}",
-                                f"if you trust the file, add --allow_unsafe_deserialization; {_OWN_LAYERS}")
+        raise errors.UsageError(
+            f"{source} has layers that run code when loaded, or may: {texts}",
+            f"if you trust the file, add --allow_unsafe_deserialization; {_OWN_LAYERS}",
+        )
 
 
 def _own_names(custom: dict[str, object] | None) -> set[str]:
@@ -57,7 +63,11 @@ def _own_names(custom: dict[str, object] | None) -> set[str]:
         return set()
     from tensorflow.keras import utils
 
-    mine = {name for name, one in utils.get_custom_objects().items() if not getattr(one, "__module__", "keras").startswith("keras.")}
+    mine = {
+        name
+        for name, one in utils.get_custom_objects().items()
+        if not getattr(one, "__module__", "keras").startswith("keras.")
+    }
     return mine | set(custom)
 
 
@@ -73,7 +83,9 @@ def _signature(model: Any) -> Any:
     def serve(feed: dict[str, Any]) -> Any:
         tensors = [feed[one.name] for one in model.inputs]
         found = model(tensors[0] if len(tensors) == 1 else tensors, training=False)
-        return found if isinstance(found, dict) else dict(zip(_output_names(model), tf.nest.flatten(found), strict=True))
+        return (
+            found if isinstance(found, dict) else dict(zip(_output_names(model), tf.nest.flatten(found), strict=True))
+        )
 
     return {"serving_default": tf.function(serve).get_concrete_function(specs)}
 
@@ -95,11 +107,15 @@ def _custom_objects(reference: str) -> dict[str, object] | None:
         return None
     module_name, colon, attribute = reference.partition(":")
     if not colon:
-        raise errors.UsageError(f"--custom_objects={reference} is not of the form module:dict", "e.g. --custom_objects=my_layers:CUSTOM")
+        raise errors.UsageError(
+            f"--custom_objects={reference} is not of the form module:dict", "e.g. --custom_objects=my_layers:CUSTOM"
+        )
     try:
         objects = getattr(interpreter.own_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
-        raise errors.UsageError(f"--custom_objects={reference}: {error}", "the module must be importable from here") from None
+        raise errors.UsageError(
+            f"--custom_objects={reference}: {error}", "the module must be importable from here"
+        ) from None
     if not isinstance(objects, dict):
         raise errors.UsageError(f"--custom_objects={reference} is no dict", "map each class name to its class")
     return objects

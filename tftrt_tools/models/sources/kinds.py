@@ -15,27 +15,55 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 _CHECKPOINT_FILE = "checkpoint"
 _PART = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 _ENGINE = ("a TensorRT engine, built already", "give the TensorFlow model that it was built from")
-_TORCH = ("a PyTorch file, which runs the code that it names when it is loaded (a pickle, or TorchScript)",
-          "torch.export.save(torch.export.export(module.eval(), inputs), 'model.pt2') writes a program, of which `tftrt export` makes an "
-          "ONNX file for TensorRT")
-_WEIGHTS = ("a file of weights, without the computation", "build the model in Python, load them, and give what model.save(DIR) writes")
-_PART_ALONE = ("one file of a checkpoint, and its .index is not beside it", "copy all of its files: .index, .data-… and .meta")
+_TORCH = (
+    "a PyTorch file, which runs the code that it names when it is loaded (a pickle, or TorchScript)",
+    "torch.export.save(torch.export.export(module.eval(), inputs), 'model.pt2') writes a program, of which `tftrt export` makes an "
+    "ONNX file for TensorRT",
+)
+_WEIGHTS = (
+    "a file of weights, without the computation",
+    "build the model in Python, load them, and give what model.save(DIR) writes",
+)
+_PART_ALONE = (
+    "one file of a checkpoint, and its .index is not beside it",
+    "copy all of its files: .index, .data-… and .meta",
+)
 _ARCHIVE = ("an archive", "unpack it, and give the SavedModel directory that is in it")
 # What to do with an ONNX file where TF-TRT cannot take it.
-WITH_ONNX = ("`tftrt export` prepares it for TensorRT (opset, FP16, INT8 with --calibration_data), and `tftrt convert --backend=tensorrt` "
-             "builds it")
+WITH_ONNX = (
+    "`tftrt export` prepares it for TensorRT (opset, FP16, INT8 with --calibration_data), and `tftrt convert --backend=tensorrt` "
+    "builds it"
+)
 # Other files, by their suffix: (what they are, how to get a model from them).
 _FOREIGN = {
     ".onnx": ("an ONNX model, and TF-TRT takes TensorFlow models", WITH_ONNX),
-    ".tflite": ("a TensorFlow Lite model", "it cannot be turned back; give the SavedModel or the Keras file that it was made from"),
-    ".pt2": ("a PyTorch program", "TF-TRT takes TensorFlow models; `tftrt export` makes an ONNX file of it, which TensorRT builds"),
-    ".pt": _TORCH, ".pth": _TORCH, ".torchscript": _TORCH,
-    ".engine": _ENGINE, ".plan": _ENGINE, ".trt": _ENGINE,
-    ".safetensors": _WEIGHTS, ".npz": _WEIGHTS, ".npy": _WEIGHTS,
-    ".json": ("a JSON file: a Keras architecture without its weights", "build the model in Python (model_from_json), load its weights, and "
-              "give what model.save('name.keras') writes"),
-    ".meta": _PART_ALONE, ".index": _PART_ALONE,
-    ".zip": _ARCHIVE, ".gz": _ARCHIVE, ".tgz": _ARCHIVE, ".tar": _ARCHIVE,
+    ".tflite": (
+        "a TensorFlow Lite model",
+        "it cannot be turned back; give the SavedModel or the Keras file that it was made from",
+    ),
+    ".pt2": (
+        "a PyTorch program",
+        "TF-TRT takes TensorFlow models; `tftrt export` makes an ONNX file of it, which TensorRT builds",
+    ),
+    ".pt": _TORCH,
+    ".pth": _TORCH,
+    ".torchscript": _TORCH,
+    ".engine": _ENGINE,
+    ".plan": _ENGINE,
+    ".trt": _ENGINE,
+    ".safetensors": _WEIGHTS,
+    ".npz": _WEIGHTS,
+    ".npy": _WEIGHTS,
+    ".json": (
+        "a JSON file: a Keras architecture without its weights",
+        "build the model in Python (model_from_json), load its weights, and give what model.save('name.keras') writes",
+    ),
+    ".meta": _PART_ALONE,
+    ".index": _PART_ALONE,
+    ".zip": _ARCHIVE,
+    ".gz": _ARCHIVE,
+    ".tgz": _ARCHIVE,
+    ".tar": _ARCHIVE,
 }
 
 
@@ -55,7 +83,9 @@ def resolved(path: str) -> str:
             return str(place.parent)
         if place.name == _CHECKPOINT_FILE:
             return _latest(place) or path
-        return _PART.sub("", path) if _PART.sub("", place.name) and files.checkpoint_parts(_PART.sub("", path)) else path
+        return (
+            _PART.sub("", path) if _PART.sub("", place.name) and files.checkpoint_parts(_PART.sub("", path)) else path
+        )
     if place.is_dir() and not files.is_saved_model(place):
         return _latest(place / _CHECKPOINT_FILE) or path
     return path

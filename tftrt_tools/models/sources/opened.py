@@ -27,10 +27,14 @@ def check(model: str | os.PathLike[str] | Source) -> Source:
     if kind == kinds.SAVED_MODEL:
         files.check(source.path)
     if kind != kinds.KERAS and source.custom_objects:
-        raise errors.UsageError(f"--custom_objects has no effect: {source} is a {kind}, and they are of Keras files", "leave it out")
+        raise errors.UsageError(
+            f"--custom_objects has no effect: {source} is a {kind}, and they are of Keras files", "leave it out"
+        )
     if kind != kinds.KERAS and source.unsafe:
-        raise errors.UsageError(f"--allow_unsafe_deserialization has no effect: {source} is a {kind}, and it is about code in Keras files",
-                                "leave it out")
+        raise errors.UsageError(
+            f"--allow_unsafe_deserialization has no effect: {source} is a {kind}, and it is about code in Keras files",
+            "leave it out",
+        )
     for flag in ("inputs", "outputs"):
         tensors.parse(flag, getattr(source, flag))
     return source
@@ -68,5 +72,7 @@ def _export(source: Source, output: str, log_file: str | None) -> None:
     request |= {"kind": kind, "inputs": list(source.inputs), "outputs": list(source.outputs)}
     ends = child.run("tftrt_tools.models.sources.graph_job:job", request, env=_ENV | _NO_GPU, log_file=log_file).result
     if ends["chosen"]:
-        progress.note(f"{source}: inputs {', '.join(ends['inputs'])}; outputs {', '.join(ends['outputs'])}; "
-                      "--inputs and --outputs choose others")
+        progress.note(
+            f"{source}: inputs {', '.join(ends['inputs'])}; outputs {', '.join(ends['outputs'])}; "
+            "--inputs and --outputs choose others"
+        )

@@ -26,7 +26,11 @@ class Source:
     def flag_lines(self) -> list[str]:
         """The flags that differ from their defaults, one a line, for a flag file."""
         unsafe = ["--allow_unsafe_deserialization"] if self.unsafe else []
-        texts = {"custom_objects": self.custom_objects, "inputs": ",".join(self.inputs), "outputs": ",".join(self.outputs)}
+        texts = {
+            "custom_objects": self.custom_objects,
+            "inputs": ",".join(self.inputs),
+            "outputs": ",".join(self.outputs),
+        }
         return unsafe + [f"--{name}={text}" for name, text in texts.items() if text]
 
     def __fspath__(self) -> str:

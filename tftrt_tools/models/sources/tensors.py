@@ -35,7 +35,10 @@ def keys(tensors: list[Tensor]) -> list[str]:
     They have no slashes, because a slash separates a signature from its input in --shapes, --data and --thresholds.
     """
     ends = [_with_port(one, one.node.rpartition("/")[2]) for one in tensors]
-    return [end if ends.count(end) == 1 else _with_port(one, one.node.replace("/", "_")) for one, end in zip(tensors, ends, strict=True)]
+    return [
+        end if ends.count(end) == 1 else _with_port(one, one.node.replace("/", "_"))
+        for one, end in zip(tensors, ends, strict=True)
+    ]
 
 
 def _with_port(tensor: Tensor, name: str) -> str:
@@ -56,8 +59,10 @@ def _parsed(flag: str, text: str) -> Tensor:
     match = _FORM.fullmatch(text.strip())
     if not match or match["shape"] and flag != "inputs":
         form = "NODE[:PORT][=SHAPE]" if flag == "inputs" else "NODE[:PORT]"
-        raise errors.UsageError(f"--{flag}: {text!r} is not of the form {form}",
-                                "such as --inputs=image=?x224x224x3" if flag == "inputs" else "such as --outputs=softmax")
+        raise errors.UsageError(
+            f"--{flag}: {text!r} is not of the form {form}",
+            "such as --inputs=image=?x224x224x3" if flag == "inputs" else "such as --outputs=softmax",
+        )
     return Tensor(match["node"], int(match["port"] or 0), _shape(text, match["shape"]) if match["shape"] else None)
 
 
@@ -66,5 +71,7 @@ def _shape(text: str, shape: str) -> tuple[int | None, ...]:
         return ()
     dims = [None if dim in _OPEN else int(dim) if dim.isdecimal() else -1 for dim in shape.split("x")]
     if any(dim is not None and dim < 1 for dim in dims):
-        raise errors.UsageError(f"--inputs: {shape} in {text!r} is no shape", "such as 1x224x224x3, with ? for an open size, or scalar")
+        raise errors.UsageError(
+            f"--inputs: {shape} in {text!r} is no shape", "such as 1x224x224x3, with ? for an open size, or scalar"
+        )
     return tuple(dims)

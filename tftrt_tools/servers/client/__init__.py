@@ -22,5 +22,21 @@ from tftrt_tools.servers.client.opening import opened
 from tftrt_tools.servers.client.predict_messages import PREDICT, request_bytes, response_arrays
 from tftrt_tools.servers.client.serving_error import ServingError
 
-__all__ = ["PREDICT", "Answered", "AsyncClient", "AsyncTritonClient", "Client", "ModelSpec", "ServingError", "SharedMemory", "Signature",
-           "TensorSpec", "Tls", "TritonClient", "VersionStatus", "opened", "request_bytes", "response_arrays"]
+__all__ = [
+    "PREDICT",
+    "Answered",
+    "AsyncClient",
+    "AsyncTritonClient",
+    "Client",
+    "ModelSpec",
+    "ServingError",
+    "SharedMemory",
+    "Signature",
+    "TensorSpec",
+    "Tls",
+    "TritonClient",
+    "VersionStatus",
+    "opened",
+    "request_bytes",
+    "response_arrays",
+]

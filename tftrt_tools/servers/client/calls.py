@@ -18,15 +18,25 @@ from tftrt_tools.servers.client.model_service import VersionStatus
 from tftrt_tools.servers.client.model_spec import Answered, ModelSpec
 
 
-def predict(connection: Connection, model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None,
-            label: str = "", outputs: str | Iterable[str] = (), timeout: float | None = None, content: bool = True,
-            copy: bool = False) -> Call[Answered[npt.NDArray[Any]]]:
+def predict(
+    connection: Connection,
+    model: str,
+    inputs: Mapping[str, npt.ArrayLike],
+    signature: str = "",
+    version: int | None = None,
+    label: str = "",
+    outputs: str | Iterable[str] = (),
+    timeout: float | None = None,
+    content: bool = True,
+    copy: bool = False,
+) -> Call[Answered[npt.NDArray[Any]]]:
     """Run a signature.
 
     Args: as for `request_bytes`. timeout: seconds for this call. copy: give arrays of their own, aligned and writable, instead of
     read-only ones that lie in the answer.
     Returns: {alias: ndarray}, a dict whose attribute `model` is the ModelSpec that answered. Raises: ServingError, UsageError.
     """
+
     def read(raw: bytes) -> Answered[npt.NDArray[Any]]:
         answered, arrays = predict_messages.response_arrays(raw)
         return Answered({alias: array.copy() for alias, array in arrays.items()} if copy else arrays, answered)
@@ -44,21 +54,31 @@ def predict_bytes(connection: Connection, request: bytes, timeout: float | None 
     return Call(predict_messages.PREDICT, request, bytes, timeout)
 
 
-def metadata(connection: Connection, model: str, version: int | None = None, label: str = "",
-             timeout: float | None = None) -> Call[Answered[Signature]]:
+def metadata(
+    connection: Connection, model: str, version: int | None = None, label: str = "", timeout: float | None = None
+) -> Call[Answered[Signature]]:
     """The signatures of a model.
 
     Returns: {name: Signature}, a dict whose attribute `model` is the ModelSpec that answered. Raises: ServingError, UsageError.
     """
-    return Call(model_metadata.METADATA, model_metadata.request(ModelSpec(model, version, label)), model_metadata.read, timeout)
+    return Call(
+        model_metadata.METADATA, model_metadata.request(ModelSpec(model, version, label)), model_metadata.read, timeout
+    )
 
 
-def status(connection: Connection, model: str, version: int | None = None, timeout: float | None = None) -> Call[list[VersionStatus]]:
+def status(
+    connection: Connection, model: str, version: int | None = None, timeout: float | None = None
+) -> Call[list[VersionStatus]]:
     """The states of all versions that the server has ever seen, or of one; those that were unloaded stay in the list as END.
 
     Returns: [VersionStatus(version, state, error_code, error)], the newest first. Raises: ServingError, UsageError.
     """
-    return Call(model_service.STATUS, model_service.status_request(ModelSpec(model, version)), model_service.read_status, timeout)
+    return Call(
+        model_service.STATUS,
+        model_service.status_request(ModelSpec(model, version)),
+        model_service.read_status,
+        timeout,
+    )
 
 
 def reload(connection: Connection, config: Any, timeout: float | None = None) -> Call[None]:
@@ -69,10 +89,12 @@ def reload(connection: Connection, config: Any, timeout: float | None = None) ->
     Args: config: the path of a models.config, its text, or a ModelServerConfig message.
     Raises: ServingError, UsageError.
     """
+
     def read(raw: bytes) -> None:
         code, message = model_service.read_reload(raw)
         if code != "OK":  # the real server also makes the call itself fail
-            raise serving_error.of(code, message, connection.address, None, protocols.TENSORFLOW_SERVING,
-                                   "HandleReloadConfigRequest")
+            raise serving_error.of(
+                code, message, connection.address, None, protocols.TENSORFLOW_SERVING, "HandleReloadConfigRequest"
+            )
 
     return Call(model_service.RELOAD, model_service.reload_request(config), read, timeout)

@@ -17,9 +17,20 @@ from tftrt_tools.base import errors
 RETRIES = 3
 _MOST_RETRIES = 4  # gRPC makes no more than five attempts
 _KSERVE = "inference.GRPCInferenceService"
-_SAFE = [{"service": "tensorflow.serving.PredictionService"}, {"service": "tensorflow.serving.ModelService", "method": "GetModelStatus"},
-         *({"service": _KSERVE, "method": method} for method in ("ModelInfer", "ModelMetadata", "ModelConfig", "RepositoryIndex"))]
-_POLICY = {"initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}
+_SAFE = [
+    {"service": "tensorflow.serving.PredictionService"},
+    {"service": "tensorflow.serving.ModelService", "method": "GetModelStatus"},
+    *(
+        {"service": _KSERVE, "method": method}
+        for method in ("ModelInfer", "ModelMetadata", "ModelConfig", "RepositoryIndex")
+    ),
+]
+_POLICY = {
+    "initialBackoff": "0.1s",
+    "maxBackoff": "1s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
 _THROTTLING = {"maxTokens": 100, "tokenRatio": 1}
 # gRPC's own pauses start at a second and go up to two minutes. The attempts of one call take at least 0.56 s with three retries; a
 # server that is back has to be found within that time. "min" is left alone: it is the time that one connection may take.
@@ -41,8 +52,10 @@ class Tls:
     def content(self) -> tuple[bytes | None, bytes | None, bytes | None]:
         """(root, key, certificate): bytes of the files, None for those that are not named. Raises: UsageError."""
         if bool(self.certificate) != bool(self.key):
-            raise errors.UsageError("a client certificate needs its key, and a key its certificate",
-                                    "give both (Tls(certificate=…, key=…), --tls_certificate and --tls_key)")
+            raise errors.UsageError(
+                "a client certificate needs its key, and a key its certificate",
+                "give both (Tls(certificate=…, key=…), --tls_certificate and --tls_key)",
+            )
         return _pem(self.root), _pem(self.key), _pem(self.certificate)
 
     def credentials(self) -> Any:
@@ -60,7 +73,9 @@ def _pem(path: str) -> bytes | None:
     except OSError as error:
         raise errors.UsageError(f"{path}: {error.strerror}", "give the path of a PEM file") from None
     if b"-----BEGIN" not in content:
-        raise errors.UsageError(f"{path} is no PEM file: it has no line -----BEGIN …-----", "convert it with openssl x509 or openssl pkey")
+        raise errors.UsageError(
+            f"{path} is no PEM file: it has no line -----BEGIN …-----", "convert it with openssl x509 or openssl pkey"
+        )
     return content
 
 
@@ -69,8 +84,11 @@ def options(retries: int, tls: Tls | None = None, proxy: bool = True) -> list[tu
     if not isinstance(retries, int) or not 0 <= retries <= _MOST_RETRIES:
         raise errors.UsageError(f"retries is {retries}", f"give 0 to {_MOST_RETRIES}")
     # Each client has its own connection: closing it, and its pauses, do not affect another client.
-    found: list[tuple[str, Any]] = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
-                                    ("grpc.use_local_subchannel_pool", 1)]
+    found: list[tuple[str, Any]] = [
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
     found += [(f"grpc.{name}_reconnect_backoff_ms", value) for name, value in _RECONNECT_MS.items()]
     if tls and tls.server_name:
         found.append(("grpc.ssl_target_name_override", tls.server_name))
@@ -78,9 +96,17 @@ def options(retries: int, tls: Tls | None = None, proxy: bool = True) -> list[tu
         found.append(("grpc.enable_http_proxy", 0))
     if not retries:
         return [*found, ("grpc.enable_retries", 0)]
-    config = {"methodConfig": [{"name": _SAFE, "retryPolicy": {"maxAttempts": retries + 1, **_POLICY}}], "retryThrottling": _THROTTLING}
+    config = {
+        "methodConfig": [{"name": _SAFE, "retryPolicy": {"maxAttempts": retries + 1, **_POLICY}}],
+        "retryThrottling": _THROTTLING,
+    }
     # gRPC keeps a request for another attempt up to this size; its default is 256 KiB.
-    return [*found, ("grpc.enable_retries", 1), ("grpc.service_config", json.dumps(config)), ("grpc.per_rpc_retry_buffer_size", _LARGEST)]
+    return [
+        *found,
+        ("grpc.enable_retries", 1),
+        ("grpc.service_config", json.dumps(config)),
+        ("grpc.per_rpc_retry_buffer_size", _LARGEST),
+    ]
 
 
 def opened(module: Any, address: str, credentials: Any, arguments: list[tuple[str, Any]]) -> Any:
@@ -96,4 +122,6 @@ def compression(name: str) -> Any:
 
     if name not in _COMPRESSIONS:
         raise errors.UsageError(f"there is no compression {name!r}", "give 'gzip', 'deflate', or '' for none")
-    return {"": grpc.Compression.NoCompression, "gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}[name]
+    return {"": grpc.Compression.NoCompression, "gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}[
+        name
+    ]

@@ -34,10 +34,19 @@ class _Connection:
     # What the server speaks; a class attribute of each client.
     protocol: ClassVar[Protocol]
 
-    def __init__(self, address: str, timeout: float = _SECONDS, tls: channel.Tls | bool | None = None, compression: str = "",
-                 retries: int = channel.RETRIES, wait_for_ready: bool = False,
-                 headers: Mapping[str, str] | Iterable[tuple[str, str]] = (), *, proxy: bool = True,
-                 mends: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        timeout: float = _SECONDS,
+        tls: channel.Tls | bool | None = None,
+        compression: str = "",
+        retries: int = channel.RETRIES,
+        wait_for_ready: bool = False,
+        headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+        *,
+        proxy: bool = True,
+        mends: Mapping[str, str] | None = None,
+    ) -> None:
         """
         Args:
           address: HOST[:PORT] or unix:PATH.
@@ -57,8 +66,11 @@ class _Connection:
         certificates = (channel.Tls() if tls else None) if isinstance(tls, bool) else tls
         self._credentials = certificates.credentials() if certificates else None
         self._options = channel.options(retries, certificates, proxy)
-        self._sent = {"compression": channel.compression(compression), "wait_for_ready": bool(wait_for_ready),
-                      "metadata": tuple(getattr(headers, "items", lambda: headers)())}
+        self._sent = {
+            "compression": channel.compression(compression),
+            "wait_for_ready": bool(wait_for_ready),
+            "metadata": tuple(getattr(headers, "items", lambda: headers)()),
+        }
         self._mends = dict(mends or {})
         self._closed = False
         self._start()
@@ -75,24 +87,36 @@ class _Connection:
         try:
             return call.read(raw)
         except ValueError as error:
-            raise serving_error.ServingError("INTERNAL", str(error), f"the answer of {self.address} to {_method(call)} cannot be "
-                                             f"read: {error}", f"is that a {self.protocol.server}?") from None
+            raise serving_error.ServingError(
+                "INTERNAL",
+                str(error),
+                f"the answer of {self.address} to {_method(call)} cannot be read: {error}",
+                f"is that a {self.protocol.server}?",
+            ) from None
 
     def _failure(self, call: Call[Any], error: Any, seconds: float | None) -> serving_error.ServingError:
         """Args: error: grpc.RpcError; seconds: the call's deadline, None for none."""
         code = error.code().name
         if self._closed and code == "CANCELLED":
             return self._closed_meanwhile()
-        return serving_error.of(code, error.details() or "", self.address, seconds, self.protocol, _method(call), self._mends)
+        return serving_error.of(
+            code, error.details() or "", self.address, seconds, self.protocol, _method(call), self._mends
+        )
 
     def _closed_meanwhile(self) -> serving_error.ServingError:
-        return serving_error.ServingError("CANCELLED", "the client was closed", f"the client of {self.address} was closed during the call",
-                                          "close it when its calls have ended")
+        return serving_error.ServingError(
+            "CANCELLED",
+            "the client was closed",
+            f"the client of {self.address} was closed during the call",
+            "close it when its calls have ended",
+        )
 
 
-def answered(build: Callable[Concatenate[Any, _Arguments], Call[_Answer]]
-              ) -> Callable[Concatenate[Any, _Arguments], _Answer]:
+def answered(
+    build: Callable[Concatenate[Any, _Arguments], Call[_Answer]],
+) -> Callable[Concatenate[Any, _Arguments], _Answer]:
     """The method of a Blocking client that sends what `build` makes, with its signature and its docstring."""
+
     def method(self: Blocking, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
         return self._send(build(self, *args, **kwargs))
 
@@ -100,9 +124,11 @@ def answered(build: Callable[Concatenate[Any, _Arguments], Call[_Answer]]
     return method
 
 
-def awaited(build: Callable[Concatenate[Any, _Arguments], Call[_Answer]]
-             ) -> Callable[Concatenate[Any, _Arguments], Coroutine[Any, Any, _Answer]]:
+def awaited(
+    build: Callable[Concatenate[Any, _Arguments], Call[_Answer]],
+) -> Callable[Concatenate[Any, _Arguments], Coroutine[Any, Any, _Answer]]:
     """The same for an Awaiting client. Arguments that can never work raise when the method is called, before anything is awaited."""
+
     def method(self: Awaiting, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Coroutine[Any, Any, _Answer]:
         return self._send(build(self, *args, **kwargs))
 

@@ -47,11 +47,16 @@ def read(raw: bytes) -> Answered[Signature]:
     specs = [value for field, wire_type, value in fields.walk(message) if field == 1 and wire_type == fields.DELIMITED]
     packed = entries.read_all(message, 2).get(_FIELD, memoryview(b""))  # a google.protobuf.Any
     found = entries.read_all(_last(packed, 2), 1)
-    return Answered({name: _signature(found[name]) for name in sorted(found) if not name.startswith(_INNER)}, ModelSpec.from_parts(specs))
+    return Answered(
+        {name: _signature(found[name]) for name in sorted(found) if not name.startswith(_INNER)},
+        ModelSpec.from_parts(specs),
+    )
 
 
 def _signature(raw: memoryview) -> Signature:
-    inputs, outputs = ({alias: _tensor(info) for alias, info in sorted(entries.read_all(raw, number).items())} for number in (1, 2))
+    inputs, outputs = (
+        {alias: _tensor(info) for alias, info in sorted(entries.read_all(raw, number).items())} for number in (1, 2)
+    )
     return Signature(inputs, outputs, decoded(_last(raw, 3)))
 
 

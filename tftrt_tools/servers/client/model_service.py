@@ -59,8 +59,11 @@ def status_request(model: ModelSpec) -> bytes:
 
 def read_status(raw: bytes) -> list[VersionStatus]:
     """The versions in a GetModelStatusResponse, the newest first. Raises: ValueError."""
-    found = [_version_status(value) for field, wire_type, value in fields.walk(memoryview(raw))
-             if field == 1 and wire_type == fields.DELIMITED]
+    found = [
+        _version_status(value)
+        for field, wire_type, value in fields.walk(memoryview(raw))
+        if field == 1 and wire_type == fields.DELIMITED
+    ]
     return sorted(found, key=lambda one: -one.version)
 
 
@@ -92,8 +95,10 @@ def reload_request(config: Any) -> bytes:
     try:
         content = config.read_text() if isinstance(config, pathlib.Path) else config
         if not isinstance(content, str):
-            raise errors.UsageError(f"a configuration cannot be a {type(config).__name__}",
-                                    "give the path of a models.config, its text, or a ModelServerConfig")
+            raise errors.UsageError(
+                f"a configuration cannot be a {type(config).__name__}",
+                "give the path of a models.config, its text, or a ModelServerConfig",
+            )
         return reload_request(config_messages.parse(config_messages.MODELS, content))
     except OSError as error:
         raise errors.from_os_error(error) from None
@@ -105,7 +110,13 @@ def reload_request(config: Any) -> bytes:
 
 def read_reload(raw: bytes) -> tuple[str, str]:
     """(code name, text) of the status in a ReloadConfigResponse, ("OK", "") where all is well. Raises: ValueError."""
-    return _status([value for field, wire_type, value in fields.walk(memoryview(raw)) if field == 1 and wire_type == fields.DELIMITED])
+    return _status(
+        [
+            value
+            for field, wire_type, value in fields.walk(memoryview(raw))
+            if field == 1 and wire_type == fields.DELIMITED
+        ]
+    )
 
 
 def _status(parts: list[memoryview]) -> tuple[str, str]:

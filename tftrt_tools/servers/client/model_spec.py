@@ -24,14 +24,22 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and isinstance(self.label, str) and isinstance(self.signature, str)):
-            raise errors.UsageError("the model's name, its label and its signature are texts", "write client.predict('digits', …)")
+            raise errors.UsageError(
+                "the model's name, its label and its signature are texts", "write client.predict('digits', …)"
+            )
         if self.version is not None:
             if isinstance(self.version, bool) or not hasattr(self.version, "__index__"):
-                raise errors.UsageError(f"{self.version!r} is no version: a version is a whole number", "a label is given by label=")
+                raise errors.UsageError(
+                    f"{self.version!r} is no version: a version is a whole number", "a label is given by label="
+                )
             if not -_INT64 <= int(self.version) < _INT64:
-                raise errors.UsageError(f"{self.version} is no version: it does not fit into 64 bits", "see `tftrt versions`")
+                raise errors.UsageError(
+                    f"{self.version} is no version: it does not fit into 64 bits", "see `tftrt versions`"
+                )
             if self.label:
-                raise errors.UsageError(f"version {self.version} and label {self.label!r} are both given", "give one of them")
+                raise errors.UsageError(
+                    f"version {self.version} and label {self.label!r} are both given", "give one of them"
+                )
 
     def to_bytes(self) -> bytes:
         """The message, as protobuf writes it."""
@@ -79,7 +87,9 @@ def utf8(value: str) -> bytes:
     try:
         return value.encode()
     except (UnicodeEncodeError, AttributeError):
-        raise errors.UsageError(f"{value!r} is no text that can be sent", "names are texts of Unicode characters") from None
+        raise errors.UsageError(
+            f"{value!r} is no text that can be sent", "names are texts of Unicode characters"
+        ) from None
 
 
 def text(value: memoryview) -> str:

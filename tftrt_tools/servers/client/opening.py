@@ -9,4 +9,8 @@ from tftrt_tools.servers.client.kserve.client import TritonClient
 
 def opened(address: str, **arguments: Any) -> Client | TritonClient:
     """TritonClient for triton://HOST:PORT, else Client. Args: arguments: of the client. Raises: UsageError."""
-    return TritonClient(address, **arguments) if protocols.of(address) is protocols.TRITON else Client(address, **arguments)
+    return (
+        TritonClient(address, **arguments)
+        if protocols.of(address) is protocols.TRITON
+        else Client(address, **arguments)
+    )

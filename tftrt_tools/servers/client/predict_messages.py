@@ -13,8 +13,15 @@ from tftrt_tools.servers.client.model_spec import ModelSpec, utf8
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
 
-def request_bytes(model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None, label: str = "",
-                  outputs: str | Iterable[str] = (), content: bool = True) -> bytes:
+def request_bytes(
+    model: str,
+    inputs: Mapping[str, npt.ArrayLike],
+    signature: str = "",
+    version: int | None = None,
+    label: str = "",
+    outputs: str | Iterable[str] = (),
+    content: bool = True,
+) -> bytes:
     """A PredictRequest on the wire: byte for byte what tensorflow-serving-api writes with SerializeToString(deterministic=True).
 
     Args:
@@ -29,8 +36,12 @@ def request_bytes(model: str, inputs: Mapping[str, npt.ArrayLike], signature: st
     if not model:
         raise errors.UsageError("the model has no name", "write client.predict('digits', …)")
     parts = varints.delimited(1, asked.to_bytes())
-    for raw, alias, array in sorted(((utf8(alias), alias, array) for alias, array in sendable.pairs(inputs)), key=_place):
-        parts += varints.delimited(2, *varints.delimited(1, raw), *varints.delimited(2, *_encoded(alias, array, content)))
+    for raw, alias, array in sorted(
+        ((utf8(alias), alias, array) for alias, array in sendable.pairs(inputs)), key=_place
+    ):
+        parts += varints.delimited(
+            2, *varints.delimited(1, raw), *varints.delimited(2, *_encoded(alias, array, content))
+        )
     for alias in (outputs,) if isinstance(outputs, str) else outputs:
         parts += varints.delimited(3, utf8(alias))
     return sendable.joined(parts)

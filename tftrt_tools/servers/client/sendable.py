@@ -41,13 +41,16 @@ def unsendable(name: str, error: Exception) -> errors.UsageError:
 
 def texts(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """An array of texts as bytes in an object array."""
-    return np.array([None, *(one if isinstance(one, bytes) else str(one).encode() for one in values.ravel().tolist())],
-                    object)[1:].reshape(values.shape)
+    return np.array(
+        [None, *(one if isinstance(one, bytes) else str(one).encode() for one in values.ravel().tolist())], object
+    )[1:].reshape(values.shape)
 
 
 def joined(parts: Sequence[bytes | memoryview]) -> bytes:
     """The message of these pieces. Raises: UsageError where it is too large."""
     size = sum(map(len, parts))
     if size > LARGEST:
-        raise errors.UsageError(f"the request has {size} bytes, and no message can have more than {LARGEST}", "send fewer rows at a time")
+        raise errors.UsageError(
+            f"the request has {size} bytes, and no message can have more than {LARGEST}", "send fewer rows at a time"
+        )
     return b"".join(parts)

@@ -8,9 +8,22 @@ from tftrt_tools.servers.client.protocol import Protocol
 
 # gRPC's own words, not the server's, when the channel has no connection.
 _NO_TLS = ("handshake", "certificate", "hostname verification", "ssl_error")
-_NO_CONNECTION = ("failed to connect", "connections to all backends failing", "dns resolution failed", "errors resolving")
+_NO_CONNECTION = (
+    "failed to connect",
+    "connections to all backends failing",
+    "dns resolution failed",
+    "errors resolving",
+)
 _HTTP = ("http1", "http/1", "parsing http/2", "trying to connect an http")
-_LOST = ("socket closed", "connection reset", "broken pipe", "goaway", "stream removed", "connection aborted", "endpoint closing")
+_LOST = (
+    "socket closed",
+    "connection reset",
+    "broken pipe",
+    "goaway",
+    "stream removed",
+    "connection aborted",
+    "endpoint closing",
+)
 # gRPC's words in a server of which more was asked at once than its threads can do.
 _NO_THREADS = "threadpool exhausted"
 # Triton's words.
@@ -38,8 +51,15 @@ class ServingError(errors.TftrtError):
         return one_line(self.message)
 
 
-def of(code: str, message: str, address: str, seconds: float | None, protocol: Protocol, method: str = "",
-       mends: Mapping[str, str] | None = None) -> ServingError:
+def of(
+    code: str,
+    message: str,
+    address: str,
+    seconds: float | None,
+    protocol: Protocol,
+    method: str = "",
+    mends: Mapping[str, str] | None = None,
+) -> ServingError:
     """The ServingError of a gRPC status.
 
     Args: code: its name; message: its details; seconds: the call's deadline, None for none; protocol: that was spoken; method: the last
@@ -59,26 +79,38 @@ def one_line(text: str) -> str:
     return " ".join(text.removeprefix(_NO_ID).split())
 
 
-def _words(code: str, message: str, address: str, seconds: float | None, protocol: Protocol, method: str) -> tuple[str, str]:
+def _words(
+    code: str, message: str, address: str, seconds: float | None, protocol: Protocol, method: str
+) -> tuple[str, str]:
     server, runs = protocol.server, method == protocol.runs
     if code == "UNAVAILABLE":
         return _unavailable(one_line(message), address, protocol)
     if code == "DEADLINE_EXCEEDED":
-        return (f"no answer from {address}" + ("" if seconds is None else f" within {seconds:g} s"),
-                "give more time (timeout), or ask for fewer rows at once" if runs else
-                f"is that the gRPC port of a {server}? give more time (timeout)")
+        return (
+            f"no answer from {address}" + ("" if seconds is None else f" within {seconds:g} s"),
+            "give more time (timeout), or ask for fewer rows at once"
+            if runs
+            else f"is that the gRPC port of a {server}? give more time (timeout)",
+        )
     if code == "UNIMPLEMENTED" and _DECOUPLED in message:
         return f"{address}: the model is decoupled: it answers a request with a stream", ONE_ANSWER
     if code == "NOT_FOUND" and _NOT_LOADED in message:
-        return f"{address} says {code}: {one_line(message)}", "status(model) of the client, and `tftrt versions`, say why it is not loaded"
+        return (
+            f"{address} says {code}: {one_line(message)}",
+            "status(model) of the client, and `tftrt versions`, say why it is not loaded",
+        )
     if code == "UNIMPLEMENTED" and (protocol.only_its_own or not runs) and _NO_METHOD.match(message):
         return f"{address} is no {server}: it has no {method}", f"give the gRPC port of a {server}; {protocol.instead}"
     if no_thread_left(code, message):
-        return (f"{address} has no thread left for this call: {one_line(message)}",
-                "send fewer calls at once, or start the server with a larger --grpc_max_threads (by default 4 for each core)")
+        return (
+            f"{address} has no thread left for this call: {one_line(message)}",
+            "send fewer calls at once, or start the server with a larger --grpc_max_threads (by default 4 for each core)",
+        )
     # A model may hold an op that the server does not have: TensorFlow Serving may answer UNIMPLEMENTED to Predict only.
-    return (f"{address} says {code}: {one_line(message)}",
-            f"is that the gRPC port of a {server}?" if code == "UNIMPLEMENTED" and not protocol.only_its_own else "")
+    return (
+        f"{address} says {code}: {one_line(message)}",
+        f"is that the gRPC port of a {server}?" if code == "UNIMPLEMENTED" and not protocol.only_its_own else "",
+    )
 
 
 def _unavailable(line: str, address: str, protocol: Protocol) -> tuple[str, str]:
@@ -88,14 +120,21 @@ def _unavailable(line: str, address: str, protocol: Protocol) -> tuple[str, str]
     closed = any(sign in low for sign in _LOST)
     if any(sign in low for sign in _NO_TLS):
         cause = f"no TLS with {address}: {reason}"
-        mend = ("the server's certificate must be signed by the root that is trusted (Tls(root=…), --tls_root) and name this host; "
-                "does the server speak TLS there?")
+        mend = (
+            "the server's certificate must be signed by the root that is trusted (Tls(root=…), --tls_root) and name this host; "
+            "does the server speak TLS there?"
+        )
     elif any(sign in low for sign in _HTTP):
-        cause, mend = f"{address} speaks HTTP, not gRPC", f"give the gRPC port, {protocol.port} by default, not the REST port"
+        cause, mend = (
+            f"{address} speaks HTTP, not gRPC",
+            f"give the gRPC port, {protocol.port} by default, not the REST port",
+        )
     elif closed and not connected:
         cause = f"{address} closes the connection at once: {reason}"
-        mend = f"is it the gRPC port ({protocol.port} by default)? does it ask for TLS, or for a client certificate? give them (Tls(…), " \
-               "the flags --tls…)"
+        mend = (
+            f"is it the gRPC port ({protocol.port} by default)? does it ask for TLS, or for a client certificate? give them (Tls(…), "
+            "the flags --tls…)"
+        )
     elif not connected:
         cause = f"no server at {address}: {reason}"
         mend = "start it, or mend the address; its ports open when its first models are loaded"

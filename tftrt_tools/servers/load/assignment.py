@@ -45,7 +45,13 @@ def write(work: Assignment) -> int:
     fd = os.memfd_create("tftrt-load-job")
     with os.fdopen(os.dup(fd), "wb") as file:
         head = {**work.head, "counts": [len(work.requests), len(work.expected)], "tls": work.tls is not None}
-        for part in (json.dumps(head).encode(), *work.requests, *work.expected, work.offsets.tobytes(), *(work.tls or ())):
+        for part in (
+            json.dumps(head).encode(),
+            *work.requests,
+            *work.expected,
+            work.offsets.tobytes(),
+            *(work.tls or ()),
+        ):
             file.write(_LENGTH.pack(_NOTHING if part is None else len(part)))
             file.write(part or b"")
     os.lseek(fd, 0, os.SEEK_SET)
@@ -57,7 +63,7 @@ def read(fd: int) -> Assignment:
     with os.fdopen(fd, "rb") as file:
 
         def part() -> bytes | None:
-            length, = _LENGTH.unpack(file.read(_LENGTH.size))
+            (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
             return None if length == _NOTHING else file.read(length)
 
         def known() -> bytes:
@@ -68,5 +74,10 @@ def read(fd: int) -> Assignment:
         expected = [part() for _ in range(head["counts"][1])]
         offsets = array.array("q")
         offsets.frombytes(known())
-        return Assignment(head=head, requests=requests, expected=expected, offsets=offsets,
-                          tls=(part(), part(), part()) if head["tls"] else None)
+        return Assignment(
+            head=head,
+            requests=requests,
+            expected=expected,
+            offsets=offsets,
+            tls=(part(), part(), part()) if head["tls"] else None,
+        )

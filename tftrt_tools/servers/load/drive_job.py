@@ -61,8 +61,14 @@ class Recorder:
       answers are protocol messages whose fields may come in any order.
     """
 
-    def __init__(self, expected: Sequence[bytes | None], check_every: int, explain: Callable[[typing.Any], tuple[int, str, str]],
-                 judge_all: bool = False, unordered: bool = False) -> None:
+    def __init__(
+        self,
+        expected: Sequence[bytes | None],
+        check_every: int,
+        explain: Callable[[typing.Any], tuple[int, str, str]],
+        judge_all: bool = False,
+        unordered: bool = False,
+    ) -> None:
         self.entries = array.array("q")
         self.events: collections.deque[tuple[bytes, typing.Any]] = collections.deque()  # (kind of link, body)
         self.given_up = 0
@@ -108,7 +114,9 @@ class Recorder:
         self._turn += 1
         if expected is None or self._turn % self._every:
             return 0
-        if answer == expected or (self._unordered and len(answer) == len(expected) and self._same_fields(answer, expected, index)):
+        if answer == expected or (
+            self._unordered and len(answer) == len(expected) and self._same_fields(answer, expected, index)
+        ):
             return CHECKED
         self._answers -= 1
         self._answer_bytes -= len(answer)
@@ -140,8 +148,17 @@ class Closed:
       `start`, not from the send. limit: requests in all, or None.
     """
 
-    def __init__(self, calls: Sequence[Call], recorder: Recorder, indices: Iterator[int], *, slots: int, start: int = 0,
-                 due_at_start: bool = False, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        recorder: Recorder,
+        indices: Iterator[int],
+        *,
+        slots: int,
+        start: int = 0,
+        due_at_start: bool = False,
+        limit: int | None = None,
+    ) -> None:
         self.recorder, self.scheduled = recorder, start if due_at_start else None
         self._start = start
         self.indices = indices if limit is None else itertools.islice(indices, limit)
@@ -209,8 +226,13 @@ class _Slot:
         run = self._run
         try:
             sent = self._sent
-            code = run.recorder.done(future, now=now, scheduled=sent if run.scheduled is None else run.scheduled, sent=sent,
-                                     index=self._index)
+            code = run.recorder.done(
+                future,
+                now=now,
+                scheduled=sent if run.scheduled is None else run.scheduled,
+                sent=sent,
+                index=self._index,
+            )
         except Exception as error:
             _broken(run.recorder, error)
             return run.retire()
@@ -228,8 +250,16 @@ class Open:
       outstanding, a send waits and its entry says so (HELD). Its latency still counts from its instant.
     """
 
-    def __init__(self, calls: Sequence[Call], recorder: Recorder, indices: Iterator[int], *, offsets: Offsets, start: int,
-                 bound: int) -> None:
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        recorder: Recorder,
+        indices: Iterator[int],
+        *,
+        offsets: Offsets,
+        start: int,
+        bound: int,
+    ) -> None:
         self._calls, self._recorder, self._indices = itertools.cycle(calls), recorder, indices
         self._offsets, self._start, self._bound = offsets, start, bound
         self.stopped = False
@@ -255,7 +285,9 @@ class Open:
                 break
             sent = clock()
             try:
-                call(index).add_done_callback(_noting(recorder, scheduled=scheduled, sent=sent, index=index, flags=flags))
+                call(index).add_done_callback(
+                    _noting(recorder, scheduled=scheduled, sent=sent, index=index, flags=flags)
+                )
             except Exception as error:
                 _broken(recorder, error)
                 break
@@ -280,8 +312,11 @@ def _noting(recorder: Recorder, *, scheduled: int, sent: int, index: int, flags:
 def _fields(raw: bytes) -> list[bytes]:
     """The outermost fields of a message, sorted; [] for bytes that are none."""
     try:
-        return sorted(b"%d:%d:%b" % (number, kind, value if kind == fields.DELIMITED else b"%d" % value if kind == fields.VARINT else value)
-                      for number, kind, value in fields.walk(memoryview(raw)))
+        return sorted(
+            b"%d:%d:%b"
+            % (number, kind, value if kind == fields.DELIMITED else b"%d" % value if kind == fields.VARINT else value)
+            for number, kind, value in fields.walk(memoryview(raw))
+        )
     except ValueError:
         return []
 

@@ -19,9 +19,17 @@ from tftrt_tools.servers.load.load_plan import Plan
 LOAD_SECONDS = 1800.0
 
 
-def run(factory: str, request: Any, plan: Plan, env: Mapping[str, str] | None = None, on_progress: generator.Listener | None = None,
-        on_ready: Callable[[], object] | None = None, name: str = "the function", call_s: float = LOAD_SECONDS,
-        first_s: float = LOAD_SECONDS) -> run_record.Records:
+def run(
+    factory: str,
+    request: Any,
+    plan: Plan,
+    env: Mapping[str, str] | None = None,
+    on_progress: generator.Listener | None = None,
+    on_ready: Callable[[], object] | None = None,
+    name: str = "the function",
+    call_s: float = LOAD_SECONDS,
+    first_s: float = LOAD_SECONDS,
+) -> run_record.Records:
     """Drive a function as `plan` says, in one process. Answers are not compared; `factory` can wrap the function for that.
 
     Args: factory: "package.module:function". request: its argument, a JSON value. env: environment variables of the worker.
@@ -37,8 +45,19 @@ def run(factory: str, request: Any, plan: Plan, env: Mapping[str, str] | None = 
     plan = dataclasses.replace(plan, processes=1)
     under_way = max(plan.concurrency, plan.warm_up_concurrency, plan.max_outstanding if plan.kind == "open" else 1)
     work = assignment_of(factory, request, under_way, generator.offsets(plan))
-    return generator.driven([work], name=name, connect_s=LOAD_SECONDS, timeout_s=call_s, first_s=first_s, payload=None, plan=plan,
-                            on_progress=on_progress, env=env, in_process=True, on_ready=on_ready)
+    return generator.driven(
+        [work],
+        name=name,
+        connect_s=LOAD_SECONDS,
+        timeout_s=call_s,
+        first_s=first_s,
+        payload=None,
+        plan=plan,
+        on_progress=on_progress,
+        env=env,
+        in_process=True,
+        on_ready=on_ready,
+    )
 
 
 def assignment_of(factory: str, request: Any, threads: int, offsets: npt.ArrayLike = ()) -> assignment.Assignment:

@@ -14,7 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools.base import errors
-from tftrt_tools.servers.load import assignment, latency_statistics, limits, request_entries, run_record, schedule, workers
+from tftrt_tools.servers.load import (
+    assignment,
+    latency_statistics,
+    limits,
+    request_entries,
+    run_record,
+    schedule,
+    workers,
+)
 from tftrt_tools.servers.load.load_plan import Phase, Plan, Progress, Target, WarmUpRule
 from tftrt_tools.servers.load.payload import Payload
 from tftrt_tools.servers.load.request_entries import Entries, clock
@@ -39,13 +47,31 @@ def run(target: Target, payload: Payload, plan: Plan, on_progress: Listener | No
 
     Raises: TftrtError where there is no connection at first; UsageError.
     """
-    return driven(assignments(target, payload, plan), name=target.address, connect_s=target.connect_s, timeout_s=target.timeout_s,
-                  payload=payload, plan=plan, on_progress=on_progress)
+    return driven(
+        assignments(target, payload, plan),
+        name=target.address,
+        connect_s=target.connect_s,
+        timeout_s=target.timeout_s,
+        payload=payload,
+        plan=plan,
+        on_progress=on_progress,
+    )
 
 
-def driven(work: Iterable[assignment.Assignment], *, name: str, connect_s: float, timeout_s: float, payload: Payload | None, plan: Plan,
-           on_progress: Listener | None, env: Mapping[str, str] | None = None, in_process: bool = False,
-           on_ready: Callable[[], object] | None = None, first_s: float | None = None) -> run_record.Records:
+def driven(
+    work: Iterable[assignment.Assignment],
+    *,
+    name: str,
+    connect_s: float,
+    timeout_s: float,
+    payload: Payload | None,
+    plan: Plan,
+    on_progress: Listener | None,
+    env: Mapping[str, str] | None = None,
+    in_process: bool = False,
+    on_ready: Callable[[], object] | None = None,
+    first_s: float | None = None,
+) -> run_record.Records:
     """Run `plan` with a worker for each Assignment.
 
     Args: name: of the target, for messages. connect_s: seconds that a worker may take until it is ready. timeout_s: deadline of a request.
@@ -58,8 +84,15 @@ def driven(work: Iterable[assignment.Assignment], *, name: str, connect_s: float
         team.connected("" if in_process else name, connect_s, first_s)
         if on_ready:
             on_ready()
-        return _Run(name=name, timeout_s=timeout_s, payload=payload, plan=plan, team=team, on_progress=on_progress,
-                    in_process=in_process).whole()
+        return _Run(
+            name=name,
+            timeout_s=timeout_s,
+            payload=payload,
+            plan=plan,
+            team=team,
+            on_progress=on_progress,
+            in_process=in_process,
+        ).whole()
 
 
 def offsets(plan: Plan) -> npt.NDArray[np.int64]:
@@ -67,8 +100,10 @@ def offsets(plan: Plan) -> npt.NDArray[np.int64]:
     if plan.schedule is None:
         return plan.scheduled
     if plan.min_queries > len(plan.schedule):
-        raise errors.UsageError(f"the schedule has {len(plan.schedule)} requests, fewer than min_queries {plan.min_queries}",
-                                "make it longer")
+        raise errors.UsageError(
+            f"the schedule has {len(plan.schedule)} requests, fewer than min_queries {plan.min_queries}",
+            "make it longer",
+        )
     return schedule.checked(plan.schedule)
 
 
@@ -78,11 +113,26 @@ def assignments(target: Target, payload: Payload, plan: Plan) -> Iterator[assign
     under_way = plan.max_outstanding if plan.kind == "open" else plan.concurrency
     channels = max(1, min(target.channels, under_way // processes))
     for number in range(processes):
-        head = {"address": target.address, "timeout_s": target.timeout_s, "channels": channels, "connect_s": target.connect_s,
-                "server_name": tls.server_name if tls else "", "method": payload.method, "check_every": plan.check_every,
-                "judge_all": plan.judge_all, "unordered": target.unordered, "process": number, "processes": processes}
-        yield assignment.Assignment(head=head, requests=payload.requests, expected=payload.expected, offsets=instants[number::processes],
-                                    tls=(tls.root_certificates, tls.private_key, tls.certificate_chain) if tls else None)
+        head = {
+            "address": target.address,
+            "timeout_s": target.timeout_s,
+            "channels": channels,
+            "connect_s": target.connect_s,
+            "server_name": tls.server_name if tls else "",
+            "method": payload.method,
+            "check_every": plan.check_every,
+            "judge_all": plan.judge_all,
+            "unordered": target.unordered,
+            "process": number,
+            "processes": processes,
+        }
+        yield assignment.Assignment(
+            head=head,
+            requests=payload.requests,
+            expected=payload.expected,
+            offsets=instants[number::processes],
+            tls=(tls.root_certificates, tls.private_key, tls.certificate_chain) if tls else None,
+        )
 
 
 def _processes(plan: Plan) -> int:
@@ -94,8 +144,17 @@ def _processes(plan: Plan) -> int:
 class _Run:
     """One run. `_start` and `_end` are instants of the measured stretch, None before it."""
 
-    def __init__(self, *, name: str, timeout_s: float, payload: Payload | None, plan: Plan, team: workers.Team,
-                 on_progress: Listener | None, in_process: bool) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        timeout_s: float,
+        payload: Payload | None,
+        plan: Plan,
+        team: workers.Team,
+        on_progress: Listener | None,
+        in_process: bool,
+    ) -> None:
         self._name, self._in_process = name, in_process
         self._payload, self._plan, self._team = payload, plan, team
         self._drain_s = timeout_s + _GIVE_UP_SECONDS
@@ -144,7 +203,9 @@ class _Run:
         if len(ended) and not ended.ok.any():
             name, messages = self._message(int(ended.code[-1]))
             why = ": ".join([name, *messages[:1]])
-            raise errors.TftrtError(f"{self._name} answered none of {len(ended)} requests: {why}", "mend the request or the server")
+            raise errors.TftrtError(
+                f"{self._name} answered none of {len(ended)} requests: {why}", "mend the request or the server"
+            )
         self._ended = self._failed = 0
 
     def _message(self, code: int) -> tuple[str, list[str]]:
@@ -158,7 +219,11 @@ class _Run:
         start = begun + max(0, (known - begun) // length - rule.windows) * length
         ended = Entries.joined(self._ended_since(start))
         answered = ended[ended.ok]
-        return latency_statistics.windows(answered.done_ns, answered.latency_ns, start, known, length) if len(ended) else []
+        return (
+            latency_statistics.windows(answered.done_ns, answered.latency_ns, start, known, length)
+            if len(ended)
+            else []
+        )
 
     def _measure(self) -> None:
         team = self._team
@@ -181,11 +246,15 @@ class _Run:
     def _commands(self, start: int) -> list[dict[str, typing.Any]]:
         plan, size = self._plan, self._team.size
         if plan.kind == "open":
-            return [{"do": "open", "start": start, "bound": part} for part in _shared(max(plan.max_outstanding, size), size)]
+            return [
+                {"do": "open", "start": start, "bound": part} for part in _shared(max(plan.max_outstanding, size), size)
+            ]
         slots = _shared(plan.concurrency, size)
         limited: Sequence[int | None] = _shared(plan.max_queries, size) if plan.max_queries else [None] * size
-        return [{"do": "closed", "slots": part, "limit": limit, "start": start, "due_at_start": plan.kind == "offline"}
-                for part, limit in zip(slots, limited, strict=True)]
+        return [
+            {"do": "closed", "slots": part, "limit": limit, "start": start, "due_at_start": plan.kind == "offline"}
+            for part, limit in zip(slots, limited, strict=True)
+        ]
 
     def _done(self, start: int) -> bool:
         """Whether the measurement is complete."""
@@ -197,7 +266,11 @@ class _Run:
             if plan.max_seconds is not None and seconds >= plan.max_seconds:
                 self._partial = f"{self._ended} of {len(plan.scheduled)} requests in {plan.max_seconds:g} s"
             return bool(self._partial)
-        if seconds >= plan.seconds and self._ended >= plan.min_queries and not (plan.kind == "offline" and plan.max_queries):
+        if (
+            seconds >= plan.seconds
+            and self._ended >= plan.min_queries
+            and not (plan.kind == "offline" and plan.max_queries)
+        ):
             return True
         longest = plan.max_seconds if plan.max_seconds is not None else max(10 * plan.seconds, 60.0)
         if seconds >= longest:
@@ -224,8 +297,10 @@ class _Run:
 
     def _earlier(self, start: int, end: int) -> npt.NDArray[np.int64]:
         """When the requests that were under way at the start were answered, if that was before the end. int64 [k], ns from the start."""
-        found = Entries.joined(part[(part.sent_ns < start) & (part.done_ns >= start) & (part.done_ns < end) & part.ok]
-                               for part in self._team.entries)
+        found = Entries.joined(
+            part[(part.sent_ns < start) & (part.done_ns >= start) & (part.done_ns < end) & part.ok]
+            for part in self._team.entries
+        )
         return np.sort(found.done_ns) - start
 
     def _tick(self, phase: Phase, begun: int) -> None:
@@ -236,7 +311,9 @@ class _Run:
         self._failed += int((~ended.ok).sum())
         latency = ended[ended.ok].latency_ns
         seconds = max(0, clock() - begun) / 1e9
-        if self._say(Progress(phase=phase, seconds=seconds, ended=self._ended, failed=self._failed, latency_ns=latency)):
+        if self._say(
+            Progress(phase=phase, seconds=seconds, ended=self._ended, failed=self._failed, latency_ns=latency)
+        ):
             self._partial = self._partial or "stopped"
 
     def _stopped(self) -> bool:
@@ -247,8 +324,11 @@ class _Run:
     def _drain(self, do: str, seconds: float) -> None:
         self._team.tell_all(do)
         if not self._team.listen_until_idle(seconds):
-            self._partial = self._partial or (workers.hung(self._drain_s - _GIVE_UP_SECONDS, True).cause if self._in_process else
-                                              "requests did not end within their deadline")
+            self._partial = self._partial or (
+                workers.hung(self._drain_s - _GIVE_UP_SECONDS, True).cause
+                if self._in_process
+                else "requests did not end within their deadline"
+            )
 
     def _records(self, start: int, end: int) -> run_record.Records:
         plan = self._plan
@@ -258,33 +338,62 @@ class _Run:
             ended = ended[ended.sent_ns < max(end, start)]
         ended = ended.by_sent()
         if plan.max_queries is not None and plan.kind != "open" and len(ended) >= plan.max_queries:
-            ended = ended[:plan.max_queries]
+            ended = ended[: plan.max_queries]
             end = min(end, int(ended.done_ns.max()) + 1)
         return self._made(ended, start, end)
 
     def _made(self, ended: Entries, start: int, end: int) -> run_record.Records:
         plan, team = self._plan, self._team
         held = (ended.flags & request_entries.HELD) != 0
-        late = int(((ended.sent_ns - ended.scheduled_ns > run_record.LATE_NS) & ~held).sum()) if plan.kind == "open" else 0
+        late = (
+            int(((ended.sent_ns - ended.scheduled_ns > run_record.LATE_NS) & ~held).sum()) if plan.kind == "open" else 0
+        )
         compared = (ended.flags & request_entries.CHECKED) != 0
         unjudged = ((ended.flags & request_entries.DIFFERS) != 0) & ~compared
         wrong = self._wrong(start, max(end, start) if plan.kind == "closed" else math.inf)
         cpu_s, wall_s, lags = _effort(team.beats, start, end)
         if self._in_process:
             cpu_s, lags = 0.0, lags[:0]
-        found = limits.found(cpu_s=cpu_s, seconds=wall_s, workers=team.size, cores=team.cores, late=late, sent=len(ended), lags_ns=lags,
-                             latency_ns=ended[ended.ok].service_ns)
+        found = limits.found(
+            cpu_s=cpu_s,
+            seconds=wall_s,
+            workers=team.size,
+            cores=team.cores,
+            late=late,
+            sent=len(ended),
+            lags_ns=lags,
+            latency_ns=ended[ended.ok].service_ns,
+        )
         codes, counts = np.unique(ended.code[~ended.ok], return_counts=True)
-        failures = {one: run_record.Failures(one, self._message(one)[0], count, tuple(self._message(one)[1][:3]))
-                    for one, count in zip(codes.tolist(), counts.tolist(), strict=True)}
+        failures = {
+            one: run_record.Failures(one, self._message(one)[0], count, tuple(self._message(one)[1][:3]))
+            for one, count in zip(codes.tolist(), counts.tolist(), strict=True)
+        }
         return run_record.Records(
-            scheduled_ns=ended.scheduled_ns - start, sent_ns=ended.sent_ns - start, done_ns=ended.done_ns - start,
-            code=ended.code.copy(), payload=ended.payload.copy(), flags=ended.flags.copy(), kind=plan.kind, length_ns=max(0, end - start),
-            errors=failures, late=late, held=int(held.sum()), unfinished=team.given_up - self._given_up_before,
-            unsent=team.unsent - self._unsent_before, checked=int(compared.sum()), wrong=len(wrong),
-            wrong_answers=tuple(wrong[:_WRONG_SHOWN]), limits=found, warm_up=self._warm_up, partial=self._partial,
-            started_monotonic_ns=start, cpu_share=cpu_s / wall_s if wall_s else 0.0,
-            earlier_ns=self._earlier(start, end) if plan.kind == "closed" else np.zeros(0, np.int64), unjudged=int(unjudged.sum()))
+            scheduled_ns=ended.scheduled_ns - start,
+            sent_ns=ended.sent_ns - start,
+            done_ns=ended.done_ns - start,
+            code=ended.code.copy(),
+            payload=ended.payload.copy(),
+            flags=ended.flags.copy(),
+            kind=plan.kind,
+            length_ns=max(0, end - start),
+            errors=failures,
+            late=late,
+            held=int(held.sum()),
+            unfinished=team.given_up - self._given_up_before,
+            unsent=team.unsent - self._unsent_before,
+            checked=int(compared.sum()),
+            wrong=len(wrong),
+            wrong_answers=tuple(wrong[:_WRONG_SHOWN]),
+            limits=found,
+            warm_up=self._warm_up,
+            partial=self._partial,
+            started_monotonic_ns=start,
+            cpu_share=cpu_s / wall_s if wall_s else 0.0,
+            earlier_ns=self._earlier(start, end) if plan.kind == "closed" else np.zeros(0, np.int64),
+            unjudged=int(unjudged.sum()),
+        )
 
     def _wrong(self, start: int, end: float) -> list[run_record.WrongAnswer]:
         """The wrong ones of the answers that differ, sent in [start, end), in the order of their sends. Equal answers are judged once."""

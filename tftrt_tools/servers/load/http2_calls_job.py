@@ -31,7 +31,11 @@ def place(address: str) -> tuple[str, int] | str | None:
         return address.removeprefix("unix:")
     host, _, port = address.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    return (host, int(port)) if host and port.isascii() and port.isdigit() and (":" not in host or address.startswith("[")) else None
+    return (
+        (host, int(port))
+        if host and port.isascii() and port.isdigit() and (":" not in host or address.startswith("["))
+        else None
+    )
 
 
 class Http2Calls:
@@ -43,15 +47,34 @@ class Http2Calls:
     Raises: NoServer.
     """
 
-    def __init__(self, address: str, where: tuple[str, int] | str, *, channels: int, method: str, requests: Sequence[bytes],
-                 timeout_s: float, connect_s: float) -> None:
+    def __init__(
+        self,
+        address: str,
+        where: tuple[str, int] | str,
+        *,
+        channels: int,
+        method: str,
+        requests: Sequence[bytes],
+        timeout_s: float,
+        connect_s: float,
+    ) -> None:
         self.count = len(requests)
         self._where, self._requests, self._timeout = where, requests, timeout_s
         authority = "localhost" if isinstance(where, str) else address
         milliseconds = min(max(int(1000 * timeout_s), 1), 99_999_999)
-        self._headers: list[hpack.Header] = [(name.encode(), value.encode()) for name, value in (
-            (":method", "POST"), (":scheme", "http"), (":path", method), (":authority", authority), ("te", "trailers"),
-            ("content-type", "application/grpc"), ("user-agent", "tftrt-load"), ("grpc-timeout", f"{milliseconds}m"))]
+        self._headers: list[hpack.Header] = [
+            (name.encode(), value.encode())
+            for name, value in (
+                (":method", "POST"),
+                (":scheme", "http"),
+                (":path", method),
+                (":authority", authority),
+                ("te", "trailers"),
+                ("content-type", "application/grpc"),
+                ("user-agent", "tftrt-load"),
+                ("grpc-timeout", f"{milliseconds}m"),
+            )
+        ]
         self._poll = select.epoll()
         self._ended = False
         self._numbers: dict[int, _Slot] = {}

@@ -19,9 +19,25 @@ _INTERNAL, _CANCELLED, _DEADLINE = 13, 1, 4
 _CANCEL = 8  # of RST_STREAM
 _PREFIX_BYTES = 5
 # gRPC's statuses by number.
-NAMES = ("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
-         "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
-         "UNAUTHENTICATED")
+NAMES = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
 
 
 class Refused(Exception):
@@ -77,7 +93,9 @@ class Connection:
     Attributes: ready: the server has greeted. lost: it can be used no more, and all calls on it have ended.
     """
 
-    def __init__(self, own: socket.socket, headers: Sequence[hpack.Header], timeout_ns: int, requests: Sequence[bytes]) -> None:
+    def __init__(
+        self, own: socket.socket, headers: Sequence[hpack.Header], timeout_ns: int, requests: Sequence[bytes]
+    ) -> None:
         self.socket, self._timeout = own, timeout_ns
         self.ready = self.lost = self._leaving = self._ends = False
         self._messages = [[b"\x00" + len(one).to_bytes(4, "big"), one] for one in requests]
@@ -194,14 +212,14 @@ class Connection:
             behind = at + frames.HEAD_BYTES + size
             if behind > end:
                 break
-            self._frame(kind, flags, stream, whole[at + frames.HEAD_BYTES:behind])
+            self._frame(kind, flags, stream, whole[at + frames.HEAD_BYTES : behind])
             at = behind
         self._rest = whole[at:]
 
     def _frame(self, kind: int, flags: int, stream: int, content: bytes) -> None:
         if kind in (frames.DATA, frames.HEADERS):
             if flags & frames.PADDED:
-                content = content[1:len(content) - content[0]]
+                content = content[1 : len(content) - content[0]]
             if kind == frames.DATA:
                 reply = self._pending.get(stream)
                 if reply:
@@ -209,7 +227,7 @@ class Connection:
                 if flags & frames.END_STREAM:
                     self._end(stream, Refused(_INTERNAL, "the answer has no status"))
                 return
-            self._block = content[5 if flags & frames.HAS_PRIORITY else 0:]
+            self._block = content[5 if flags & frames.HAS_PRIORITY else 0 :]
             self._ends = bool(flags & frames.END_STREAM)
             self._headers(flags, stream)
         elif kind == frames.CONTINUATION:
@@ -217,7 +235,9 @@ class Connection:
             self._headers(flags, stream)
         elif kind == frames.RST_STREAM:
             self._outgoing.forget(stream)
-            self._end(stream, Refused(UNAVAILABLE, f"the server reset the call with code {frames.read_number(content)}"))
+            self._end(
+                stream, Refused(UNAVAILABLE, f"the server reset the call with code {frames.read_number(content)}")
+            )
         elif kind == frames.GOAWAY:
             self._leaving = True
             last = int.from_bytes(content[:4], "big")

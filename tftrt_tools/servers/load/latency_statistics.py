@@ -90,8 +90,14 @@ def percentile(samples: npt.ArrayLike, share: float, confidence: float = CONFIDE
     over = _most_over(count, share, confidence)
     rank, bound = max(0, math.ceil(share * count - 1e-9) - 1), count - over
     ordered = np.partition(values, sorted({rank, bound}))
-    return Percentile(percentile=share, value=ordered[rank].item(), upper=ordered[bound].item(), count=count, needed=needed,
-                      confidence=confidence)
+    return Percentile(
+        percentile=share,
+        value=ordered[rank].item(),
+        upper=ordered[bound].item(),
+        count=count,
+        needed=needed,
+        confidence=confidence,
+    )
 
 
 def decided(over: int, count: int, share: float, confidence: float = CONFIDENCE) -> bool | None:

@@ -50,7 +50,11 @@ def acquitted(rate: float, under_way: int | None, others: Sequence[tuple[int, fl
       same requests, target and number of load processes at most.
     Returns: the best of them, (under way, rate); None where none shows it.
     """
-    better = [(count, other) for count, other in others if under_way and count > under_way and rate > 0 and other >= _MORE * rate]
+    better = [
+        (count, other)
+        for count, other in others
+        if under_way and count > under_way and rate > 0 and other >= _MORE * rate
+    ]
     return max(better, key=lambda one: one[1], default=None)
 
 
@@ -59,13 +63,25 @@ def kept_pace(rate: float, under_way: int | None, others: Sequence[tuple[int, fl
 
     Args: as of `acquitted`. Returns: the run with at most half as many under way, (under way, rate); None where none shows it.
     """
-    fewer = [(count, other) for count, other in others if under_way and 2 * count <= under_way and other > 0
-             and rate >= _PACE * other * under_way / count]
+    fewer = [
+        (count, other)
+        for count, other in others
+        if under_way and 2 * count <= under_way and other > 0 and rate >= _PACE * other * under_way / count
+    ]
     return max(fewer, default=None)
 
 
-def found(*, cpu_s: float, seconds: float, workers: int, cores: int, late: int, sent: int, lags_ns: npt.ArrayLike,
-          latency_ns: npt.ArrayLike) -> tuple[Sign, ...]:
+def found(
+    *,
+    cpu_s: float,
+    seconds: float,
+    workers: int,
+    cores: int,
+    late: int,
+    sent: int,
+    lags_ns: npt.ArrayLike,
+    latency_ns: npt.ArrayLike,
+) -> tuple[Sign, ...]:
     """The signs of a run.
 
     Args: cpu_s: processor time of all workers over `seconds` of wall time. workers: processes; cores: that they may run on. late, sent:
@@ -77,14 +93,29 @@ def found(*, cpu_s: float, seconds: float, workers: int, cores: int, late: int, 
     room = min(workers, cores)
     if seconds > 0 and cpu_s / seconds >= CPU_SHARE * room:
         more = "more processes or another machine" if workers < cores else "a machine with more cores"
-        signs.append(Sign(RATE, f"its {workers} process{'es' * (workers > 1)} used {cpu_s / seconds:.2f} of {room} "
-                                f"core{'s' * (room > 1)}: give it {more}"))
+        signs.append(
+            Sign(
+                RATE,
+                f"its {workers} process{'es' * (workers > 1)} used {cpu_s / seconds:.2f} of {room} "
+                f"core{'s' * (room > 1)}: give it {more}",
+            )
+        )
     if sent and late > LATE_SHARE * sent:
-        signs.append(Sign(RATE, f"{late} of {sent} requests went out more than 1 ms late: lower the rate or give it more processes"))
+        signs.append(
+            Sign(
+                RATE,
+                f"{late} of {sent} requests went out more than 1 ms late: lower the rate or give it more processes",
+            )
+        )
     lags, latencies = np.asarray(lags_ns), np.asarray(latency_ns)
     if lags.size >= _FEWEST_BEATS and latencies.size:
         lag, tail = np.percentile(lags, 99), np.percentile(latencies, 99)
         if lag > LAG_NS and lag > LAG_SHARE * tail:
-            signs.append(Sign(TIMES, f"a thread of its own that does nothing else woke {lag / 1e6:.1f} ms late (p99), and so may have what "
-                                     f"reads the replies; the p99 from sending to answer is {tail / 1e6:.1f} ms: give it cores of its own"))
+            signs.append(
+                Sign(
+                    TIMES,
+                    f"a thread of its own that does nothing else woke {lag / 1e6:.1f} ms late (p99), and so may have what "
+                    f"reads the replies; the p99 from sending to answer is {tail / 1e6:.1f} ms: give it cores of its own",
+                )
+            )
     return tuple(signs)

@@ -44,7 +44,7 @@ class Reader:
             end = at + _HEAD.size + length
             if len(self._bytes) < end:
                 break
-            whole.append((kind, bytes(self._bytes[at + _HEAD.size:end])))
+            whole.append((kind, bytes(self._bytes[at + _HEAD.size : end])))
             at = end
         del self._bytes[:at]
         return whole

@@ -112,13 +112,17 @@ class Plan:
             if getattr(self, name) < 1:
                 raise errors.UsageError(f"{name} is {getattr(self, name)}", "it has to be 1 or more")
         if (self.kind == "open") != (self.schedule is not None):
-            raise errors.UsageError("a schedule belongs to an open load, and to that alone", "make it with load.schedule")
+            raise errors.UsageError(
+                "a schedule belongs to an open load, and to that alone", "make it with load.schedule"
+            )
         if self.schedule is not None:
             schedule.checked(self.schedule)
         elif not self.seconds > 0 and not self.min_queries > 0 and not self.max_queries:
             raise errors.UsageError("the run has no length", "set seconds, min_queries or max_queries")
         if self.max_queries is not None and self.max_queries < max(1, self.min_queries):
-            raise errors.UsageError(f"max_queries {self.max_queries} is below min_queries {self.min_queries}", "raise it")
+            raise errors.UsageError(
+                f"max_queries {self.max_queries} is below min_queries {self.min_queries}", "raise it"
+            )
 
     @property
     def scheduled(self) -> npt.NDArray[np.int64]:

@@ -27,8 +27,10 @@ class Payload:
         if not self.method.startswith("/") or self.method.count("/") != 2:
             raise errors.UsageError(f"no gRPC method: {self.method!r}", "write it as /package.Service/Method")
         if self.expected and len(self.expected) != len(self.requests):
-            raise errors.UsageError(f"{len(self.expected)} expected answers for {len(self.requests)} requests",
-                                    "give one for each, or none at all")
+            raise errors.UsageError(
+                f"{len(self.expected)} expected answers for {len(self.requests)} requests",
+                "give one for each, or none at all",
+            )
 
     def wrong(self, index: int, answer: bytes) -> str:
         """Judge an answer. Returns: "", or what is wrong with it."""

@@ -134,7 +134,11 @@ class Records:
         """latency_statistics.falling_behind of an open loop: seconds by which latencies grew for each second of its schedule; else 0."""
         from tftrt_tools.servers.load import latency_statistics
 
-        return latency_statistics.falling_behind(self.scheduled_ns, self.done_ns - self.scheduled_ns) if self.kind == "open" else 0.0
+        return (
+            latency_statistics.falling_behind(self.scheduled_ns, self.done_ns - self.scheduled_ns)
+            if self.kind == "open"
+            else 0.0
+        )
 
     @functools.cached_property
     def silent_ns(self) -> int:
@@ -197,9 +201,27 @@ class Records:
 
     def to_dict(self) -> dict[str, typing.Any]:
         """The run without its entries, for the written result. It is not read back."""
-        kept = ("kind", "late", "held", "unfinished", "unsent", "checked", "wrong", "unjudged", "limited_by_generator", "partial",
-                "cpu_share")
-        return {"requests": int(self.sent_ns.size), "answered": int(self.ok.sum()), "seconds": self.seconds, "rate": self.rate(),
-                **{name: getattr(self, name) for name in kept}, "limits": [one.text for one in self.limits],
-                "errors": records.plain(tuple(self.errors.values())),
-                "wrong_answers": records.plain(self.wrong_answers), "warm_up": self.warm_up.to_dict()}
+        kept = (
+            "kind",
+            "late",
+            "held",
+            "unfinished",
+            "unsent",
+            "checked",
+            "wrong",
+            "unjudged",
+            "limited_by_generator",
+            "partial",
+            "cpu_share",
+        )
+        return {
+            "requests": int(self.sent_ns.size),
+            "answered": int(self.ok.sum()),
+            "seconds": self.seconds,
+            "rate": self.rate(),
+            **{name: getattr(self, name) for name in kept},
+            "limits": [one.text for one in self.limits],
+            "errors": records.plain(tuple(self.errors.values())),
+            "wrong_answers": records.plain(self.wrong_answers),
+            "warm_up": self.warm_up.to_dict(),
+        }

@@ -52,7 +52,9 @@ def read(path: str | os.PathLike[str]) -> Schedule:
     try:
         lines = pathlib.Path(path).read_text().splitlines()
     except UnicodeDecodeError:
-        raise errors.UsageError(f"{path} is no text", "a schedule is a text file: seconds from the start, one number a line") from None
+        raise errors.UsageError(
+            f"{path} is no text", "a schedule is a text file: seconds from the start, one number a line"
+        ) from None
     instants: list[float] = []
     last = 0.0
     for number, line in enumerate(lines, 1):
@@ -64,9 +66,13 @@ def read(path: str | os.PathLike[str]) -> Schedule:
         except ValueError:
             instant = math.nan
         if not 0 <= instant < math.inf:
-            raise errors.UsageError(f"{path}, line {number}: {text[:40]!r} is no time", "write seconds from the start, one number a line")
+            raise errors.UsageError(
+                f"{path}, line {number}: {text[:40]!r} is no time", "write seconds from the start, one number a line"
+            )
         if instant < last:
-            raise errors.UsageError(f"{path}, line {number}: {text} s is before the {last:g} s above it", "sort the lines")
+            raise errors.UsageError(
+                f"{path}, line {number}: {text} s is before the {last:g} s above it", "sort the lines"
+            )
         instants.append(instant)
         last = instant
     if not instants:
@@ -78,8 +84,10 @@ def checked(schedule: npt.ArrayLike) -> Schedule:
     """The schedule as an array. Raises: UsageError if it is not a schedule."""
     array = np.asarray(schedule)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
-        raise errors.UsageError(f"a schedule is a 1-D array of whole nanoseconds, not {array.dtype} {list(array.shape)}",
-                                "make it with schedule.constant, poisson or read")
+        raise errors.UsageError(
+            f"a schedule is a 1-D array of whole nanoseconds, not {array.dtype} {list(array.shape)}",
+            "make it with schedule.constant, poisson or read",
+        )
     array = array.astype(np.int64)
     if array[0] < 0 or (np.diff(array) < 0).any():
         raise errors.UsageError("the instants of a schedule do not ascend from 0", "sort them")
@@ -88,8 +96,12 @@ def checked(schedule: npt.ArrayLike) -> Schedule:
 
 def _count(rate: float, seconds: float) -> int:
     if not (0 < rate < math.inf and 0 < seconds < math.inf):
-        raise errors.UsageError(f"no schedule of {rate:g} requests a second for {seconds:g} s", "both have to be above 0")
+        raise errors.UsageError(
+            f"no schedule of {rate:g} requests a second for {seconds:g} s", "both have to be above 0"
+        )
     count = max(1, round(rate * seconds))
     if count > LONGEST:
-        raise errors.UsageError(f"{rate:g} requests a second for {seconds:g} s are {count} requests", f"at most {LONGEST} fit in one run")
+        raise errors.UsageError(
+            f"{rate:g} requests a second for {seconds:g} s are {count} requests", f"at most {LONGEST} fit in one run"
+        )
     return count

@@ -37,7 +37,9 @@ def main(socket_fd: int, assignment_fd: int) -> None:
     """Connect, then run what the generator commands until it says "end"."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    libc.prctl(_PR_SET_TIMERSLACK, 1000)  # ns; threads inherit it. The default of 50 us would delay every send of an open loop
+    libc.prctl(
+        _PR_SET_TIMERSLACK, 1000
+    )  # ns; threads inherit it. The default of 50 us would delay every send of an open loop
     sys.setswitchinterval(_SWITCH_SECONDS)
     threading.excepthook = background.end_process
     parent = socket.socket(fileno=socket_fd)
@@ -47,14 +49,21 @@ def main(socket_fd: int, assignment_fd: int) -> None:
         with progress.listening(lambda _text, done, total: link.send(parent, link.EVENT, {"step": [done, total]})):
             connection = _connected(work)
     except Exception as error:
-        link.send(parent, link.HELLO, {"problem": str(error) or type(error).__name__, "mend": getattr(error, "mend", "")})
+        link.send(
+            parent, link.HELLO, {"problem": str(error) or type(error).__name__, "mend": getattr(error, "mend", "")}
+        )
         return
     link.send(parent, link.HELLO, {"pid": os.getpid(), "cores": len(os.sched_getaffinity(0))})
     # The present objects stay; the garbage collector need not visit them during the run.
     gc.collect()
     gc.freeze()
-    recorder = drive_job.Recorder(work.expected, work.head["check_every"], connection.explain, work.head.get("judge_all", False),
-                                  work.head.get("unordered", False))
+    recorder = drive_job.Recorder(
+        work.expected,
+        work.head["check_every"],
+        connection.explain,
+        work.head.get("judge_all", False),
+        work.head.get("unordered", False),
+    )
     commands: queue.SimpleQueue[dict[str, typing.Any]] = queue.SimpleQueue()
     reporter = _Reporter(parent, recorder, commands, connection)
     threading.Thread(target=reporter.run, daemon=True).start()
@@ -87,30 +96,58 @@ def _plain(work: Assignment, where: tuple[str, int] | str) -> Http2Calls:
     """Connections without grpc. Raises: TftrtError where no server answers in time."""
     head = work.head
     try:
-        return Http2Calls(head["address"], where, channels=head["channels"], method=head["method"], requests=work.requests,
-                          timeout_s=head["timeout_s"], connect_s=head["connect_s"])
+        return Http2Calls(
+            head["address"],
+            where,
+            channels=head["channels"],
+            method=head["method"],
+            requests=work.requests,
+            timeout_s=head["timeout_s"],
+            connect_s=head["connect_s"],
+        )
     except http2_calls_job.NoServer:
         raise _no_server(head["connect_s"]) from None
 
 
 def _no_server(seconds: float) -> errors.TftrtError:
-    return errors.TftrtError(f"no connection within {seconds:g} s", "check the address, and that the server runs there"
-                             " and speaks gRPC, with or without TLS as asked")
+    return errors.TftrtError(
+        f"no connection within {seconds:g} s",
+        "check the address, and that the server runs there and speaks gRPC, with or without TLS as asked",
+    )
 
 
-def _made(command: Mapping[str, typing.Any], calls: Sequence[drive_job.Call], recorder: drive_job.Recorder, turns: Iterator[int],
-          work: Assignment) -> drive_job.Open | drive_job.Closed:
+def _made(
+    command: Mapping[str, typing.Any],
+    calls: Sequence[drive_job.Call],
+    recorder: drive_job.Recorder,
+    turns: Iterator[int],
+    work: Assignment,
+) -> drive_job.Open | drive_job.Closed:
     if command["do"] == "open":
-        return drive_job.Open(calls, recorder, turns, offsets=work.offsets, start=command["start"], bound=command["bound"])
-    return drive_job.Closed(calls, recorder, turns, slots=command["slots"], start=command["start"], due_at_start=command["due_at_start"],
-                            limit=command["limit"])
+        return drive_job.Open(
+            calls, recorder, turns, offsets=work.offsets, start=command["start"], bound=command["bound"]
+        )
+    return drive_job.Closed(
+        calls,
+        recorder,
+        turns,
+        slots=command["slots"],
+        start=command["start"],
+        due_at_start=command["due_at_start"],
+        limit=command["limit"],
+    )
 
 
 class _Reporter:
     """The thread that talks with the generator and sends a beat at regular times; limits.py says what the beat is for."""
 
-    def __init__(self, parent: socket.socket, recorder: drive_job.Recorder, commands: "queue.SimpleQueue[dict[str, typing.Any]]",
-                 connection: "_Connection | Http2Calls | Functions") -> None:
+    def __init__(
+        self,
+        parent: socket.socket,
+        recorder: drive_job.Recorder,
+        commands: "queue.SimpleQueue[dict[str, typing.Any]]",
+        connection: "_Connection | Http2Calls | Functions",
+    ) -> None:
         self._parent, self._recorder, self._commands, self._connection = parent, recorder, commands, connection
         self._reader, self._lags, self._reported = link.Reader(), array.array("q"), 0
         # The run that is under way, and the number of the last that the generator stopped.
@@ -168,7 +205,7 @@ class _Reporter:
     def _report(self, now: int) -> None:
         # The events first: entries that were made before an event are sent before it.
         events = [self._recorder.events.popleft() for _ in range(len(self._recorder.events))]
-        entries = self._recorder.entries[self._reported:]
+        entries = self._recorder.entries[self._reported :]
         self._reported += len(entries)
         lags, self._lags = self._lags, array.array("q")
         if entries:
@@ -188,12 +225,17 @@ class _Connection:
         import grpc
 
         head = work.head
-        options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1),
-                   ("grpc.use_local_subchannel_pool", 1),  # a connection for each channel
-                   ("grpc.enable_retries", 0), ("grpc.enable_http_proxy", 0),  # gRPC's second attempts would hide failures
-                   # Find a server that comes back soon.
-                   ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.min_reconnect_backoff_ms", 1000),
-                   ("grpc.max_reconnect_backoff_ms", 1000)]
+        options = [
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.use_local_subchannel_pool", 1),  # a connection for each channel
+            ("grpc.enable_retries", 0),
+            ("grpc.enable_http_proxy", 0),  # gRPC's second attempts would hide failures
+            # Find a server that comes back soon.
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", 1000),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+        ]
         if head["server_name"]:
             options.append(("grpc.ssl_target_name_override", head["server_name"]))
         self.count = len(work.requests)
@@ -203,14 +245,18 @@ class _Connection:
             if work.tls is None:
                 self._channels.append(grpc.insecure_channel(head["address"], own))
             else:
-                self._channels.append(grpc.secure_channel(head["address"], grpc.ssl_channel_credentials(*work.tls), own))
+                self._channels.append(
+                    grpc.secure_channel(head["address"], grpc.ssl_channel_credentials(*work.tls), own)
+                )
         try:
             for channel in self._channels:
                 grpc.channel_ready_future(channel).result(head["connect_s"])
         except grpc.FutureTimeoutError:
             self.close()
             raise _no_server(head["connect_s"]) from None
-        self.calls = [_call(channel.unary_unary(head["method"]), work.requests, head["timeout_s"]) for channel in self._channels]
+        self.calls = [
+            _call(channel.unary_unary(head["method"]), work.requests, head["timeout_s"]) for channel in self._channels
+        ]
 
     def explain(self, error: typing.Any) -> tuple[int, str, str]:
         """(code, its name, message)."""

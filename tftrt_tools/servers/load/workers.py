@@ -68,7 +68,9 @@ class Team:
         self._mend = ""
         self.entries: list[Entries] = []
         self.beats: list[Beat] = []
-        self.messages: dict[int, tuple[str, list[str]]] = {}  # by status code: its name, and the first different messages
+        self.messages: dict[
+            int, tuple[str, list[str]]
+        ] = {}  # by status code: its name, and the first different messages
         self.answers: list[UnequalAnswer] = []
         self.unsent = self.given_up = 0
         self._stepped: float | None = None  # when a worker began one of its first calls
@@ -92,7 +94,7 @@ class Team:
         return self._number
 
     def tell_all(self, do: str) -> None:
-        """"stop" sending, "give_up" what is outstanding, or "end"."""
+        """ "stop" sending, "give_up" what is outstanding, or "end"."""
         for member in self._members:
             self._send(member, {"do": do, "number": self._number})
 
@@ -103,7 +105,11 @@ class Team:
     def listen(self, seconds: float, enough: Callable[[], object] = lambda: False) -> Entries:
         """Take in messages for `seconds`, or until `enough()`. Returns: the entries that arrived."""
         before, until = len(self.entries), time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and any(not member.ended for member in self._members) and not enough():
+        while (
+            (left := until - time.monotonic()) > 0
+            and any(not member.ended for member in self._members)
+            and not enough()
+        ):
             for key, _ in self._selector.select(left):
                 self._receive(key.data)
         return Entries.joined(self.entries[before:])
@@ -156,7 +162,7 @@ class Team:
                 self.beats.append(Beat(self._members.index(member), int(values[0]), int(values[1]), values[2:]))
             elif kind == link.ANSWER:
                 request, sent = link.ANSWER_HEAD.unpack_from(body)
-                self.answers.append(UnequalAnswer(request, sent, body[link.ANSWER_HEAD.size:]))
+                self.answers.append(UnequalAnswer(request, sent, body[link.ANSWER_HEAD.size :]))
             else:
                 self._event(member, link.parsed(body))
 
@@ -186,7 +192,9 @@ class Team:
     def _last_words(self) -> str:
         # The workers write through descriptors of their own, which share this one's place in the file.
         size = os.fstat(self._log.fileno()).st_size
-        words = os.pread(self._log.fileno(), _WORDS, max(0, size - _WORDS)).decode(errors="replace").strip().splitlines()
+        words = (
+            os.pread(self._log.fileno(), _WORDS, max(0, size - _WORDS)).decode(errors="replace").strip().splitlines()
+        )
         return f": {words[-1]}" if words else ""
 
     def _lost(self, member: _Worker) -> None:
@@ -202,8 +210,14 @@ class Team:
 
 def hung(seconds: float, called: bool, what: str = "the model") -> errors.TftrtError:
     """The error of a function that does not come to its end. Args: called: whether it was loaded, and a call hangs. what: that hangs."""
-    found = f"hangs in process: for {seconds:g} s no call came to an end" if called else f"was not loaded within {seconds:g} s"
-    return errors.TftrtError(f"{what} {found}", "mend it, or what it waits for" + ("; a larger --timeout waits longer" if called else ""))
+    found = (
+        f"hangs in process: for {seconds:g} s no call came to an end"
+        if called
+        else f"was not loaded within {seconds:g} s"
+    )
+    return errors.TftrtError(
+        f"{what} {found}", "mend it, or what it waits for" + ("; a larger --timeout waits longer" if called else "")
+    )
 
 
 @contextlib.contextmanager
@@ -237,11 +251,20 @@ def _start(one: assignment.Assignment, log: typing.IO[bytes], env: Mapping[str, 
             path = starting.search_path(first=str(_ROOT))
             folder, place = starting.start()
             # A session of its own: Ctrl-C reaches only the generator, which then asks the workers for their entries.
-            command = interpreter.command(one.python, "tftrt_tools.servers.load.worker_job", str(theirs.fileno()), str(fd))
+            command = interpreter.command(
+                one.python, "tftrt_tools.servers.load.worker_job", str(theirs.fileno()), str(fd)
+            )
             variables = {**os.environ, **(env or {}), **interpreter.path_variables(one.python, path), **place}
-            process = subprocess.Popen(command, pass_fds=[theirs.fileno(), fd], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                       env={name: value for name, value in variables.items() if value is not None}, cwd=folder,
-                                       start_new_session=True)
+            process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno(), fd],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={name: value for name, value in variables.items() if value is not None},
+                cwd=folder,
+                start_new_session=True,
+            )
         except BaseException:
             ours.close()
             raise

@@ -38,16 +38,41 @@ FLAGS = [
     Flag("grpc_socket_path", STRING, "", "also listen for gRPC on this UNIX socket"),
     Flag("rest_api_port", INT, 0, "TCP port of the REST API, which is off where this is 0; not the same as --port"),
     Flag("rest_api_num_threads", INT, 4 * _CPUS, "threads that answer REST calls; by default four for each CPU"),
-    Flag("rest_api_timeout_in_ms", INT, 30000, "milliseconds until a REST call gets status 504; raise it where calls may build engines"),
+    Flag(
+        "rest_api_timeout_in_ms",
+        INT,
+        30000,
+        "milliseconds until a REST call gets status 504; raise it where calls may build engines",
+    ),
     Flag("rest_api_enable_cors_support", BOOL, False, "answer REST calls of browsers with CORS headers"),
     Flag("enable_batching", BOOL, False, "join requests into batches before they run"),
-    Flag("allow_version_labels_for_unavailable_models", BOOL, False, "let a new label name a version that is not loaded yet"),
+    Flag(
+        "allow_version_labels_for_unavailable_models",
+        BOOL,
+        False,
+        "let a new label name a version that is not loaded yet",
+    ),
     Flag("batching_parameters_file", STRING, "", "BatchingParameters, text format; needs --enable_batching"),
-    Flag("enable_per_model_batching_parameters", BOOL, False, "take batch sizes and timeouts from each model's batching_params.pbtxt, "
-         "and only the threads from --batching_parameters_file"),
-    Flag("model_config_file", STRING, "", "ModelServerConfig, text format: the models, their versions and labels; --model_name and "
-         "--model_base_path then mean nothing"),
-    Flag("model_config_file_poll_wait_seconds", INT, 0, "seconds between two readings of --model_config_file; 0 reads it once"),
+    Flag(
+        "enable_per_model_batching_parameters",
+        BOOL,
+        False,
+        "take batch sizes and timeouts from each model's batching_params.pbtxt, "
+        "and only the threads from --batching_parameters_file",
+    ),
+    Flag(
+        "model_config_file",
+        STRING,
+        "",
+        "ModelServerConfig, text format: the models, their versions and labels; --model_name and "
+        "--model_base_path then mean nothing",
+    ),
+    Flag(
+        "model_config_file_poll_wait_seconds",
+        INT,
+        0,
+        "seconds between two readings of --model_config_file; 0 reads it once",
+    ),
     Flag("model_name", STRING, "default", "name of the model at --model_base_path"),
     Flag("model_base_path", STRING, "", "directory of the model's numbered version directories, not one of them"),
     Flag("num_load_threads", INT, 0, "threads that load models; 0 loads them one after the other"),
@@ -56,26 +81,57 @@ FLAGS = [
     Flag("load_retry_interval_micros", INT64, 60_000_000, "microseconds between two tries to load"),
     Flag("file_system_poll_wait_seconds", INT, 1, "seconds between two looks for new versions; 0 looks once"),
     Flag("flush_filesystem_caches", BOOL, True, "drop the files of a loaded model from the system's cache"),
-    Flag("tensorflow_session_parallelism", INT64, 0, "threads of a session, within and across ops; 0 chooses by the CPUs"),
-    Flag("tensorflow_session_config_file", STRING, "", "ConfigProto, text format; --per_process_gpu_memory_fraction overrides its value"),
+    Flag(
+        "tensorflow_session_parallelism", INT64, 0, "threads of a session, within and across ops; 0 chooses by the CPUs"
+    ),
+    Flag(
+        "tensorflow_session_config_file",
+        STRING,
+        "",
+        "ConfigProto, text format; --per_process_gpu_memory_fraction overrides its value",
+    ),
     Flag("tensorflow_intra_op_parallelism", INT64, 0, "threads within one op; 0 chooses by the CPUs"),
     Flag("tensorflow_inter_op_parallelism", INT64, 0, "ops that run side by side; 0 chooses by the CPUs"),
     Flag("use_alts_credentials", BOOL, False, "Google's ALTS instead of an open port"),
     Flag("ssl_config_file", STRING, "", "SSLConfig, text format: TLS on the gRPC port"),
-    Flag("platform_config_file", STRING, "", "PlatformConfigMap, text format, instead of the batching, session and warm-up flags"),
-    Flag("per_process_gpu_memory_fraction", FLOAT, 0.0, "share of the GPU's memory that TensorFlow takes at the start; 0 lets it choose"),
+    Flag(
+        "platform_config_file",
+        STRING,
+        "",
+        "PlatformConfigMap, text format, instead of the batching, session and warm-up flags",
+    ),
+    Flag(
+        "per_process_gpu_memory_fraction",
+        FLOAT,
+        0.0,
+        "share of the GPU's memory that TensorFlow takes at the start; 0 lets it choose",
+    ),
     Flag("saved_model_tags", STRING, "serve", "tags of the MetaGraph to load, separated by commas"),
-    Flag("grpc_channel_arguments", STRING, "", "of the gRPC server, such as grpc.max_connection_age_ms=2000, separated by commas"),
+    Flag(
+        "grpc_channel_arguments",
+        STRING,
+        "",
+        "of the gRPC server, such as grpc.max_connection_age_ms=2000, separated by commas",
+    ),
     Flag("grpc_max_threads", INT, 4 * _CPUS, "threads that answer gRPC calls; by default four for each CPU"),
     Flag("enable_model_warmup", BOOL, True, "run the model's warm-up requests inside the load"),
     Flag("num_request_iterations_for_warmup", INT, 0, "how often each warm-up request is run, where more than 0"),
     Flag("version", BOOL, False, "print the server's version and end"),
-    Flag("monitoring_config_file", STRING, "", "MonitoringConfig, text format: metrics for Prometheus, on the REST port"),
-    Flag("remove_unused_fields_from_bundle_metagraph", BOOL, True, "keep only those parts of the MetaGraph that serving needs"),
+    Flag(
+        "monitoring_config_file", STRING, "", "MonitoringConfig, text format: metrics for Prometheus, on the REST port"
+    ),
+    Flag(
+        "remove_unused_fields_from_bundle_metagraph",
+        BOOL,
+        True,
+        "keep only those parts of the MetaGraph that serving needs",
+    ),
     Flag("prefer_tflite_model", BOOL, False, "load model.tflite of a version where there is one"),
     Flag("num_tflite_pools", INT, _CPUS, "pools of TensorFlow Lite interpreters; by default one for each CPU"),
     Flag("num_tflite_interpreters_per_pool", INT, 1, "TensorFlow Lite interpreters in a pool"),
-    Flag("enable_signature_method_name_check", BOOL, False, "refuse signatures whose method name is not that of the call"),
+    Flag(
+        "enable_signature_method_name_check", BOOL, False, "refuse signatures whose method name is not that of the call"
+    ),
     Flag("xla_cpu_compilation_enabled", BOOL, False, "allow XLA on the CPU"),
     Flag("enable_profiler", BOOL, True, "answer TensorFlow's profiler on the gRPC port"),
     Flag("thread_pool_factory_config_file", STRING, "", "ThreadPoolConfig, text format"),
@@ -92,15 +148,20 @@ def to_arguments(values: Mapping[str, Any]) -> list[str]:
 
     Returns: such as ["--port=9000", "--enable_batching=true"], in the table's order.
     """
-    return [f"--{flag.name}={_text(values[flag.name])}" for flag in FLAGS
-            if flag.name in values and values[flag.name] is not None and values[flag.name] != flag.default]
+    return [
+        f"--{flag.name}={_text(values[flag.name])}"
+        for flag in FLAGS
+        if flag.name in values and values[flag.name] is not None and values[flag.name] != flag.default
+    ]
 
 
 def _text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def parse(argv: Sequence[str], own: Sequence[Flag] = (), program: str = "tensorflow_model_server") -> types.SimpleNamespace:
+def parse(
+    argv: Sequence[str], own: Sequence[Flag] = (), program: str = "tensorflow_model_server"
+) -> types.SimpleNamespace:
     """Read a command line as the server does: only --name=value (a bool also as --name), the last of several counts.
 
     For unknown arguments (a mistyped flag or a positional argument) it prints their names and the usage on stdout, and goes on.
@@ -151,7 +212,10 @@ def _value(flag: Flag, text: str) -> Value:
         return known[text.lower()]
     if flag.kind == FLOAT:
         return float(text)
-    if not re.fullmatch(r"[+-]?\d+", text, re.ASCII) or not -2 ** _INTEGERS[flag.kind] <= int(text) < 2 ** _INTEGERS[flag.kind]:
+    if (
+        not re.fullmatch(r"[+-]?\d+", text, re.ASCII)
+        or not -(2 ** _INTEGERS[flag.kind]) <= int(text) < 2 ** _INTEGERS[flag.kind]
+    ):
         raise ValueError(text)
     return int(text)
 

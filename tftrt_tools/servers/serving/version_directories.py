@@ -62,8 +62,10 @@ def following(base: Base) -> int:
     """The number after the largest, at least 1. Raises: OSError; TftrtError if int64 has no number left."""
     largest = latest(base)
     if largest == LARGEST:
-        raise errors.TftrtError(f"{base} holds version {LARGEST}: there is no larger number",
-                                "remove that version, or use another --model_name")
+        raise errors.TftrtError(
+            f"{base} holds version {LARGEST}: there is no larger number",
+            "remove that version, or use another --model_name",
+        )
     return 1 if largest is None else max(largest + 1, 1)
 
 
@@ -74,12 +76,18 @@ def check(base: Base, number: int, allow_older: bool = False) -> None:
     Raises: UsageError, OSError.
     """
     if not 1 <= number <= LARGEST:
-        raise errors.UsageError(f"--version={number}: a version is a number from 1 to {LARGEST}", "leave it out for the next number")
+        raise errors.UsageError(
+            f"--version={number}: a version is a number from 1 to {LARGEST}", "leave it out for the next number"
+        )
     there = {one.number: one.path for one in listing(base)}
     if number in there:
-        raise errors.UsageError(f"version {number} exists: {there[number]}",
-                                "a version never changes: leave --version out for the next number")
+        raise errors.UsageError(
+            f"version {number} exists: {there[number]}",
+            "a version never changes: leave --version out for the next number",
+        )
     largest = max(there, default=None)
     if largest is not None and number < largest and not allow_older:
-        raise errors.UsageError(f"--version={number} is smaller than version {largest}: a server of the latest never loads it",
-                                "leave --version out for the next number, or add --allow_older_version")
+        raise errors.UsageError(
+            f"--version={number} is smaller than version {largest}: a server of the latest never loads it",
+            "leave --version out for the next number, or add --allow_older_version",
+        )

@@ -36,8 +36,9 @@ class Journal:
     def get(self, settings: Settings | None, floor: float | None) -> Trial | None:
         """The finished Trial of these parameters, or None. One that kept no rate counts only where the floor was no higher than now."""
         for one in reversed(self._trials):
-            if one.settings == settings and (one.rate is not None or one.failure or one.floor is None or
-                                             (floor is not None and one.floor <= floor)):
+            if one.settings == settings and (
+                one.rate is not None or one.failure or one.floor is None or (floor is not None and one.floor <= floor)
+            ):
                 return one
         return None
 
@@ -73,8 +74,10 @@ class Journal:
                 else:
                     self._turns.append((Settings.from_dict(read["settings"]), Turns.from_dict(read["turns"])))
             except documents.MISREAD as error:
-                raise errors.TftrtError(f"{self.path}, line {number} is damaged: {documents.reason(error)}",
-                                        "remove that line: its trial is then done again; without its first line remove the file") from None
+                raise errors.TftrtError(
+                    f"{self.path}, line {number} is damaged: {documents.reason(error)}",
+                    "remove that line: its trial is then done again; without its first line remove the file",
+                ) from None
 
     def _check(self, head: Mapping[str, Any]) -> None:
         if head["kind"] != _KIND or head["schema_version"] > _VERSION:
@@ -83,7 +86,9 @@ class Journal:
         other = next((name for name in (*mine, *there) if there.get(name) != mine.get(name)), None)
         if other is not None:
             what = _WHAT.get(other) or f"other flags ({self._differing(there[other], mine[other])})"
-            raise errors.UsageError(f"{self.path} has trials of {what}", "take another --work_dir, or remove that folder")
+            raise errors.UsageError(
+                f"{self.path} has trials of {what}", "take another --work_dir, or remove that folder"
+            )
 
     @staticmethod
     def _differing(there: Mapping[str, Any], mine: Mapping[str, Any]) -> str:

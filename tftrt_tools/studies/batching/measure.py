@@ -22,7 +22,9 @@ def trial(options: Options, view: live.Lines, number: int, settings: Settings | 
     blank = Trial(number=number, settings=settings, floor=floor)
     try:
         with server.started(options, settings) as running:
-            load = dataclasses.replace(options.load, address=running.address, lowest_rate=floor or options.load.lowest_rate)
+            load = dataclasses.replace(
+                options.load, address=running.address, lowest_rate=floor or options.load.lowest_rate
+            )
             for last in (False, True):
                 done = bench.bench(load, view)
                 if done.ended == measure.INTERRUPTED:
@@ -37,7 +39,9 @@ def trial(options: Options, view: live.Lines, number: int, settings: Settings | 
             raise
         made = dataclasses.replace(blank, failure=error.cause)
     if settings is None and made.failure:
-        raise errors.TftrtError(f"without batching: {made.failure}", "mend the requests (--shapes, --data) or the model")
+        raise errors.TftrtError(
+            f"without batching: {made.failure}", "mend the requests (--shapes, --data) or the model"
+        )
     return dataclasses.replace(made, seconds=time.monotonic() - begun)
 
 
@@ -46,15 +50,23 @@ def _made(blank: Trial, done: measurements.Bench, percentile: str, problem: erro
     failure = next(_failures(done, problem), "")
     if failure or not done.searched:
         return dataclasses.replace(blank, failure=failure or "nothing was measured")
-    found, = done.searched
+    (found,) = done.searched
     probes = [row for row in done.rows if row.probe and row.offered is not None]
     times = [(row.response.percentiles[percentile], row) for row in probes]
     there = next((ms for ms, row in times if row.kept and row.point.rate == found.rate), None)
     seen = [(ms, row) for ms, row in times if ms is not None]
     nearest = min(seen, key=lambda one: one[0], default=None) if found.rate is None else None
     limited = next((row.limited or row.waits for row in probes if row.point.rate == found.above), "")
-    return dataclasses.replace(blank, rate=found.rate, above=found.above, ms=there, ended=found.ended, limited=limited,
-                               nearest_ms=nearest[0] if nearest else None, nearest_rate=nearest[1].point.rate if nearest else None)
+    return dataclasses.replace(
+        blank,
+        rate=found.rate,
+        above=found.above,
+        ms=there,
+        ended=found.ended,
+        limited=limited,
+        nearest_ms=nearest[0] if nearest else None,
+        nearest_rate=nearest[1].point.rate if nearest else None,
+    )
 
 
 def _failures(done: measurements.Bench, problem: errors.TftrtError | None) -> Iterator[str]:

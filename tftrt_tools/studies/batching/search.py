@@ -59,7 +59,9 @@ def search(measure: Measure, space: Space, budget: Budget, resolution: float) ->
         if done and sum(one.seconds for one in done) >= 60 * budget.minutes:
             raise _Spent(f"--max_minutes={budget.minutes:g} are over")
         before = best(done)
-        floor = None if before is None or before.rate is None else float(f"{before.rate * (1 + resolution):.{_DIGITS}g}")
+        floor = (
+            None if before is None or before.rate is None else float(f"{before.rate * (1 + resolution):.{_DIGITS}g}")
+        )
         done.append(measure(len(done) + 1, settings, floor))
         return best(done) is done[-1]
 

@@ -26,5 +26,7 @@ def started(options: Options, settings: Settings | None) -> Iterator[block.Runni
             path = pathlib.Path(folder) / _FILE
             path.write_text(batching_file.text(settings, settings.allowed_batch_sizes or None))
             flags |= {"enable_batching": True, "batching_parameters_file": str(path)}
-        with block.served({MODEL_NAME: options.model}, options.backend, options.image, env=_ENV, flags=flags) as running:
+        with block.served(
+            {MODEL_NAME: options.model}, options.backend, options.image, env=_ENV, flags=flags
+        ) as running:
             yield running

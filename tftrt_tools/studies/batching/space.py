@@ -41,14 +41,22 @@ def space(covered: Sequence[int] | None, rows: int, limit_s: float, cores: int) 
       cores: of the server. Raises: UsageError where the engines serve no batch of two requests.
     """
     sizes = list(_sizes(covered, rows))
-    threads = sorted({max(1, cores // 4), max(1, cores // 2), cores, 2 * cores, 1}, key=lambda count: (count != cores, -count))
+    threads = sorted(
+        {max(1, cores // 4), max(1, cores // 2), cores, 2 * cores, 1}, key=lambda count: (count != cores, -count)
+    )
     waits = [0, *(_rounded(limit_s * share * 1e6) for share in _WAITS)]
-    start = Settings(**sizes[0], batch_timeout_micros=waits[0], num_batch_threads=threads[0], max_enqueued_batches=_QUEUES[0])
-    return Space(start, (
-        Coordinate("num_batch_threads", tuple({"num_batch_threads": one} for one in threads)),
-        Coordinate("max_batch_size", tuple(sizes)),
-        Coordinate("batch_timeout_micros", tuple({"batch_timeout_micros": one} for one in dict.fromkeys(waits))),
-        Coordinate("max_enqueued_batches", tuple({"max_enqueued_batches": one} for one in _QUEUES))))
+    start = Settings(
+        **sizes[0], batch_timeout_micros=waits[0], num_batch_threads=threads[0], max_enqueued_batches=_QUEUES[0]
+    )
+    return Space(
+        start,
+        (
+            Coordinate("num_batch_threads", tuple({"num_batch_threads": one} for one in threads)),
+            Coordinate("max_batch_size", tuple(sizes)),
+            Coordinate("batch_timeout_micros", tuple({"batch_timeout_micros": one} for one in dict.fromkeys(waits))),
+            Coordinate("max_enqueued_batches", tuple({"max_enqueued_batches": one} for one in _QUEUES)),
+        ),
+    )
 
 
 def _sizes(covered: Sequence[int] | None, rows: int) -> Iterator[dict[str, Any]]:
@@ -58,8 +66,11 @@ def _sizes(covered: Sequence[int] | None, rows: int) -> Iterator[dict[str, Any]]
     else:
         fitting = [size for size in covered if size >= 2 * rows]
         if not fitting:
-            raise errors.UsageError(f"the engines serve batches of {batching_file.text_of(covered)}: no two requests of {rows} "
-                                    f"row{'s' * (rows > 1)} fit into one", "build engines for larger batches (`tftrt build --shapes`)")
+            raise errors.UsageError(
+                f"the engines serve batches of {batching_file.text_of(covered)}: no two requests of {rows} "
+                f"row{'s' * (rows > 1)} fit into one",
+                "build engines for larger batches (`tftrt build --shapes`)",
+            )
         largest = fitting[::-1] if len(fitting) <= 1 + _SMALLER else _halved(fitting)
     for size in largest:
         chosen = batching_file.chosen(Settings(max_batch_size=size), covered)

@@ -41,7 +41,10 @@ def text(settings: Settings | None) -> str:
     """The parameters for people: "batches of 1, 8, 32; wait 2000 us; 2 threads; queue 10"."""
     if settings is None:
         return NO_BATCHING
-    sizes = f"padded to {batching_file.text_of(settings.allowed_batch_sizes)}" if settings.allowed_batch_sizes else \
-        f"up to {settings.max_batch_size}"
+    sizes = (
+        f"padded to {batching_file.text_of(settings.allowed_batch_sizes)}"
+        if settings.allowed_batch_sizes
+        else f"up to {settings.max_batch_size}"
+    )
     threads = f"{settings.num_batch_threads} thread{'s' * (settings.num_batch_threads != 1)}"
     return f"batches {sizes}; wait {settings.batch_timeout_micros} us; {threads}; queue {settings.max_enqueued_batches}"

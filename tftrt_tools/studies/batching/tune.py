@@ -38,7 +38,9 @@ def tune(options: Options, view: live.Lines) -> Tuned:
     _check_inputs(options)
     covered = _covered(options.model)
     tried = space.space(covered.sizes, rows, options.bound.limit, len(os.sched_getaffinity(0)))
-    found = search.search(lambda *wanted: _trial(options, view, kept, *wanted), tried, options.budget, options.load.resolution)
+    found = search.search(
+        lambda *wanted: _trial(options, view, kept, *wanted), tried, options.budget, options.load.resolution
+    )
     best, compared = found.best, None
     if best and best.settings and best.rate:
         compared = kept.turns(best.settings, best.rate)
@@ -46,16 +48,33 @@ def tune(options: Options, view: live.Lines) -> Tuned:
             compared = turns.turns(options, best.settings, best.rate, found.trials[0].rate or 0.0, view)
             kept.put_turns(best.settings, compared)
     done = Tuned(
-        stamp=passport.stamp(), model=options.model, model_digest=digest, machine=machine, backend=options.backend,
-        settings=options.load.given, goal=options.load.goal.text if options.load.goal else "",
-        percentile=summary.name(options.bound.percentile or 0.0), sizes=batching_file.text_of(covered.sizes), source=covered.reason,
-        trials=found.trials, ended=found.ended, turns=compared, files={"journal": str(kept.path)})
+        stamp=passport.stamp(),
+        model=options.model,
+        model_digest=digest,
+        machine=machine,
+        backend=options.backend,
+        settings=options.load.given,
+        goal=options.load.goal.text if options.load.goal else "",
+        percentile=summary.name(options.bound.percentile or 0.0),
+        sizes=batching_file.text_of(covered.sizes),
+        source=covered.reason,
+        trials=found.trials,
+        ended=found.ended,
+        turns=compared,
+        files={"journal": str(kept.path)},
+    )
     parameters = _written(options, best.settings, covered) if best and best.settings and done.winner else {}
     return dataclasses.replace(done, files={**done.files, **parameters})
 
 
-def _trial(options: Options, view: live.Lines, kept: journal.Journal, number: int, settings: Settings | None,
-           floor: float | None) -> trial.Trial:
+def _trial(
+    options: Options,
+    view: live.Lines,
+    kept: journal.Journal,
+    number: int,
+    settings: Settings | None,
+    floor: float | None,
+) -> trial.Trial:
     """A finished Trial of the journal, or a new one."""
     first = f", which first has to keep {floor:g}/s" if floor else ""
     known = kept.get(settings, floor)
@@ -78,17 +97,21 @@ def _check_inputs(options: Options) -> None:
     for one in inputs:
         if one.shape is not None and (not one.shape or one.shape[0] is not None):
             what = "has no batch dimension" if not one.shape else f"takes batches of {one.shape[0]} only"
-            raise errors.UsageError(f"input {one.name!r} of {name!r} {what}: the server cannot join requests",
-                                    "export the model with a batch dimension that is not fixed, or ask another signature "
-                                    "(--signature_keys)")
+            raise errors.UsageError(
+                f"input {one.name!r} of {name!r} {what}: the server cannot join requests",
+                "export the model with a batch dimension that is not fixed, or ask another signature "
+                "(--signature_keys)",
+            )
 
 
 def _covered(model: str) -> Covered:
     """What batch sizes the engines serve. Raises: UsageError where the files do not tell."""
-    found, = engine_batch_sizes.covered([model])
+    (found,) = engine_batch_sizes.covered([model])
     if not found.known:
-        raise errors.UsageError(f"which batch sizes the engines of {model} serve is not known: {found.reason}",
-                                "build its engines (`tftrt build`), or publish it with warm-up requests (`tftrt publish`)")
+        raise errors.UsageError(
+            f"which batch sizes the engines of {model} serve is not known: {found.reason}",
+            "build its engines (`tftrt build`), or publish it with warm-up requests (`tftrt publish`)",
+        )
     return found
 
 

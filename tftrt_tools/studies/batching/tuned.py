@@ -67,4 +67,8 @@ class Tuned(records.Record):
     @property
     def gain(self) -> float | None:
         """The winner's highest rate as a multiple of that without batching; None where one of them is not known."""
-        return self.best.rate / self.without.rate if self.winner and self.best and self.best.rate and self.without.rate else None
+        return (
+            self.best.rate / self.without.rate
+            if self.winner and self.best and self.best.rate and self.without.rate
+            else None
+        )

@@ -98,9 +98,12 @@ def turns(options: Options, settings: Settings, wanted: float, lowest: float, vi
     with contextlib.ExitStack() as stack:
         both = [stack.enter_context(_asked(options, one)) for one in (None, settings)]
         for step in range(_STEPS):
-            rate = float(f"{wanted * _LOWER ** step:.{_DIGITS}g}")
-            seconds = max(_LEAST_SECONDS, TIMES_THE_PROMISE * options.bound.limit,
-                          _REQUESTS * latency_statistics.min_samples(share) / ROUNDS / rate)
+            rate = float(f"{wanted * _LOWER**step:.{_DIGITS}g}")
+            seconds = max(
+                _LEAST_SECONDS,
+                TIMES_THE_PROMISE * options.bound.limit,
+                _REQUESTS * latency_statistics.min_samples(share) / ROUNDS / rate,
+            )
             if step == 0:
                 for one in both:
                     one.block(rate, seconds, 0)  # the first of a server is not counted: it warms up
@@ -116,8 +119,15 @@ def turns(options: Options, settings: Settings, wanted: float, lowest: float, vi
         return found
 
 
-def _rounds(options: Options, both: Sequence["_Asked"], rate: float, seconds: float, numbers: range, whole: bool,
-            view: live.Lines) -> tuple[list[Records], list[Records]]:
+def _rounds(
+    options: Options,
+    both: Sequence["_Asked"],
+    rate: float,
+    seconds: float,
+    numbers: range,
+    whole: bool,
+    view: live.Lines,
+) -> tuple[list[Records], list[Records]]:
     """The blocks of both, in their order. Args: whole: do all rounds; else they end early where the winner has missed the promise."""
     found: tuple[list[Records], list[Records]] = ([], [])
     for number in numbers:
@@ -129,22 +139,40 @@ def _rounds(options: Options, both: Sequence["_Asked"], rate: float, seconds: fl
     return found
 
 
-def compared(without: list[Records], winner: list[Records], wanted: float, rate: float, seconds: float,
-             options: Options) -> Turns:
+def compared(
+    without: list[Records], winner: list[Records], wanted: float, rate: float, seconds: float, options: Options
+) -> Turns:
     """The Turns of the blocks of both servers, in their order."""
     sides = [_side(one, options) for one in (without, winner)]
     times = [[_seconds(one, options.load.timeout) for one in blocks] for blocks in (without, winner)]
-    judged = verdict.judge(times[0], times[1], (summary.name(options.bound.percentile or 0.0),), looks=LOOKS,
-                           seed=options.load.seed)
+    judged = verdict.judge(
+        times[0], times[1], (summary.name(options.bound.percentile or 0.0),), looks=LOOKS, seed=options.load.seed
+    )
     judgement = judged.judgements[0]
     if all(one.unanswered((options.bound.percentile or 0.0) / 100) for one in sides):
         # Both have the deadline there, which would be "the same".
-        judgement = dataclasses.replace(judgement, verdict=verdict.UNSURE, ratio=None,
-                                        reason=f"the {judgement.metric} of both is a request without an answer")
-    notes = (f"{name}: the load generator was the limit: {one.why}" for name, blocks in (("no batching", without), ("winner", winner))
-             for one in blocks if one.why)
-    return Turns(wanted=wanted, rate=rate, seconds=seconds, rounds=len(winner), without=sides[0], winner=sides[1],
-                 judgement=judgement, notes=tuple(dict.fromkeys(notes))[:2])
+        judgement = dataclasses.replace(
+            judgement,
+            verdict=verdict.UNSURE,
+            ratio=None,
+            reason=f"the {judgement.metric} of both is a request without an answer",
+        )
+    notes = (
+        f"{name}: the load generator was the limit: {one.why}"
+        for name, blocks in (("no batching", without), ("winner", winner))
+        for one in blocks
+        if one.why
+    )
+    return Turns(
+        wanted=wanted,
+        rate=rate,
+        seconds=seconds,
+        rounds=len(winner),
+        without=sides[0],
+        winner=sides[1],
+        judgement=judgement,
+        notes=tuple(dict.fromkeys(notes))[:2],
+    )
 
 
 def _within(block: Records, options: Options) -> int:
@@ -162,8 +190,14 @@ def _side(blocks: list[Records], options: Options) -> Side:
     answered = np.concatenate([one.latency_ns for one in blocks])
     missing = due - answered.size
     value = latency_statistics.percentile(np.concatenate([answered / 1e6, np.full(missing, math.inf)]), share).value
-    return Side(requests=due, within=within, kept=latency_statistics.decided(due - within, due, share),
-                ms=value if value is not None and math.isfinite(value) else None, failed=missing, why=_commonest(blocks))
+    return Side(
+        requests=due,
+        within=within,
+        kept=latency_statistics.decided(due - within, due, share),
+        ms=value if value is not None and math.isfinite(value) else None,
+        failed=missing,
+        why=_commonest(blocks),
+    )
 
 
 def _commonest(blocks: list[Records]) -> str:
@@ -190,9 +224,18 @@ class _Asked:
     def block(self, rate: float, seconds: float, number: int) -> Records:
         """Send at `rate` for `seconds`. Args: number: of the block, for the seed of its arrivals."""
         load = self._options.load
-        due = schedule.poisson(rate, seconds, load.seed + number) if load.distribution == "poisson" else schedule.constant(rate, seconds)
-        plan = load_plan.Plan(kind="open", schedule=due, warm_up=_WARM_UP, check_every=0, processes=load.processes or
-                              measure.processes_for(math.inf))
+        due = (
+            schedule.poisson(rate, seconds, load.seed + number)
+            if load.distribution == "poisson"
+            else schedule.constant(rate, seconds)
+        )
+        plan = load_plan.Plan(
+            kind="open",
+            schedule=due,
+            warm_up=_WARM_UP,
+            check_every=0,
+            processes=load.processes or measure.processes_for(math.inf),
+        )
         found = self._target.run(self._sent, plan, lambda moment: None)
         if found.partial:
             raise errors.Interrupted if found.partial == measure.INTERRUPTED else errors.TftrtError(found.partial)
@@ -208,8 +251,9 @@ def _asked(options: Options, settings: Settings | None) -> Iterator[_Asked]:
         client = stack.enter_context(targets.client(load))
         model = subject.of_server(client, load)
         signature = workload.choose_signature(model.signatures, load.signature_name)
-        takes = subject.takes(signature, model.signatures, [model.same], "").limited_by(*subject.inputs([options.model]))
-        one, = workload.workloads(takes, load.batch_sizes, load.asked, load.distinct)
+        takes = subject.takes(signature, model.signatures, [model.same], "").limited_by(
+            *subject.inputs([options.model])
+        )
+        (one,) = workload.workloads(takes, load.batch_sizes, load.asked, load.distinct)
         target = targets.Server(client, load, signature)
         yield _Asked(options, target, target.prepare(one, lambda first: None))
-

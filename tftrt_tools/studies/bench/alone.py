@@ -24,7 +24,9 @@ _LOAD_SECONDS = 1800.0
 def check(model: Any) -> None:
     """Refuse a model that cannot be traced. Args: model: models.model.Model. Raises: UsageError."""
     if model.kind.name != "SavedModel":
-        raise errors.UsageError(f"--breakdown traces SavedModels, and {model.title} is none", "name the SavedModel that is served")
+        raise errors.UsageError(
+            f"--breakdown traces SavedModels, and {model.title} is none", "name the SavedModel that is served"
+        )
 
 
 def measure(server: targets.Server, load: Workload, sent: Sent, model: Any, here: bool, folder: pathlib.Path) -> Alone:
@@ -38,10 +40,20 @@ def measure(server: targets.Server, load: Workload, sent: Sent, model: Any, here
     reading = _mean([functools.partial(server.read, answer) for answer in sent.answers])
     empty = server.empty_call_seconds()
     saved = run.save_calls(load.calls, folder)
-    found = child.run(_JOB, {"model": model.path, "calls": run.named(saved), "answers": ""},
-                      silence=child.Silence(_LOAD_SECONDS, _LOAD_SECONDS)).result
-    return Alone(encoding_ms=1e3 * encoding, reading_ms=1e3 * reading, empty_call_ms=1e3 * empty, plain_ms=1e3 * found["plain_seconds"],
-                 split=Split.from_dict(found["split"]), here=here, engine_ops=bool(model.contents.engines))
+    found = child.run(
+        _JOB,
+        {"model": model.path, "calls": run.named(saved), "answers": ""},
+        silence=child.Silence(_LOAD_SECONDS, _LOAD_SECONDS),
+    ).result
+    return Alone(
+        encoding_ms=1e3 * encoding,
+        reading_ms=1e3 * reading,
+        empty_call_ms=1e3 * empty,
+        plain_ms=1e3 * found["plain_seconds"],
+        split=Split.from_dict(found["split"]),
+        here=here,
+        engine_ops=bool(model.contents.engines),
+    )
 
 
 def _mean(calls: Sequence[Callable[[], object]]) -> float:

@@ -29,8 +29,14 @@ class Judge:
       user's. read: function of an answer that gives {output: ndarray}, or raises ValueError.
     """
 
-    def __init__(self, calls: Sequence[Call], known: Mapping[int, Answer], rules: Rules, own_data: bool,
-                 read: Callable[[bytes], Answer]) -> None:
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        known: Mapping[int, Answer],
+        rules: Rules,
+        own_data: bool,
+        read: Callable[[bytes], Answer],
+    ) -> None:
         self._calls, self._known, self._rules, self._read = calls, known, rules, read
         self._own = {call.signature for call in calls} if own_data else set()
 
@@ -44,7 +50,9 @@ class Judge:
 
     def of_arrays(self, index: int, arrays: Answer) -> str:
         """The same for {output: ndarray}."""
-        found = comparing.compare([(self._calls[index], self._known[index], arrays)], _ARITHMETIC, self._own, self._rules)
+        found = comparing.compare(
+            [(self._calls[index], self._known[index], arrays)], _ARITHMETIC, self._own, self._rules
+        )
         return next(iter((*found.problems, *(miss.text() for miss in found.misses))), "")
 
     def nothing_shown(self) -> str:
@@ -74,9 +82,16 @@ class Original:
         """{index: {output: ndarray}} to run.Calls, from its runtime on the CPU, in a child process. Raises: TftrtError, UsageError."""
         comparing.check_original(self._model.title, self._contents, calls)
         with scratch.folder("bench") as folder:
-            ran = run.run(self._model, run.save_calls(calls, f"{folder}/in"), f"{folder}/original", "the original", exact=True,
-                          env={"CUDA_VISIBLE_DEVICES": "-1"}, names=self._names,
-                          silence=child.Silence(_LOAD_SECONDS, self._timeout, "--timeout"))
+            ran = run.run(
+                self._model,
+                run.save_calls(calls, f"{folder}/in"),
+                f"{folder}/original",
+                "the original",
+                exact=True,
+                env={"CUDA_VISIBLE_DEVICES": "-1"},
+                names=self._names,
+                silence=child.Silence(_LOAD_SECONDS, self._timeout, "--timeout"),
+            )
             return {number: ran.answer(number) for number in range(len(calls))}
 
 
@@ -91,5 +106,7 @@ def check_first(judge: Judge, first: Mapping[int, Answer]) -> None:
     for index, arrays in sorted(first.items()):
         problem = judge.of_arrays(index, arrays)
         if problem:
-            raise errors.CheckFailed(f"the answers are not like the original's, so their speed says nothing: {problem}",
-                                     "`tftrt smoke --original=…` compares them; --thresholds sets other bounds")
+            raise errors.CheckFailed(
+                f"the answers are not like the original's, so their speed says nothing: {problem}",
+                "`tftrt smoke --original=…` compares them; --thresholds sets other bounds",
+            )

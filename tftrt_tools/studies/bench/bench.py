@@ -52,7 +52,9 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
         address = client.address if client else ""
         model = subject.of_server(client, options) if client else None
         flags = ("in_process", "model_dir", "original") if client else ("in_process", "original")
-        named = stack.enter_context(subject.on_disk({flag: getattr(options, flag) for flag in flags if getattr(options, flag)}))
+        named = stack.enter_context(
+            subject.on_disk({flag: getattr(options, flag) for flag in flags if getattr(options, flag)})
+        )
         model = model or subject.of_files(named["in_process"])
         same = [model.same]
         if client:
@@ -81,7 +83,9 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
         watch = stack.enter_context(gpu_watch.watching(targets.gpus_are_here(address)))
         known = None
         if options.original:
-            known = answers.Original(named["original"], None if client else named["in_process"], signature, options.timeout)
+            known = answers.Original(
+                named["original"], None if client else named["in_process"], signature, options.timeout
+            )
         for note in known.notes if known else ():
             view.note(f"note: {note}")
         versions = _Versions(client, options, model.version) if client else None
@@ -90,17 +94,35 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
             run.alone_of(traced, targets.gpus_are_here(address), folder)
         ended = run.everything(targets.of_options(options, client, signature, folder, named.get("in_process")), loads)
     asked = measurements.Subject(
-        address=client.protocol.scheme + address if client else "", model_name=options.model_name, model_version=model.version,
-        model_dir=str(options.model_dir or options.in_process), model_digest=digests[0], manifest_digest=digests[1], signature=signature,
-        inputs={spec.name: spec.text() for spec in specs}, values="; ".join(dict.fromkeys(load.source for load in loads)),
-        requests=sum(len(load.calls) for load in loads), request_bytes=run.mean_bytes,
+        address=client.protocol.scheme + address if client else "",
+        model_name=options.model_name,
+        model_version=model.version,
+        model_dir=str(options.model_dir or options.in_process),
+        model_digest=digests[0],
+        manifest_digest=digests[1],
+        signature=signature,
+        inputs={spec.name: spec.text() for spec in specs},
+        values="; ".join(dict.fromkeys(load.source for load in loads)),
+        requests=sum(len(load.calls) for load in loads),
+        request_bytes=run.mean_bytes,
         shapes=tuple(dict.fromkeys(shapes.call_text(call.shapes) for load in loads for call in load.calls)),
-        compared=_compared(options, run))
+        compared=_compared(options, run),
+    )
     return measurements.Bench(
-        subject=asked, settings=options.given, versions=_versions(), fingerprint=fingerprint.fingerprint(), stamp=passport.stamp(),
-        rows=_acquitted(run.rows), goal=options.goal.text if options.goal else "", searched=tuple(run.searched),
-        prices=tuple(_prices(run.rows)), breakdowns=run.breakdowns(), problems=tuple(_problems(options, run)), ended=ended,
-        refused=bool(run.refused))
+        subject=asked,
+        settings=options.given,
+        versions=_versions(),
+        fingerprint=fingerprint.fingerprint(),
+        stamp=passport.stamp(),
+        rows=_acquitted(run.rows),
+        goal=options.goal.text if options.goal else "",
+        searched=tuple(run.searched),
+        prices=tuple(_prices(run.rows)),
+        breakdowns=run.breakdowns(),
+        problems=tuple(_problems(options, run)),
+        ended=ended,
+        refused=bool(run.refused),
+    )
 
 
 def _counters(client: Any, options: Options) -> counted.Counters | None:
@@ -113,9 +135,17 @@ def _counters(client: Any, options: Options) -> counted.Counters | None:
 class _Run:
     """Gathers the rows."""
 
-    def __init__(self, options: Options, view: live.Lines, files: Any, watch: gpu_watch.AnyWatch, rules: judgement.Rules,
-                 original: answers.Original | None, versions: "_Versions | None" = None,
-                 counters: counted.Counters | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        view: live.Lines,
+        files: Any,
+        watch: gpu_watch.AnyWatch,
+        rules: judgement.Rules,
+        original: answers.Original | None,
+        versions: "_Versions | None" = None,
+        counters: counted.Counters | None = None,
+    ) -> None:
         """Args: original: answers.Original, or None. versions: of the server, None without one. counters: the server's, or None."""
         self._versions = versions
         self._protocol = protocols.of(options.address)
@@ -137,6 +167,7 @@ class _Run:
 
     def alone_of(self, model: Any, here: bool, folder: str) -> None:
         """From now on also measure what a breakdown needs besides the rows. Args: as alone.measure."""
+
         def measured(server: targets.Server, load: Workload, sent: Sent) -> breakdown.Alone:
             self._view.note("note: measuring the parts of a request, and the model in process")
             return alone.measure(server, load, sent, model, here, pathlib.Path(folder) / f"traced-{len(self._alone)}")
@@ -145,7 +176,11 @@ class _Run:
 
     def breakdowns(self) -> tuple[breakdown.Breakdown, ...]:
         """Of the server's rows that can be taken apart."""
-        found = (breakdown.of_row(row, self._alone[row.point.batch_size]) for row in self.rows if row.point.batch_size in self._alone)
+        found = (
+            breakdown.of_row(row, self._alone[row.point.batch_size])
+            for row in self.rows
+            if row.point.batch_size in self._alone
+        )
         return tuple(one for one in found if one)
 
     def everything(self, opened: Sequence[Target], loads: Sequence[Workload]) -> str:
@@ -165,22 +200,30 @@ class _Run:
             return measure.INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)
 
     def _gone(self, opened: Sequence[Target]) -> str:
-        """"" or a message that the server, or its model, was gone or hung in the last row; after another row the next one finds out."""
+        """ "" or a message that the server, or its model, was gone or hung in the last row; after another row the next one finds out."""
         server = next((one for one in opened if isinstance(one, targets.Server)), None)
         if not server or not self._measure.silent_seconds:
             return ""
-        silent, backlog = f"the server answered no more for the last {self._measure.silent_seconds:.1f} s", self._measure.backlog_seconds
+        silent, backlog = (
+            f"the server answered no more for the last {self._measure.silent_seconds:.1f} s",
+            self._measure.backlog_seconds,
+        )
         if (seconds := server.patience(backlog)) > self._options.timeout:
-            self._view.note(f"note: {silent}; one more request may take {seconds:g} s, three times the work that it may have left")
+            self._view.note(
+                f"note: {silent}; one more request may take {seconds:g} s, three times the work that it may have left"
+            )
         why, busy = server.silence(backlog)
         text = why and f"{silent}: {why}"
         if text and busy:
-            self._view.note(f"note: {text}; it still tells its model's state: it has too much to do, or the model hangs")
+            self._view.note(
+                f"note: {text}; it still tells its model's state: it has too much to do, or the model hangs"
+            )
             return ""
         return text
 
-    def _of_target(self, target: Target, load: Workload, originals: Mapping[int, answers.Answer] | None,
-                   total: int | None) -> None:
+    def _of_target(
+        self, target: Target, load: Workload, originals: Mapping[int, answers.Answer] | None, total: int | None
+    ) -> None:
         sent = target.prepare(load, lambda first: self._judge(load, first, originals))
         # The size for the first target: on the wire if there is a server.
         self._bytes.setdefault(load.batch_size, (len(load.calls), sent.mean_bytes))
@@ -198,8 +241,9 @@ class _Run:
         count = sum(number for number, _ in self._bytes.values())
         return round(sum(number * size for number, size in self._bytes.values()) / count) if count else 0
 
-    def _judge(self, load: Workload, first: Mapping[int, answers.Answer],
-               originals: Mapping[int, answers.Answer] | None) -> answers.Judge | None:
+    def _judge(
+        self, load: Workload, first: Mapping[int, answers.Answer], originals: Mapping[int, answers.Answer] | None
+    ) -> answers.Judge | None:
         """The answers.Judge of later answers, or None. Raises: CheckFailed where the first ones are wrong."""
         self.unanswered = max(self.unanswered, len(load.calls) - len(first))
         own = bool(self._options.data)
@@ -211,8 +255,9 @@ class _Run:
             return None
         return answers.Judge(load.calls, first, self._rules, own, self._read)
 
-    def _add(self, target: Target, sent: Sent, point: points.Point, total: int | None = None,
-             probe: bool = False) -> measurements.Row:
+    def _add(
+        self, target: Target, sent: Sent, point: points.Point, total: int | None = None, probe: bool = False
+    ) -> measurements.Row:
         self._view.begin(len(self.rows) + 1, total, f"{target.name}: {point.text()}")
         row = self._measure.point(target, sent, point, probe)
         changed = self._versions.changed() if self._versions and target.name == measurements.SERVER else ""
@@ -229,21 +274,39 @@ class _Run:
         start = options.lowest_rate or self._first_rate(target, sent, load)
 
         def probe(rate: float) -> str:
-            point = points.Point(scenario=points.OPEN, rate=rate, distribution=options.distribution, batch_size=load.batch_size)
+            point = points.Point(
+                scenario=points.OPEN, rate=rate, distribution=options.distribution, batch_size=load.batch_size
+            )
             row = self._add(target, sent, point, probe=True)
             if row.kept:
                 return search.KEPT
             if row.refused:
                 return search.REFUSED
-            return search.UNOFFERED if row.limited or row.waits else search.UNDECIDED if row.kept is None else search.MISSED
+            return (
+                search.UNOFFERED
+                if row.limited or row.waits
+                else search.UNDECIDED
+                if row.kept is None
+                else search.MISSED
+            )
 
         found = search.highest(probe, start, options.lowest_rate, options.highest_rate, options.resolution)
-        self.searched.append(measurements.Searched(target=target.name, batch_size=load.batch_size, rate=found.rate, above=found.above,
-                                                   resolution=options.resolution, ended=found.ended))
+        self.searched.append(
+            measurements.Searched(
+                target=target.name,
+                batch_size=load.batch_size,
+                rate=found.rate,
+                above=found.above,
+                resolution=options.resolution,
+                ended=found.ended,
+            )
+        )
 
     def _first_rate(self, target: Target, sent: Sent, load: Workload) -> float:
         """Half of the rate that single requests in a row reach: a server that can keep the goal at all usually keeps it at this rate."""
-        row = self._add(target, sent, points.Point(scenario=points.CLOSED, concurrency=1, batch_size=load.batch_size), probe=True)
+        row = self._add(
+            target, sent, points.Point(scenario=points.CLOSED, concurrency=1, batch_size=load.batch_size), probe=True
+        )
         if not row.throughput:
             raise _Cut("no request was answered")
         return row.throughput / 2
@@ -273,7 +336,10 @@ class _Versions:
         label = f"label {options.version_label!r}" if options.version_label else "the model"
         if self._version == before:
             others = ", ".join(map(str, sorted(one for one in seen if one not in (None, before))))
-            return others and f"{label} changed its version for a while during this row: {before} answers before and now, {others} did too"
+            return (
+                others
+                and f"{label} changed its version for a while during this row: {before} answers before and now, {others} did too"
+            )
         return f"{label} changed its version during this row: {before} answered before, {self._version} answers now"
 
 
@@ -282,13 +348,23 @@ def _acquitted(rows: Sequence[measurements.Row]) -> tuple[measurements.Row, ...]
     as the requests under way did."""
     found = []
     for row in rows:
-        others = [(one.point.concurrency or 1, one.throughput) for one in rows if one.point.scenario == points.CLOSED == row.point.scenario
-                  and (one.target, one.point.batch_size) == (row.target, row.point.batch_size)] if row.limited else ()
+        others = (
+            [
+                (one.point.concurrency or 1, one.throughput)
+                for one in rows
+                if one.point.scenario == points.CLOSED == row.point.scenario
+                and (one.target, one.point.batch_size) == (row.target, row.point.batch_size)
+            ]
+            if row.limited
+            else ()
+        )
         more = limits.acquitted(row.throughput, row.point.concurrency, others)
         if more:
             why = row.limited.partition(": ")[2].rpartition(": ")[0]
-            text = f"part of each round trip is the load generator's own time ({why}), and not the limit: {more[0]} requests under way " \
-                   f"get {more[1] / row.throughput:.1f} times as many answers a second"
+            text = (
+                f"part of each round trip is the load generator's own time ({why}), and not the limit: {more[0]} requests under way "
+                f"get {more[1] / row.throughput:.1f} times as many answers a second"
+            )
             row = dataclasses.replace(row, limited="", waits="; ".join(filter(None, (text, row.waits))))
         elif limits.kept_pace(row.throughput, row.point.concurrency, others):
             row = dataclasses.replace(row, limited="")
@@ -321,10 +397,17 @@ def _first_compared(options: Options, run: _Run) -> str:
 def _later_compared(options: Options, run: _Run) -> str:
     if not options.original and options.expected == "none":
         return "not compared"
-    unanswered = f", except for {run.unanswered} requests without a first answer" if run.unanswered and not options.original else ""
+    unanswered = (
+        f", except for {run.unanswered} requests without a first answer"
+        if run.unanswered and not options.original
+        else ""
+    )
     unjudged = sum(row.unjudged for row in run.rows)
-    later = "a sample of the later ones was compared with the first" if options.original else \
-        "a sample was compared with the first answer to the same request"
+    later = (
+        "a sample of the later ones was compared with the first"
+        if options.original
+        else "a sample was compared with the first answer to the same request"
+    )
     return later + unanswered + (f", except for {unjudged} with other bytes that nobody judged" if unjudged else "")
 
 
@@ -334,9 +417,13 @@ def _prices(rows: Sequence[measurements.Row]) -> Iterator[measurements.Price]:
     for row in rows:
         other = inside.get(row.point)
         if row.target == measurements.SERVER and other and not row.probe:
-            yield measurements.Price(point=row.point, server_ms=row.response.percentiles["p50"],
-                                     in_process_ms=other.response.percentiles["p50"], server_throughput=row.throughput,
-                                     in_process_throughput=other.throughput)
+            yield measurements.Price(
+                point=row.point,
+                server_ms=row.response.percentiles["p50"],
+                in_process_ms=other.response.percentiles["p50"],
+                server_throughput=row.throughput,
+                in_process_throughput=other.throughput,
+            )
 
 
 def _problems(options: Options, run: _Run) -> Iterator[str]:
@@ -349,8 +436,10 @@ def _problems(options: Options, run: _Run) -> Iterator[str]:
             more = f", and {row.unjudged} more were not judged" if row.unjudged else ""
             yield f"{where}: {row.wrong} of {row.checked} compared answers are wrong{more}"
         if row.refused and not row.probe:
-            yield (f"{where}: the server refused {row.refused} of {row.requests} requests: no gRPC thread left; start it with "
-                   "--grpc_max_threads=256, or have fewer under way")
+            yield (
+                f"{where}: the server refused {row.refused} of {row.requests} requests: no gRPC thread left; start it with "
+                "--grpc_max_threads=256, or have fewer under way"
+            )
         if options.breakdown and row.target == measurements.SERVER and (why := breakdown.missing(row)):
             yield f"{where}: its time is not taken apart: {why}"
         if options.require_no_errors and row.failed:
@@ -368,4 +457,8 @@ def _problems(options: Options, run: _Run) -> Iterator[str]:
 def _versions() -> dict[str, str]:
     tensorflow = installed.tensorflow()
     found = {name: installed.version_of(name) for name in _VERSIONS}
-    return {name: version for name, version in {**found, "tensorflow": tensorflow.version if tensorflow else None}.items() if version}
+    return {
+        name: version
+        for name, version in {**found, "tensorflow": tensorflow.version if tensorflow else None}.items()
+        if version
+    }

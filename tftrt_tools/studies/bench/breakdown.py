@@ -11,7 +11,11 @@ from tftrt_tools.studies.bench.points import Point
 # How a part was found: by the client's clock, by the server's counters, or from other measurements.
 Found = Literal["measured", "counted", "inferred"]
 # The parts, in the order of a request's way.
-ENCODING, EMPTY_CALL, MESSAGES = "encoding the request", "an empty call: network, gRPC", "messages and tensors in the server"
+ENCODING, EMPTY_CALL, MESSAGES = (
+    "encoding the request",
+    "an empty call: network, gRPC",
+    "messages and tensors in the server",
+)
 QUEUE, DECODING, ENGINES = "queue for a batch", "decoding and resizing in the graph", "TensorRT engines"
 OPS, BETWEEN, READING = "other ops and copies", "between the ops", "reading the answer"
 REST = "rest: the bytes' way, waiting for threads"
@@ -84,34 +88,52 @@ def of_row(row: Row, alone: Alone) -> Breakdown | None:
     run = min(server.runtime_ms, inside)
     queue = min(server.queuing_ms or 0.0, run)
     empty = min(alone.empty_call_ms, call - inside)
-    parts = [Part(ENCODING, alone.encoding_ms, "measured", "in this process, one after the other"),
-             Part(EMPTY_CALL, empty, "measured", "GetModelStatus from the same load generator, one at a time"),
-             Part(MESSAGES, inside - run, "counted", "the server's request latency less its run of the graph")]
+    parts = [
+        Part(ENCODING, alone.encoding_ms, "measured", "in this process, one after the other"),
+        Part(EMPTY_CALL, empty, "measured", "GetModelStatus from the same load generator, one at a time"),
+        Part(MESSAGES, inside - run, "counted", "the server's request latency less its run of the graph"),
+    ]
     if server.queuing_ms is not None:
         parts.append(Part(QUEUE, queue, "counted", "the server's queuing latency, of all its models"))
     parts += _of_run(run - queue, alone.split)
     parts.append(Part(READING, alone.reading_ms, "measured", "in this process, one after the other"))
     rest = Part(REST, call - inside - empty, "inferred", "the client's time less all parts above")
     whole = call + alone.encoding_ms + alone.reading_ms
-    return Breakdown(point=row.point, total_ms=whole, parts=(*parts, rest), alone=alone, notes=tuple(_notes(run - queue, alone)))
+    return Breakdown(
+        point=row.point, total_ms=whole, parts=(*parts, rest), alone=alone, notes=tuple(_notes(run - queue, alone))
+    )
 
 
 def _of_run(run_ms: float, split: Split) -> list[Part]:
     """The time in the graph, in the proportions of the traced run."""
     named = ((DECODING, split.decoding), (ENGINES, split.engine), (OPS, split.ops), (BETWEEN, split.between))
     whole = sum(seconds for _, seconds in named) or 1.0
-    return [Part(name, run_ms * seconds / whole, "inferred", "the server's run of the graph, shared as in a traced run in process")
-            for name, seconds in named if seconds]
+    return [
+        Part(
+            name,
+            run_ms * seconds / whole,
+            "inferred",
+            "the server's run of the graph, shared as in a traced run in process",
+        )
+        for name, seconds in named
+        if seconds
+    ]
 
 
 def _notes(run_ms: float, alone: Alone) -> list[str]:
     found = []
     if alone.engine_ops and not alone.split.engine:
-        found.append("no engine ran in the traced run, so their time is in the other ops; without a GPU, engine ops run as TensorFlow ops")
+        found.append(
+            "no engine ran in the traced run, so their time is in the other ops; without a GPU, engine ops run as TensorFlow ops"
+        )
     if not alone.here:
-        found.append("the traced run was on this machine, and the server is another: the shares inside the graph may differ there")
+        found.append(
+            "the traced run was on this machine, and the server is another: the shares inside the graph may differ there"
+        )
     low, high = sorted((run_ms, alone.plain_ms))
     if high > _FACTOR * low:
-        found.append(f"the graph takes {run_ms:.3f} ms in the server and {alone.plain_ms:.3f} ms in process: batches, other "
-                     "requests or other settings make the difference, and the shares inside the graph may differ too")
+        found.append(
+            f"the graph takes {run_ms:.3f} ms in the server and {alone.plain_ms:.3f} ms in process: batches, other "
+            "requests or other settings make the difference, and the shares inside the graph may differ too"
+        )
     return found

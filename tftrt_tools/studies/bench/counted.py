@@ -50,8 +50,10 @@ class Triton:
         grown = [(None if old and old.success.count > new.success.count else old, new) for old, new in pairs]
         well, queue, infer = (_sum(grown, name) for name in ("success", "queue", "infer"))
         failed = _sum(grown, "fail").count
-        rows, executions = (sum(getattr(new, name) - (getattr(old, name) if old else 0) for old, new in grown)
-                            for name in ("rows", "executions"))
+        rows, executions = (
+            sum(getattr(new, name) - (getattr(old, name) if old else 0) for old, new in grown)
+            for name in ("rows", "executions")
+        )
         requests = {name: count for name, count in (("OK", well.count), ("failed", failed)) if count}
         batches: dict[str, int] = {}
         for old, new in grown:
@@ -59,9 +61,17 @@ class Triton:
                 more = count - (old.batches.get(size, 0) if old else 0)
                 if more:
                     batches[str(size)] = batches.get(str(size), 0) + more
-        return ServerSide(requests=requests, request_ms=_mean(well), runtime_ms=_mean(infer), queuing_ms=_mean(queue),
-                          input_rows=rows / well.count if well.count else None, processed_rows=rows / executions if executions else None,
-                          padding_rows=None, batches=batches, graph_runs=executions)
+        return ServerSide(
+            requests=requests,
+            request_ms=_mean(well),
+            runtime_ms=_mean(infer),
+            queuing_ms=_mean(queue),
+            input_rows=rows / well.count if well.count else None,
+            processed_rows=rows / executions if executions else None,
+            padding_rows=None,
+            batches=batches,
+            graph_runs=executions,
+        )
 
 
 def _sum(grown: list[tuple[Statistics | None, Statistics]], name: str) -> Duration:

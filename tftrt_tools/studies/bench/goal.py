@@ -6,7 +6,9 @@ import re
 from tftrt_tools.base import errors
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-_FORM = re.compile(r"(?P<what>p[0-9]+(?:\.[0-9]+)?|mean|max|errors)\s*(?P<sign><=?)\s*(?P<value>[0-9.]+)\s*(?P<unit>us|ms|s|%)$")
+_FORM = re.compile(
+    r"(?P<what>p[0-9]+(?:\.[0-9]+)?|mean|max|errors)\s*(?P<sign><=?)\s*(?P<value>[0-9.]+)\s*(?P<unit>us|ms|s|%)$"
+)
 _EXAMPLE = "write such as --slo='p99<20ms' or --slo='p99<20ms,p50<=5ms,errors<=0.1%'"
 
 
@@ -48,7 +50,9 @@ class Goal:
     @property
     def shares(self) -> dict[str, float]:
         """{text of a bound: share of the requests that has to keep it}, for the bounds that need many requests to decide."""
-        errors_ = {bound.text: 1 - bound.limit for bound in self.bounds if bound.what == "errors" and 0 < bound.limit < 1}
+        errors_ = {
+            bound.text: 1 - bound.limit for bound in self.bounds if bound.what == "errors" and 0 < bound.limit < 1
+        }
         return {f"p{one:g}": one / 100 for one in self.percentiles} | errors_
 
 

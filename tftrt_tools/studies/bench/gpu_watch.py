@@ -106,12 +106,16 @@ class Watch:
 
         power = told(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
         reasons = told(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)) or 0
-        return Sample(seconds=self.now, gpu=gpu, utilization=told(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
-                      memory_mib=told(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used >> 20),
-                      clock_mhz=told(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-                      power_w=None if power is None else power / 1000,
-                      temperature_c=told(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
-                      slowed=gpus.slowed(reasons))
+        return Sample(
+            seconds=self.now,
+            gpu=gpu,
+            utilization=told(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
+            memory_mib=told(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used >> 20),
+            clock_mhz=told(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            power_w=None if power is None else power / 1000,
+            temperature_c=told(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+            slowed=gpus.slowed(reasons),
+        )
 
 
 class _Nothing:
@@ -168,6 +172,16 @@ def _use(gpu: int, name: str, samples: Sequence[Sample]) -> Use:
         return max(known(field), default=None)
 
     slowed = dict.fromkeys(reason for one in samples for reason in one.slowed)
-    return Use(gpu=gpu, name=name, samples=len(samples), mean_utilization=mean("utilization"), max_utilization=highest("utilization"),
-               max_memory_mib=highest("memory_mib"), mean_clock_mhz=mean("clock_mhz"), min_clock_mhz=min(known("clock_mhz"), default=None),
-               mean_power_w=mean("power_w"), max_temperature_c=highest("temperature_c"), slowed=tuple(slowed))
+    return Use(
+        gpu=gpu,
+        name=name,
+        samples=len(samples),
+        mean_utilization=mean("utilization"),
+        max_utilization=highest("utilization"),
+        max_memory_mib=highest("memory_mib"),
+        mean_clock_mhz=mean("clock_mhz"),
+        min_clock_mhz=min(known("clock_mhz"), default=None),
+        mean_power_w=mean("power_w"),
+        max_temperature_c=highest("temperature_c"),
+        slowed=tuple(slowed),
+    )

@@ -23,13 +23,17 @@ def make(request: Mapping[str, Any]) -> tuple[Callable[[int], None], int]:
         signature = servable.signatures[request["calls"][0]["signature"]]
         aliases = sorted(signature.outputs)
         fetches = [signature.outputs[alias].name for alias in aliases]
-        feeds = [{signature.inputs[alias].name: array for alias, array in run_job.read_inputs(call).items()}
-                 for call in request["calls"]]
+        feeds = [
+            {signature.inputs[alias].name: array for alias, array in run_job.read_inputs(call).items()}
+            for call in request["calls"]
+        ]
         for number, (call, one) in enumerate(zip(request["calls"], feeds, strict=True)):
             progress.say("calling the model", number, len(feeds))
             found = servable.run(one, fetches)
             if request["answers"]:
-                run_job.keep_answers(call, dict(zip(aliases, found, strict=True)), pathlib.Path(request["answers"]) / f"{number}.npz")
+                run_job.keep_answers(
+                    call, dict(zip(aliases, found, strict=True)), pathlib.Path(request["answers"]) / f"{number}.npz"
+                )
     except failure.Failure as error:
         raise errors.TftrtError(f"{request['model']}: {error.to_text()}", _mend(error)) from None
 

@@ -37,7 +37,13 @@ class Moment:
     p99_ms: float | None
 
     @classmethod
-    def of(cls, progress: Progress, total: float | None, answered: int, recent: Sequence[tuple[float, npt.NDArray[np.int64]]]) -> Moment:
+    def of(
+        cls,
+        progress: Progress,
+        total: float | None,
+        answered: int,
+        recent: Sequence[tuple[float, npt.NDArray[np.int64]]],
+    ) -> Moment:
         """Args: progress: load_plan.Progress. total: seconds planned, or None. answered: so far in this phase. recent: [(seconds, int64 ns
         latencies)], the latest ones, the last second at least."""
         import numpy as np
@@ -47,9 +53,16 @@ class Moment:
         times = np.concatenate([times for _, times in recent]) if recent else np.zeros(0, np.int64)
         last_second = sum(times.size for seconds, times in recent if progress.seconds - seconds < 1)
         p50, p99 = (latency_statistics.percentile(times, share).value for share in (0.5, 0.99))
-        return cls(phase=progress.phase, seconds=progress.seconds, total=total if progress.phase == "measure" else None, answered=answered,
-                   failed=progress.failed, rate=last_second / max(min(progress.seconds, 1.0), 0.1), p50_ms=p50 and p50 / 1e6,
-                   p99_ms=p99 and p99 / 1e6)
+        return cls(
+            phase=progress.phase,
+            seconds=progress.seconds,
+            total=total if progress.phase == "measure" else None,
+            answered=answered,
+            failed=progress.failed,
+            rate=last_second / max(min(progress.seconds, 1.0), 0.1),
+            p50_ms=p50 and p50 / 1e6,
+            p99_ms=p99 and p99 / 1e6,
+        )
 
 
 class Lines:
@@ -119,7 +132,11 @@ class Table(Lines):
             table.add_row(Text(text), Text(found), "")
         if self._now:
             moment = self._moment
-            bar = ProgressBar(total=moment.total, completed=min(moment.seconds, moment.total), width=24) if moment and moment.total else ""
+            bar = (
+                ProgressBar(total=moment.total, completed=min(moment.seconds, moment.total), width=24)
+                if moment and moment.total
+                else ""
+            )
             table.add_row(Text(self._now, style="bold"), Text(_text(moment), style="bold"), bar)
         return Group(table)
 
@@ -150,5 +167,9 @@ def _text(moment: Moment | None) -> str:
     if moment is None:
         return "starting"
     parts = [moment.phase, f"{moment.rate:.0f}/s"]
-    parts += [f"{name} {value:.2f} ms" for name, value in (("p50", moment.p50_ms), ("p99", moment.p99_ms)) if value is not None]
+    parts += [
+        f"{name} {value:.2f} ms"
+        for name, value in (("p50", moment.p50_ms), ("p99", moment.p99_ms))
+        if value is not None
+    ]
     return ", ".join([*parts, f"{moment.failed} failed"])

@@ -32,8 +32,14 @@ class Measure:
     """Args: options: options.Options. view: live.Lines. watch: of gpu_watch.watching. files: outputs.Outputs or None. counters: of the
     server, None where they are not read."""
 
-    def __init__(self, options: Options, view: live.Lines, watch: gpu_watch.AnyWatch, files: Any,
-                 counters: counted.Counters | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        view: live.Lines,
+        watch: gpu_watch.AnyWatch,
+        files: Any,
+        counters: counted.Counters | None = None,
+    ) -> None:
         self._options, self._view, self._watch, self._files, self._counters = options, view, watch, files, counters
         self.interrupted = False
         self.silent_seconds = 0.0  # of the server's last row: run_record.Records.silent_ns
@@ -55,24 +61,49 @@ class Measure:
         server, notes = meanwhile.server()
         if self._files:
             self._files.add(target.name, point, records)
-        row = summary.row(target.name, point, records, sent.rows, self._options.goal, server=server,
-                          gpus=tuple(self._watch.uses(meanwhile.since)), probe=probe)
+        row = summary.row(
+            target.name,
+            point,
+            records,
+            sent.rows,
+            self._options.goal,
+            server=server,
+            gpus=tuple(self._watch.uses(meanwhile.since)),
+            probe=probe,
+        )
         return dataclasses.replace(row, notes=tuple([*notes, *_notes(row, records)]))
 
     def _plan(self, point: points.Point, probe: bool) -> load_plan.Plan:
         options = self._options
-        rule = load_plan.WarmUpRule(window_s=min(_WINDOW_SECONDS, options.warmup_seconds / 4), at_most_s=options.warmup_seconds) \
-            if options.warmup_seconds else None
+        rule = (
+            load_plan.WarmUpRule(
+                window_s=min(_WINDOW_SECONDS, options.warmup_seconds / 4), at_most_s=options.warmup_seconds
+            )
+            if options.warmup_seconds
+            else None
+        )
         shared: dict[str, Any] = {"warm_up": rule, "check_every": _CHECK_EVERY, "min_queries": options.min_queries}
         if point.scenario == points.OPEN:
             offsets = self._offsets(point, probe)
-            return load_plan.Plan(kind="open", schedule=offsets, processes=options.processes or processes_for(math.inf),
-                                  **{**shared, "min_queries": min(options.min_queries, len(offsets))})
+            return load_plan.Plan(
+                kind="open",
+                schedule=offsets,
+                processes=options.processes or processes_for(math.inf),
+                **{**shared, "min_queries": min(options.min_queries, len(offsets))},
+            )
         processes = options.processes or processes_for(point.concurrency or 1)
         kind: load_plan.Kind = "offline" if point.scenario == points.OFFLINE else "closed"
-        exactly: dict[str, Any] = {"max_queries": options.min_queries} if point.scenario == points.OFFLINE and options.min_queries else {}
-        return load_plan.Plan(kind=kind, concurrency=point.concurrency or 1, seconds=options.seconds, processes=processes, **shared,
-                              **exactly)
+        exactly: dict[str, Any] = (
+            {"max_queries": options.min_queries} if point.scenario == points.OFFLINE and options.min_queries else {}
+        )
+        return load_plan.Plan(
+            kind=kind,
+            concurrency=point.concurrency or 1,
+            seconds=options.seconds,
+            processes=processes,
+            **shared,
+            **exactly,
+        )
 
     def _offsets(self, point: points.Point, probe: bool) -> Any:
         if self._scheduled is not None:
@@ -87,7 +118,9 @@ class Measure:
 class _Meanwhile:
     """What runs beside the load: the view, the server's counters, the instant from which the GPUs' samples count."""
 
-    def __init__(self, view: live.Lines, watch: gpu_watch.AnyWatch, counters: counted.Counters | None, seconds: float | None) -> None:
+    def __init__(
+        self, view: live.Lines, watch: gpu_watch.AnyWatch, counters: counted.Counters | None, seconds: float | None
+    ) -> None:
         self._view, self._watch, self._counters, self._seconds = view, watch, counters, seconds
         self._before: Any = None
         self._recent: list[tuple[float, npt.NDArray[np.int64]]] = []
@@ -149,8 +182,10 @@ def of_probes(options: Options) -> str:
     """How long a search may take, a line for people."""
     needed = _least_requests(options, True)
     longer = f", or until {needed} requests were sent" if needed else ""
-    return (f"each probe of the search lasts {options.seconds:g} s{longer}, and its warm-up {options.warmup_seconds:g} s at most; "
-            f"there may be {search.MOST_PROBES} of them")
+    return (
+        f"each probe of the search lasts {options.seconds:g} s{longer}, and its warm-up {options.warmup_seconds:g} s at most; "
+        f"there may be {search.MOST_PROBES} of them"
+    )
 
 
 def too_short(options: Options, point: points.Point) -> str:
@@ -158,13 +193,17 @@ def too_short(options: Options, point: points.Point) -> str:
     of the open loop."""
     if point.rate is None:
         return ""
-    wanted, share = max((options.goal.shares if options.goal else {}).items(), key=lambda one: one[1], default=("p99", 0.99))
+    wanted, share = max(
+        (options.goal.shares if options.goal else {}).items(), key=lambda one: one[1], default=("p99", 0.99)
+    )
     seconds, needed = length(options, point.rate), latency_statistics.min_samples(share)
     expected = round(point.rate * seconds)
     if expected >= needed:
         return ""
-    return (f"{point.rate:g}/s for {seconds:g} s are {expected} requests, and {wanted} needs {needed}: "
-            f"--duration_seconds={math.ceil(needed / point.rate)} has them")
+    return (
+        f"{point.rate:g}/s for {seconds:g} s are {expected} requests, and {wanted} needs {needed}: "
+        f"--duration_seconds={math.ceil(needed / point.rate)} has them"
+    )
 
 
 def processes_for(concurrency: float) -> int:
@@ -180,8 +219,12 @@ def _seconds(plan: load_plan.Plan) -> float | None:
 
 def _notes(row: measurements.Row, records: Records) -> Iterator[str]:
     if row.point.scenario == points.OFFLINE and row.answered:
-        known = ", ".join(f"{name} {ms:.3f} ms" for name in ("p50", "p99") if (ms := row.service.percentiles.get(name)) is not None)
-        yield "times count from the start, when all requests were due" + (known and f"; from sending to answer: {known}")
+        known = ", ".join(
+            f"{name} {ms:.3f} ms" for name in ("p50", "p99") if (ms := row.service.percentiles.get(name)) is not None
+        )
+        yield "times count from the start, when all requests were due" + (
+            known and f"; from sending to answer: {known}"
+        )
     if records.partial and records.partial != INTERRUPTED:
         yield f"not complete: {records.partial}"
     if row.offered is not None and row.sent_rate is not None:
@@ -198,12 +241,16 @@ def _notes(row: measurements.Row, records: Records) -> Iterator[str]:
     if records.unfinished:
         yield f"{records.unfinished} requests were given up without an answer"
     if row.refused:
-        yield (f"the server refused {row.refused} of {row.requests} requests because it had no gRPC thread left: start it with a larger "
-               "--grpc_max_threads (by default 4 for each core, and it refuses some calls when three quarters are busy), or have fewer "
-               "under way")
+        yield (
+            f"the server refused {row.refused} of {row.requests} requests because it had no gRPC thread left: start it with a larger "
+            "--grpc_max_threads (by default 4 for each core, and it refuses some calls when three quarters are busy), or have fewer "
+            "under way"
+        )
     if records.unjudged:
-        yield (f"{records.unjudged} answers had other bytes than the first ones, and nobody judged whether they are right: beside the load "
-               "only some are judged")
+        yield (
+            f"{records.unjudged} answers had other bytes than the first ones, and nobody judged whether they are right: beside the load "
+            "only some are judged"
+        )
     for one in records.wrong_answers[:1]:
         yield f"a wrong answer to request {one.payload}, after {one.sent_ns / 1e9:.2f} s: {one.why}"
     if records.warm_up.stable is False:

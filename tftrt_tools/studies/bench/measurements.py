@@ -255,9 +255,21 @@ class Bench:
 
     def to_dict(self) -> dict[str, Any]:
         """Written by hand: the document begins with the way it ended, and has other names for the machine's facts."""
-        return {"kind": "bench", "schema_version": 1, **self.stamp, "complete": self.complete, "ended": self.ended,
-                "subject": self.subject.to_dict(), "settings": self.settings, "versions": self.versions,
-                "machine": self.fingerprint.to_dict(), "goal": self.goal, "rows": [row.to_dict() for row in self.rows],
-                "searched": [one.to_dict() for one in self.searched], "prices": [one.to_dict() for one in self.prices],
-                "breakdowns": [one.to_dict() for one in self.breakdowns],
-                "notes": list(self.notes), "problems": list(self.problems)}
+        return {
+            "kind": "bench",
+            "schema_version": 1,
+            **self.stamp,
+            "complete": self.complete,
+            "ended": self.ended,
+            "subject": self.subject.to_dict(),
+            "settings": self.settings,
+            "versions": self.versions,
+            "machine": self.fingerprint.to_dict(),
+            "goal": self.goal,
+            "rows": [row.to_dict() for row in self.rows],
+            "searched": [one.to_dict() for one in self.searched],
+            "prices": [one.to_dict() for one in self.prices],
+            "breakdowns": [one.to_dict() for one in self.breakdowns],
+            "notes": list(self.notes),
+            "problems": list(self.problems),
+        }

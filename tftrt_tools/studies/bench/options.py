@@ -87,11 +87,19 @@ class Options:
     @property
     def asked(self) -> inputs.Asked:
         """What the user says of the inputs."""
-        return inputs.Asked(data=self.data, reading=self.reading, data_rows=self.data_rows, shapes=self.shapes, ranges=self.ranges,
-                            seed=self.seed)
+        return inputs.Asked(
+            data=self.data,
+            reading=self.reading,
+            data_rows=self.data_rows,
+            shapes=self.shapes,
+            ranges=self.ranges,
+            seed=self.seed,
+        )
 
 
-def from_flags(address: str, values: Any, models: Mapping[str, Any], tls: Any = None, reading: DataOptions | None = None) -> Options:
+def from_flags(
+    address: str, values: Any, models: Mapping[str, Any], tls: Any = None, reading: DataOptions | None = None
+) -> Options:
     """Options of parsed flags.
 
     Args: values: FlagValues of commands/bench.py. models: {"original", "in_process": source.Source or ""}. tls: client.Tls or None.
@@ -103,13 +111,23 @@ def from_flags(address: str, values: Any, models: Mapping[str, Any], tls: Any = 
     rates = points.rates("rate", values.rate)
     search = goal is not None and values.scenario == points.OPEN and not rates and not values.schedule_file
     if values.scenario == points.OPEN and not (rates or values.schedule_file or search):
-        raise errors.UsageError("--scenario=open needs --rate, --schedule_file or --slo", "such as --rate=100,200, or --slo='p99<20ms'")
+        raise errors.UsageError(
+            "--scenario=open needs --rate, --schedule_file or --slo", "such as --rate=100,200, or --slo='p99<20ms'"
+        )
     if values.highest_rate and values.lowest_rate > values.highest_rate:
         raise errors.UsageError("--lowest_rate is above --highest_rate", "exchange them")
-    swept = points.product(values.scenario, points.integers("concurrency", values.concurrency), rates, values.distribution, batch_sizes,
-                           values.schedule_file)
+    swept = points.product(
+        values.scenario,
+        points.integers("concurrency", values.concurrency),
+        rates,
+        values.distribution,
+        batch_sizes,
+        values.schedule_file,
+    )
     if (values.lowest_rate or values.highest_rate) and not search:
-        raise errors.UsageError("--lowest_rate and --highest_rate bound a search", "search with --scenario=open --slo=… and no --rate")
+        raise errors.UsageError(
+            "--lowest_rate and --highest_rate bound a search", "search with --scenario=open --slo=… and no --rate"
+        )
     for flag in ("thresholds", "allow_constant_outputs"):
         if getattr(values, flag) and not values.original:
             raise errors.UsageError(f"--{flag} needs --original", "give the model that was converted")
@@ -125,28 +143,64 @@ def from_flags(address: str, values: Any, models: Mapping[str, Any], tls: Any = 
     if values.breakdown:
         _check_breakdown(address, metrics_url, values.in_process or values.model_dir, search)
     elif values.plot:
-        raise errors.UsageError("--plot needs --breakdown: it draws where the time goes", "add --breakdown; --html has the other plots")
+        raise errors.UsageError(
+            "--plot needs --breakdown: it draws where the time goes", "add --breakdown; --html has the other plots"
+        )
     return Options(
-        address=address, model_name=values.model_name, model_version=values.model_version, version_label=values.version_label,
-        signature_name=values.signature_keys, shapes=values.shapes, data=values.data, reading=reading or DataOptions(),
-        data_rows=values.data_rows, ranges=values.ranges, seed=values.seed, distinct=values.distinct, batch_sizes=tuple(batch_sizes),
-        points=() if search else tuple(swept), distribution=values.distribution, schedule_file=values.schedule_file,
-        seconds=values.duration_seconds, min_queries=values.min_queries, warmup_seconds=values.warmup_seconds, goal=goal, search=search,
-        lowest_rate=values.lowest_rate or None, highest_rate=values.highest_rate or None, resolution=values.resolution,
-        expected=values.expected, original=models["original"], thresholds=values.thresholds,
-        allow_constant_outputs=values.allow_constant_outputs, output_kind=tuple(values.output_kind), in_process=models["in_process"],
-        metrics_url=metrics_url, breakdown=values.breakdown, model_dir=values.model_dir, timeout=values.timeout, tls=tls,
-        channels=values.channels, processes=values.processes, require_no_errors=values.require_no_errors, given=_given(values))
+        address=address,
+        model_name=values.model_name,
+        model_version=values.model_version,
+        version_label=values.version_label,
+        signature_name=values.signature_keys,
+        shapes=values.shapes,
+        data=values.data,
+        reading=reading or DataOptions(),
+        data_rows=values.data_rows,
+        ranges=values.ranges,
+        seed=values.seed,
+        distinct=values.distinct,
+        batch_sizes=tuple(batch_sizes),
+        points=() if search else tuple(swept),
+        distribution=values.distribution,
+        schedule_file=values.schedule_file,
+        seconds=values.duration_seconds,
+        min_queries=values.min_queries,
+        warmup_seconds=values.warmup_seconds,
+        goal=goal,
+        search=search,
+        lowest_rate=values.lowest_rate or None,
+        highest_rate=values.highest_rate or None,
+        resolution=values.resolution,
+        expected=values.expected,
+        original=models["original"],
+        thresholds=values.thresholds,
+        allow_constant_outputs=values.allow_constant_outputs,
+        output_kind=tuple(values.output_kind),
+        in_process=models["in_process"],
+        metrics_url=metrics_url,
+        breakdown=values.breakdown,
+        model_dir=values.model_dir,
+        timeout=values.timeout,
+        tls=tls,
+        channels=values.channels,
+        processes=values.processes,
+        require_no_errors=values.require_no_errors,
+        given=_given(values),
+    )
 
 
 def _check_triton(values: Any) -> None:
     """Refuse what only a TensorFlow Serving has. Raises: UsageError."""
     if values.version_label:
-        raise errors.UsageError("--version_label: a Triton has no version labels", "ask for a version by its number: --model_version")
+        raise errors.UsageError(
+            "--version_label: a Triton has no version labels", "ask for a version by its number: --model_version"
+        )
     for flag in ("rest", "metrics_url", "breakdown"):
         if getattr(values, flag):
-            raise errors.UsageError(f"--{flag} reads the counters of a TensorFlow Serving, and {protocols.TRITON.scheme} names a Triton",
-                                    "leave it out")
+            raise errors.UsageError(
+                f"--{flag} reads the counters of a TensorFlow Serving, and {protocols.TRITON.scheme} names a Triton",
+                "leave it out",
+            )
 
 
 def _check_breakdown(address: str, metrics_url: str, files: str, search: bool) -> None:
@@ -154,16 +208,26 @@ def _check_breakdown(address: str, metrics_url: str, files: str, search: bool) -
     if not address:
         raise errors.UsageError("--breakdown takes a served request apart, and no server is named", "give ADDRESS too")
     if not metrics_url:
-        raise errors.UsageError("--breakdown needs the server's counters",
-                                "--rest=HOST:PORT of a server that was started with --rest_api_port and --monitoring_config_file")
+        raise errors.UsageError(
+            "--breakdown needs the server's counters",
+            "--rest=HOST:PORT of a server that was started with --rest_api_port and --monitoring_config_file",
+        )
     if not files:
-        raise errors.UsageError("--breakdown runs the model in process too, and its files are not named",
-                                "--model_dir=DIRECTORY of the served version")
+        raise errors.UsageError(
+            "--breakdown runs the model in process too, and its files are not named",
+            "--model_dir=DIRECTORY of the served version",
+        )
     if search:
-        raise errors.UsageError("--breakdown does not go with a search for a rate", "measure points: --rate, or --concurrency")
+        raise errors.UsageError(
+            "--breakdown does not go with a search for a rate", "measure points: --rate, or --concurrency"
+        )
 
 
 def _given(values: Any) -> dict[str, Any]:
-    return {name: values[name].value for name in sorted(values)
-            if values[name].present and values[name].name == name
-            and name not in ("json", "csv", "requests_csv", "html", "hdr", "plot", "help")}
+    return {
+        name: values[name].value
+        for name in sorted(values)
+        if values[name].present
+        and values[name].name == name
+        and name not in ("json", "csv", "requests_csv", "html", "hdr", "plot", "help")
+    }

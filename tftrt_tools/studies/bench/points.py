@@ -47,8 +47,14 @@ class Point(records.Record):
         return ", ".join(parts)
 
 
-def product(scenario: str, concurrencies: Sequence[int], rates: Sequence[float], distribution: str, batch_sizes: Sequence[int],
-            schedule_file: str = "") -> list[Point]:
+def product(
+    scenario: str,
+    concurrencies: Sequence[int],
+    rates: Sequence[float],
+    distribution: str,
+    batch_sizes: Sequence[int],
+    schedule_file: str = "",
+) -> list[Point]:
     """The Points of a sweep, batch sizes outermost.
 
     Args: concurrencies: [int], also how many requests offline has under way. rates: [float]. batch_sizes: [int] or [].
@@ -59,17 +65,28 @@ def product(scenario: str, concurrencies: Sequence[int], rates: Sequence[float],
     sizes: Sequence[int | None] = batch_sizes or [None]
     if scenario == OPEN:
         if concurrencies:
-            raise errors.UsageError("--concurrency does not go with --scenario=open: arrivals do not wait for answers", "sweep --rate")
+            raise errors.UsageError(
+                "--concurrency does not go with --scenario=open: arrivals do not wait for answers", "sweep --rate"
+            )
         if schedule_file:
             if rates:
-                raise errors.UsageError("--rate and --schedule_file exclude each other", "the schedule says when each request is sent")
+                raise errors.UsageError(
+                    "--rate and --schedule_file exclude each other", "the schedule says when each request is sent"
+                )
             return [Point(scenario=OPEN, distribution=SCHEDULE, batch_size=size) for size in sizes]
-        return [Point(scenario=OPEN, rate=rate, distribution=distribution, batch_size=size) for size in sizes for rate in rates]
+        return [
+            Point(scenario=OPEN, rate=rate, distribution=distribution, batch_size=size)
+            for size in sizes
+            for rate in rates
+        ]
     if rates or schedule_file:
         flag = "rate" if rates else "schedule_file"
         raise errors.UsageError(f"--{flag} goes with --scenario=open", f"{scenario} sends as fast as it can")
-    return [Point(scenario=scenario, concurrency=number, batch_size=size)
-            for size in sizes for number in concurrencies or [_DEFAULT[scenario]]]
+    return [
+        Point(scenario=scenario, concurrency=number, batch_size=size)
+        for size in sizes
+        for number in concurrencies or [_DEFAULT[scenario]]
+    ]
 
 
 def integers(flag: str, listed: Sequence[str], lowest: int = 1) -> list[int]:

@@ -8,10 +8,13 @@ _HALVINGS = 6
 MOST_PROBES = 40
 _DIGITS = 4  # of a rate; finer than any resolution that is allowed
 KEPT, MISSED, UNDECIDED, UNOFFERED, REFUSED = "kept", "missed", "undecided", "unoffered", "refused"
-_WHY = {MISSED: "does not keep it", UNDECIDED: "may keep it or miss it: measure longer",
-        UNOFFERED: "does not keep it, but there the load generator was the limit: the server may keep more",
-        REFUSED: "does not keep it: the server had no gRPC thread left (--grpc_max_threads, by default 4 for each core), and may keep more "
-                 "with more of them"}
+_WHY = {
+    MISSED: "does not keep it",
+    UNDECIDED: "may keep it or miss it: measure longer",
+    UNOFFERED: "does not keep it, but there the load generator was the limit: the server may keep more",
+    REFUSED: "does not keep it: the server had no gRPC thread left (--grpc_max_threads, by default 4 for each core), and may keep more "
+    "with more of them",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +27,13 @@ class Found:
     ended: str
 
 
-def highest(probe: Callable[[float], str], start: float, lowest: float | None = None, ceiling: float | None = None,
-            resolution: float = 0.05) -> Found:
+def highest(
+    probe: Callable[[float], str],
+    start: float,
+    lowest: float | None = None,
+    ceiling: float | None = None,
+    resolution: float = 0.05,
+) -> Found:
     """Search.
 
     Args:
@@ -36,7 +44,7 @@ def highest(probe: Callable[[float], str], start: float, lowest: float | None = 
 
     Returns: Found. It assumes that a rate below one that keeps the goal keeps it too.
     """
-    lowest = start / 2 ** _HALVINGS if lowest is None else min(lowest, start)
+    lowest = start / 2**_HALVINGS if lowest is None else min(lowest, start)
     kept: float | None = None
     above: float | None = None
     probes, why = 0, ""

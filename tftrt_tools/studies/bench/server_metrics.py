@@ -11,9 +11,14 @@ from tftrt_tools.base import errors, records
 from tftrt_tools.servers.serving import metric_names as names
 
 _SECONDS = 5
-_MEAN = {"request_ms": (names.REQUEST_LATENCY, 1e-3), "runtime_ms": (names.RUNTIME_LATENCY, 1e-3),
-         "queuing_ms": (names.QUEUING_LATENCY, 1e-3), "input_rows": (names.INPUT_BATCH_SIZE, 1.0),
-         "processed_rows": (names.PROCESSED_BATCH_SIZE, 1.0), "padding_rows": (names.PADDING_SIZE, 1.0)}
+_MEAN = {
+    "request_ms": (names.REQUEST_LATENCY, 1e-3),
+    "runtime_ms": (names.RUNTIME_LATENCY, 1e-3),
+    "queuing_ms": (names.QUEUING_LATENCY, 1e-3),
+    "input_rows": (names.INPUT_BATCH_SIZE, 1.0),
+    "processed_rows": (names.PROCESSED_BATCH_SIZE, 1.0),
+    "padding_rows": (names.PADDING_SIZE, 1.0),
+}
 _OF_MODEL = "model_name"
 # Only these never fall while the server lives, so only their fall means a restart; a gauge may fall.
 _GROWING = ("counter", "histogram")
@@ -62,7 +67,9 @@ def url(rest: str = "", metrics_url: str = "") -> str:
     """Where the page is. Args: rest: HOST:PORT or "". Returns: str, "" where neither is given. Raises: UsageError."""
     if metrics_url:
         if not metrics_url.startswith(("http://", "https://")):
-            raise errors.UsageError(f"--metrics_url={metrics_url} is no http address", f"such as http://localhost:8501{names.PATH}")
+            raise errors.UsageError(
+                f"--metrics_url={metrics_url} is no http address", f"such as http://localhost:8501{names.PATH}"
+            )
         return metrics_url
     if rest and ("/" in rest or not rest.rpartition(":")[2].isdigit()):
         raise errors.UsageError(f"--rest={rest} is no HOST:PORT", "give the REST port, such as localhost:8501")
@@ -80,8 +87,14 @@ def fetch(address: str) -> Samples:
         raise errors.TftrtError(f"{address} has no metrics: HTTP {error.code}", mend) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         # A gRPC port answers with HTTP/2 frames.
-        why = "it speaks no HTTP/1.1" if isinstance(error, http.client.BadStatusLine) else getattr(error, "reason", None) or error
-        raise errors.TftrtError(f"{address} does not answer: {why}", "check --rest: it is the port of --rest_api_port") from None
+        why = (
+            "it speaks no HTTP/1.1"
+            if isinstance(error, http.client.BadStatusLine)
+            else getattr(error, "reason", None) or error
+        )
+        raise errors.TftrtError(
+            f"{address} does not answer: {why}", "check --rest: it is the port of --rest_api_port"
+        ) from None
     return parse(text)
 
 
@@ -90,10 +103,16 @@ def parse(text: str) -> Samples:
     from prometheus_client import parser
 
     try:
-        return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value
-                for family in parser.text_string_to_metric_families(text) if family.type in _GROWING for sample in family.samples}
+        return {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in parser.text_string_to_metric_families(text)
+            if family.type in _GROWING
+            for sample in family.samples
+        }
     except ValueError as error:
-        raise errors.TftrtError(f"the metrics page is not in Prometheus' text format: {error}", "check --rest or --metrics_url") from None
+        raise errors.TftrtError(
+            f"the metrics page is not in Prometheus' text format: {error}", "check --rest or --metrics_url"
+        ) from None
 
 
 def difference(before: Samples, after: Samples, model: str) -> ServerSide:
@@ -105,11 +124,18 @@ def difference(before: Samples, after: Samples, model: str) -> ServerSide:
     if any(value < 0 for value in grown.values()):
         grown = dict(after)
     mine = {key: value for key, value in grown.items() if dict(key[1]).get(_OF_MODEL, model) == model and value}
-    requests = {dict(labels)["status"]: int(value) for (name, labels), value in sorted(mine.items())
-                if name in _counter(names.REQUEST_COUNT)}
+    requests = {
+        dict(labels)["status"]: int(value)
+        for (name, labels), value in sorted(mine.items())
+        if name in _counter(names.REQUEST_COUNT)
+    }
     means = {field: _mean(mine, metric, scale) for field, (metric, scale) in _MEAN.items()}
-    return ServerSide(requests=requests, batches=_buckets(mine, names.PROCESSED_BATCH_SIZE),
-                      graph_runs=int(_sum(mine, *_counter(names.GRAPH_RUNS))), **means)
+    return ServerSide(
+        requests=requests,
+        batches=_buckets(mine, names.PROCESSED_BATCH_SIZE),
+        graph_runs=int(_sum(mine, *_counter(names.GRAPH_RUNS))),
+        **means,
+    )
 
 
 def _counter(metric: Any) -> tuple[str, str]:

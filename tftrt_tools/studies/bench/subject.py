@@ -42,10 +42,16 @@ def of_server(client: Any, options: Any) -> Model:
     except ServingError as error:
         if error.code not in ("NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION"):
             raise
-        raise errors.UsageError(f"{client.address} serves no {_asked(options)}: {error.line}", _known(client, options)) from None
+        raise errors.UsageError(
+            f"{client.address} serves no {_asked(options)}: {error.line}", _known(client, options)
+        ) from None
     if isinstance(client, TritonClient):
         askable.config(client, options.model_name, options.model_version)
-    signatures = {name: (_specs(one.inputs), _specs(one.outputs)) for name, one in found.items() if not name.startswith("__saved_model_")}
+    signatures = {
+        name: (_specs(one.inputs), _specs(one.outputs))
+        for name, one in found.items()
+        if not name.startswith("__saved_model_")
+    }
     return Model(found.model.version, signatures)
 
 
@@ -70,8 +76,10 @@ def check_files(named: Mapping[str, Any], name: str, signatures: Signatures) -> 
     for flag, model in named.items():
         other = _difference(of_files(model).signatures, signatures)
         if other:
-            raise errors.UsageError(f"--{flag}={model.title} is another model than {name!r}, which is served: {other}",
-                                    f"give the directory that {name!r} was published from")
+            raise errors.UsageError(
+                f"--{flag}={model.title} is another model than {name!r}, which is served: {other}",
+                f"give the directory that {name!r} was published from",
+            )
 
 
 def same(paths: Sequence[AnyModel]) -> list[dict[str, str]]:
@@ -86,7 +94,9 @@ def inputs(paths: Sequence[AnyModel]) -> list[dict[str, tuple[InputSpec, ...]]]:
         return [one.inputs for one in models]
 
 
-def takes(signature: str, signatures: Signatures, same: Sequence[Mapping[str, str]], converted: AnyModel) -> calls.Takes:
+def takes(
+    signature: str, signatures: Signatures, same: Sequence[Mapping[str, str]], converted: AnyModel
+) -> calls.Takes:
     """The inputs of a signature that is called by its name, for the choice of calls.
 
     Args: signatures: as Model.signatures. same: [Model.same] of the models that are asked. converted: path of the converted model's files,
@@ -121,7 +131,11 @@ def digests(path: AnyModel) -> tuple[str, str]:
 
 def _asked(options: Any) -> str:
     which = f", version {options.model_version}" if options.model_version is not None else ""
-    return f"model {options.model_name!r}" + which + (f", label {options.version_label!r}" if options.version_label else "")
+    return (
+        f"model {options.model_name!r}"
+        + which
+        + (f", label {options.version_label!r}" if options.version_label else "")
+    )
 
 
 def _known(client: Any, options: Any) -> str:
@@ -138,7 +152,11 @@ def _known(client: Any, options: Any) -> str:
 
     server, _ = server_process.find(client.address)
     names = version_on_disk.names(server) if server and server.known else []
-    return f"its command line names {', '.join(names)}" if names else "check --model_name; a server does not list its models"
+    return (
+        f"its command line names {', '.join(names)}"
+        if names
+        else "check --model_name; a server does not list its models"
+    )
 
 
 def _specs(tensors: Mapping[str, Any]) -> tuple[InputSpec, ...]:

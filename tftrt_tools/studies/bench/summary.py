@@ -20,12 +20,13 @@ _SHORTEST_NS = 100_000_000
 
 
 def name(percentile: float) -> str:
-    """"p99" of 99.0."""
+    """ "p99" of 99.0."""
     return f"p{percentile:g}"
 
 
-def row(target: str, point: Point, records: Records, rows_of_request: npt.ArrayLike, goal: Goal | None = None,
-        **more: Any) -> measurements.Row:
+def row(
+    target: str, point: Point, records: Records, rows_of_request: npt.ArrayLike, goal: Goal | None = None, **more: Any
+) -> measurements.Row:
     """A measurements.Row.
 
     Args: records: of a run. rows_of_request: float [payloads], rows of each request. goal: goal.Goal or None. more: further fields
@@ -40,17 +41,33 @@ def row(target: str, point: Point, records: Records, rows_of_request: npt.ArrayL
     open_loop = records.kind == "open"
     requests = int(records.sent_ns.size)
     return measurements.Row(
-        target=target, point=point, seconds=seconds, warmup_seconds=records.warm_up.seconds, requests=requests, answered=answered,
-        errors=tuple(measurements.Error(one.name, one.count, " ".join("".join(one.messages[:1]).split()))
-                     for one in records.errors.values()),
-        checked=records.checked, wrong=records.wrong, throughput=throughput, rows_per_second=throughput * mean_rows,
+        target=target,
+        point=point,
+        seconds=seconds,
+        warmup_seconds=records.warm_up.seconds,
+        requests=requests,
+        answered=answered,
+        errors=tuple(
+            measurements.Error(one.name, one.count, " ".join("".join(one.messages[:1]).split()))
+            for one in records.errors.values()
+        ),
+        checked=records.checked,
+        wrong=records.wrong,
+        throughput=throughput,
+        rows_per_second=throughput * mean_rows,
         offered=_offered(point, records) if open_loop and records.length_ns else None,
-        sent_rate=_sent_rate(records) if open_loop and requests and records.length_ns else None, late=records.late,
+        sent_rate=_sent_rate(records) if open_loop and requests and records.length_ns else None,
+        late=records.late,
         limited=f"limited by the load generator: {records.why}" if records.limited_by_generator else "",
         waits=f"the load generator may have caused the tail: {records.waits}" if records.waits else "",
-        response=latency(records.latency_ns, wanted), service=latency(records.service_ns, wanted, cdf=False), series=series(records),
-        goal=judged(records, goal) if goal else (), complete=not records.partial,
-        unjudged=records.unjudged, **more)
+        response=latency(records.latency_ns, wanted),
+        service=latency(records.service_ns, wanted, cdf=False),
+        series=series(records),
+        goal=judged(records, goal) if goal else (),
+        complete=not records.partial,
+        unjudged=records.unjudged,
+        **more,
+    )
 
 
 def _offered(point: Point, records: Records) -> float:
@@ -66,12 +83,20 @@ def _sent_rate(records: Records) -> float:
     return records.sent_ns.size / (max(records.length_ns, int(records.sent_ns.max())) / 1e9)
 
 
-def latency(times_ns: npt.ArrayLike, percentiles: Iterable[float] = PERCENTILES, cdf: bool = True) -> measurements.Latency:
+def latency(
+    times_ns: npt.ArrayLike, percentiles: Iterable[float] = PERCENTILES, cdf: bool = True
+) -> measurements.Latency:
     """The measurements.Latency of response times. Args: times_ns: int64 [n]; percentiles: in percent."""
     times_ns = np.asarray(times_ns)
     if not times_ns.size:
-        return measurements.Latency(count=0, mean_ms=None, min_ms=None, max_ms=None, percentiles={name(one): None for one in percentiles},
-                                    needs={name(one): latency_statistics.min_samples(one / 100) for one in percentiles})
+        return measurements.Latency(
+            count=0,
+            mean_ms=None,
+            min_ms=None,
+            max_ms=None,
+            percentiles={name(one): None for one in percentiles},
+            needs={name(one): latency_statistics.min_samples(one / 100) for one in percentiles},
+        )
     values: dict[str, float | None] = {}
     needs: dict[str, int] = {}
     below: dict[str, float] = {}
@@ -84,8 +109,15 @@ def latency(times_ns: npt.ArrayLike, percentiles: Iterable[float] = PERCENTILES,
             assert found.upper is not None
             below[name(one)] = found.upper / _MS
     return measurements.Latency(
-        count=int(times_ns.size), mean_ms=float(times_ns.mean()) / _MS, min_ms=int(times_ns.min()) / _MS, max_ms=int(times_ns.max()) / _MS,
-        percentiles=values, needs=needs, cdf=curve(times_ns) if cdf else (), below=below)
+        count=int(times_ns.size),
+        mean_ms=float(times_ns.mean()) / _MS,
+        min_ms=int(times_ns.min()) / _MS,
+        max_ms=int(times_ns.max()) / _MS,
+        percentiles=values,
+        needs=needs,
+        cdf=curve(times_ns) if cdf else (),
+        below=below,
+    )
 
 
 def curve(times_ns: npt.NDArray[np.int64], points: int = 160) -> tuple[tuple[float, float], ...]:
@@ -130,16 +162,20 @@ def series(records: Records) -> measurements.Series:
         failed.append(round(int((inside & ~records.ok).sum()) / length * 1e9, 3))
         p50.append(round(float(np.median(mine)) / _MS, 6) if mine.size else None)
         highest.append(round(int(mine.max()) / _MS, 6) if mine.size else None)
-    return measurements.Series(seconds=length / 1e9, answered=tuple(answered), failed=tuple(failed), p50_ms=tuple(p50),
-                               max_ms=tuple(highest))
+    return measurements.Series(
+        seconds=length / 1e9, answered=tuple(answered), failed=tuple(failed), p50_ms=tuple(p50), max_ms=tuple(highest)
+    )
 
 
 def shortfall(checked: measurements.Checked, row: measurements.Row) -> str:
     """The value of a measurements.Checked that was not kept, for people."""
     if checked.value is None:
         # Answers that are too few for the percentile can be enough to show on which side of the bound it lies.
-        return f"not kept: too many of {row.requests} requests were slower or failed" if checked.kept is False else \
-            f"not known: {row.answered} requests were answered"
+        return (
+            f"not kept: too many of {row.requests} requests were slower or failed"
+            if checked.kept is False
+            else f"not known: {row.answered} requests were answered"
+        )
     value = f"{100 * checked.value:.3g} %" if checked.bound.startswith("errors") else f"{1e3 * checked.value:.3f} ms"
     return value if checked.kept is False else f"{value}, which {row.answered} requests do not settle: measure longer"
 
@@ -173,7 +209,9 @@ def judged(records: Records, goal: Goal) -> tuple[measurements.Checked, ...]:
             found.append(measurements.Checked(bound.text, None if value is None else value / 1e9, decided))
             continue
         if bound.what == "errors":
-            found.append(measurements.Checked(bound.text, failed / count if count else None, _errors_kept(bound, failed, count)))
+            found.append(
+                measurements.Checked(bound.text, failed / count if count else None, _errors_kept(bound, failed, count))
+            )
             continue
         value = float(times.mean() if bound.what == "mean" else times.max()) / 1e9 if times.size else None
         if bound.what == "mean":
@@ -182,5 +220,7 @@ def judged(records: Records, goal: Goal) -> tuple[measurements.Checked, ...]:
             kept = None if value is None else bound.kept(value)
         found.append(measurements.Checked(bound.text, value, kept))
     if all(bound.what != "errors" for bound in goal.bounds):
-        found.append(measurements.Checked("errors<=0%", failed / count if count else None, not failed if count else None))
+        found.append(
+            measurements.Checked("errors<=0%", failed / count if count else None, not failed if count else None)
+        )
     return tuple(found)

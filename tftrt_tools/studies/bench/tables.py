@@ -29,8 +29,23 @@ def write_points(bench: Bench, path: str | os.PathLike[str]) -> None:
 
 def _flat(bench: Bench, row: Row) -> dict[str, Any]:
     flat = {"target": row.target, **row.point.to_dict(), "probe": int(row.probe), "complete": int(row.complete)}
-    for name in ("seconds", "requests", "answered", "failed", "refused", "checked", "wrong", "unjudged", "throughput", "rows_per_second",
-                 "offered", "sent_rate", "late", "limited", "waits"):
+    for name in (
+        "seconds",
+        "requests",
+        "answered",
+        "failed",
+        "refused",
+        "checked",
+        "wrong",
+        "unjudged",
+        "throughput",
+        "rows_per_second",
+        "offered",
+        "sent_rate",
+        "late",
+        "limited",
+        "waits",
+    ):
         flat[name] = _cell(getattr(row, name))
     for kind, latency in (("response", row.response), ("service", row.service)):
         flat |= {f"{kind}_{name}_ms": _cell(getattr(latency, f"{name}_ms")) for name in ("mean", "min", "max")}
@@ -38,11 +53,15 @@ def _flat(bench: Bench, row: Row) -> dict[str, Any]:
     flat["kept"] = "" if row.kept is None else int(row.kept)
     flat["errors"] = "; ".join(f"{one.code}: {one.count}" for one in row.errors)
     if row.server:
-        flat |= {f"server_{name}": _cell(getattr(row.server, name))
-                 for name in ("request_ms", "runtime_ms", "queuing_ms", "input_rows", "processed_rows", "padding_rows")}
+        flat |= {
+            f"server_{name}": _cell(getattr(row.server, name))
+            for name in ("request_ms", "runtime_ms", "queuing_ms", "input_rows", "processed_rows", "padding_rows")
+        }
     for use in row.gpus:
-        flat |= {f"gpu{use.gpu}_{name}": _cell(getattr(use, name))
-                 for name in ("mean_utilization", "max_memory_mib", "mean_clock_mhz", "mean_power_w", "max_temperature_c")}
+        flat |= {
+            f"gpu{use.gpu}_{name}": _cell(getattr(use, name))
+            for name in ("mean_utilization", "max_memory_mib", "mean_clock_mhz", "mean_power_w", "max_temperature_c")
+        }
     flat["model_version"], flat["machine"] = _cell(bench.subject.model_version), bench.fingerprint.digest
     return flat
 
@@ -62,7 +81,9 @@ class RequestsFile:
         """Raises: OSError if the file cannot be made, UsageError if it could not be renamed to its final name."""
         target, stream = whole_file.place(path)
         if stream:
-            raise errors.UsageError(f"{path} is no regular file", "requests are written beside it first: give the path of a file")
+            raise errors.UsageError(
+                f"{path} is no regular file", "requests are written beside it first: give the path of a file"
+            )
         self.path, self.failed = pathlib.Path(target), ""
         self.partial = self.path.with_name(self.path.name + ".partial")
         self._good, self._points = 0, 0
@@ -97,7 +118,7 @@ class RequestsFile:
         data = memoryview(text.encode())
         try:
             while data:
-                data = data[self._file.write(data):]
+                data = data[self._file.write(data) :]
             self._good = self._file.tell()
         except OSError as error:
             self.failed = f"{self.partial}: {error.strerror}; the points before are in it"

@@ -46,7 +46,9 @@ class Sent:
     answers: tuple[bytes, ...] = ()
 
 
-def of_options(options: Options, client: Any, signature: str, folder: str | os.PathLike[str], model: Any) -> "list[Target]":
+def of_options(
+    options: Options, client: Any, signature: str, folder: str | os.PathLike[str], model: Any
+) -> "list[Target]":
     """The targets that `options` name, the server first. Args: model: models.model.Model of --in_process, or None."""
     found: list[Target] = [Server(client, options, signature)] if client else []
     return [*found, InProcess(model, folder, options.timeout)] if model else found
@@ -70,8 +72,13 @@ class Server:
     def __init__(self, client: Any, options: Options, signature: str) -> None:
         self._options, self._signature, self._protocol, self._client = options, signature, client.protocol, client
         self._answered = b""  # a request that was answered
-        self._target = load_plan.Target(address=client.address, tls=load_plan.Tls.of(options.tls), timeout_s=options.timeout,
-                                        channels=options.channels, unordered=client.protocol.unordered)
+        self._target = load_plan.Target(
+            address=client.address,
+            tls=load_plan.Tls.of(options.tls),
+            timeout_s=options.timeout,
+            channels=options.channels,
+            unordered=client.protocol.unordered,
+        )
 
     def prepare(self, load: Workload, judge_of: JudgeOf) -> Sent:
         """Make the requests of a workload, and send each once for its first answer.
@@ -83,32 +90,52 @@ class Server:
         requests = tuple(map(self.encoded, load.calls))
         rows, mean = np.array([call.rows for call in load.calls]), round(sum(map(len, requests)) / len(requests))
         first: dict[int, bytes] = {}
-        asked = payload.Payload(protocol.path, requests, (_UNKNOWN,) * len(requests),
-                                lambda index, answer: "" if first.setdefault(index, answer) else "")
+        asked = payload.Payload(
+            protocol.path,
+            requests,
+            (_UNKNOWN,) * len(requests),
+            lambda index, answer: "" if first.setdefault(index, answer) else "",
+        )
         # One by one: in a server with batching one bad request makes its whole batch fail.
-        plan = load_plan.Plan(kind="offline", concurrency=1, seconds=0.001, max_queries=len(requests), warm_up=None, check_every=1,
-                              judge_all=True, max_seconds=len(requests) * options.timeout)
+        plan = load_plan.Plan(
+            kind="offline",
+            concurrency=1,
+            seconds=0.001,
+            max_queries=len(requests),
+            warm_up=None,
+            check_every=1,
+            judge_all=True,
+            max_seconds=len(requests) * options.timeout,
+        )
         records = generator.run(self._target, asked, plan)
         if records.partial:
             raise KeyboardInterrupt if records.partial == "interrupted" else errors.TftrtError(records.partial)
         if not records.ok.any():
             failed = next(iter(records.errors.values()))
             why = " ".join([f"{failed.name}:", *" ".join(failed.messages[:1]).split()])
-            raise errors.TftrtError(f"{self._target.address} answered none of {len(requests)} requests: {why}",
-                                    "mend the requests (--shapes, --data, --signature_keys) or the server")
+            raise errors.TftrtError(
+                f"{self._target.address} answered none of {len(requests)} requests: {why}",
+                "mend the requests (--shapes, --data, --signature_keys) or the server",
+            )
         self._answered = requests[next(iter(first), 0)]
         known = {index: self.read(answer) for index, answer in first.items()}
         judge = judge_of(known)
         if judge is None:
             return Sent(payload.Payload(protocol.path, requests), rows, mean, tuple(first.values()))
         expected = tuple(first.get(index) for index in range(len(requests)))
-        return Sent(payload.Payload(protocol.path, requests, expected, lambda index, answer: judge.problem(index, answer)), rows, mean,
-                    tuple(first.values()))
+        return Sent(
+            payload.Payload(protocol.path, requests, expected, lambda index, answer: judge.problem(index, answer)),
+            rows,
+            mean,
+            tuple(first.values()),
+        )
 
     def encoded(self, call: run.Call) -> bytes:
         """The request of a call."""
         options = self._options
-        return self._protocol.request_bytes(options.model_name, call.inputs, self._signature, options.model_version, options.version_label)
+        return self._protocol.request_bytes(
+            options.model_name, call.inputs, self._signature, options.model_version, options.version_label
+        )
 
     def read(self, answer: bytes) -> dict[str, npt.NDArray[Any]]:
         """{output: ndarray} of an answer's bytes. Raises: ValueError."""
@@ -120,7 +147,9 @@ class Server:
         path, asked = self._protocol.empty_call(ModelSpec(options.model_name, options.model_version))
         records = generator.run(self._target, payload.Payload(path, (asked,)), _EMPTY_CALLS)
         if not records.ok.any():
-            raise errors.TftrtError(f"{self._target.address} does not answer {path}", f"is it a {self._protocol.server}?")
+            raise errors.TftrtError(
+                f"{self._target.address} does not answer {path}", f"is it a {self._protocol.server}?"
+            )
         return float(records.service_ns.mean()) / 1e9
 
     def patience(self, backlog: float) -> float:
@@ -152,7 +181,10 @@ class Server:
                     if not self._is_there():
                         return why, False
                     if waited and _BACKLOGS * backlog <= seconds:
-                        return f"{why}, though it tells its model's state: the model hangs; mend it, and restart the server", False
+                        return (
+                            f"{why}, though it tells its model's state: the model hangs; mend it, and restart the server",
+                            False,
+                        )
                     return why, True
             else:
                 return "", True
@@ -200,8 +232,16 @@ class InProcess:
         folder.mkdir(exist_ok=True)
         request = {"model": self._model.path, "calls": sent.payload, "answers": str(folder) if self._judge_of else ""}
         maker = in_process.maker(self._model.kind)
-        return function_load.run(maker, request, plan, on_progress=on_progress, on_ready=lambda: self._judge(folder),
-                                 name=f"{self._model.title} in process", call_s=self._timeout, first_s=self._first_seconds())
+        return function_load.run(
+            maker,
+            request,
+            plan,
+            on_progress=on_progress,
+            on_ready=lambda: self._judge(folder),
+            name=f"{self._model.title} in process",
+            call_s=self._timeout,
+            first_s=self._first_seconds(),
+        )
 
     def _first_seconds(self) -> float:
         """Of each first call: on a GPU it may build engines, which takes minutes."""

@@ -19,14 +19,22 @@ def note(address: str, most: int) -> str:
     threads, known = _threads(address)
     if threads is not None and most < _REFUSES_FROM * threads:
         return ""
-    has = f"has {threads} gRPC threads ({known})" if threads is not None else "has 4 gRPC threads for each of its cores by default"
-    return (f"{most} requests under way may be too many: the server {has} and refuses calls from about three quarters of them on; "
-            "start it with --grpc_max_threads=256, or have fewer under way (--concurrency)")
+    has = (
+        f"has {threads} gRPC threads ({known})"
+        if threads is not None
+        else "has 4 gRPC threads for each of its cores by default"
+    )
+    return (
+        f"{most} requests under way may be too many: the server {has} and refuses calls from about three quarters of them on; "
+        "start it with --grpc_max_threads=256, or have fewer under way (--concurrency)"
+    )
 
 
 def _threads(address: str) -> tuple[int | None, str]:
     """(threads of a server on this machine, where that is known from); (None, "") for others."""
-    server, _ = server_process.find(address if address.startswith("unix:") or address.rpartition(":")[0] else f"{address}:8500")
+    server, _ = server_process.find(
+        address if address.startswith("unix:") or address.rpartition(":")[0] else f"{address}:8500"
+    )
     if server is None or not server.known:
         return None, ""
     given = server.flag("grpc_max_threads")

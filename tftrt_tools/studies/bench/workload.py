@@ -46,7 +46,9 @@ def choose_signature(signatures: Collection[str], wanted: str) -> str:
     if len(signatures) == 1:
         return next(iter(signatures))
     if not signatures:
-        raise errors.UsageError("the server tells no signature of the model", "is that the gRPC port of a TensorFlow Serving?")
+        raise errors.UsageError(
+            "the server tells no signature of the model", "is that the gRPC port of a TensorFlow Serving?"
+        )
     raise errors.UsageError("which signature?", "--signature_keys names one of: " + ", ".join(signatures))
 
 
@@ -58,10 +60,12 @@ def workloads(takes: inputs.Takes, batch_sizes: Sequence[int], asked: inputs.Ask
 
     Raises: UsageError.
     """
-    (signature, specs), = takes.specs.items()
+    ((signature, specs),) = takes.specs.items()
     drawing.check_sendable(signature, specs)
     if asked.data and asked.shapes:
-        raise errors.UsageError("--data and --shapes exclude each other", "the data has its own shapes; --batch_size cuts it")
+        raise errors.UsageError(
+            "--data and --shapes exclude each other", "the data has its own shapes; --batch_size cuts it"
+        )
     maker = inputs.CallMaker(takes, asked)
     sizes: Sequence[int | None] = batch_sizes or [None]
     if asked.data:
@@ -69,8 +73,14 @@ def workloads(takes: inputs.Takes, batch_sizes: Sequence[int], asked: inputs.Ask
     return [_drawn(maker, asked, signature, specs, size, distinct) for size in sizes]
 
 
-def _drawn(maker: inputs.CallMaker, asked: inputs.Asked, signature: str, specs: Sequence[InputSpec], batch_size: int | None,
-           distinct: int) -> Workload:
+def _drawn(
+    maker: inputs.CallMaker,
+    asked: inputs.Asked,
+    signature: str,
+    specs: Sequence[InputSpec],
+    batch_size: int | None,
+    distinct: int,
+) -> Workload:
     listed = maker.declared().get(signature)
     if batch_size and (listed or batch_size > 1):
         _check_batch(signature, specs, batch_size)
@@ -84,21 +94,29 @@ def _drawn(maker: inputs.CallMaker, asked: inputs.Asked, signature: str, specs: 
     return Workload(calls=tuple(calls), batch_size=batch_size, source=source, drew=drew)
 
 
-def _from_data(maker: inputs.CallMaker, asked: inputs.Asked, signature: str, batch_size: int | None, distinct: int) -> Workload:
+def _from_data(
+    maker: inputs.CallMaker, asked: inputs.Asked, signature: str, batch_size: int | None, distinct: int
+) -> Workload:
     with scratch.folder("bench") as folder:
         # Read no more rows of files than will be sent.
         most = distinct * (batch_size or 1)
         given = maker.given(folder, files_rows=min(asked.data_rows, most) if asked.data_rows else most)
         assert given is not None
         if given.calls and batch_size:
-            raise errors.UsageError("--batch_size does not cut what a function yields", "let it yield calls of that size")
+            raise errors.UsageError(
+                "--batch_size does not cut what a function yields", "let it yield calls of that size"
+            )
         found, dropped = maker.cut(given, (batch_size or 1,))
         total = len(found.get(signature, []))
-        calls = [run.Call(call.signature, {name: np.array(array) for name, array in call.inputs.items()}) for call in
-                 found.get(signature, [])[:distinct]]
+        calls = [
+            run.Call(call.signature, {name: np.array(array) for name, array in call.inputs.items()})
+            for call in found.get(signature, [])[:distinct]
+        ]
     if not calls:
-        raise errors.UsageError(f"the data has fewer rows than a batch of {batch_size or 1}" if batch_size else "the data is empty",
-                                "give more rows, or a smaller --batch_size")
+        raise errors.UsageError(
+            f"the data has fewer rows than a batch of {batch_size or 1}" if batch_size else "the data is empty",
+            "give more rows, or a smaller --batch_size",
+        )
     source = asked.data
     if len(calls) < total:
         source += f", the first {len(calls)} of {total} requests (--distinct)"
@@ -106,12 +124,18 @@ def _from_data(maker: inputs.CallMaker, asked: inputs.Asked, signature: str, bat
         source += f", {len(given.rows.numbers)} of its {given.rows.total} files"
     if dropped:
         source += f", without the last {'row, which fills' if dropped == 1 else f'{dropped} rows, which fill'} no batch of {batch_size}"
-    return Workload(calls=tuple(calls), batch_size=batch_size, source=source,
-                    files=dataclasses.replace(given.rows, arrays={}) if given.rows else None)
+    return Workload(
+        calls=tuple(calls),
+        batch_size=batch_size,
+        source=source,
+        files=dataclasses.replace(given.rows, arrays={}) if given.rows else None,
+    )
 
 
 def _check_batch(signature: str, specs: Sequence[InputSpec], batch_size: int) -> None:
     if any(spec.shape is None or (spec.shape and spec.shape[0] in (None, batch_size)) for spec in specs):
         return
-    raise errors.UsageError(f"--batch_size={batch_size} fits no input of {signature!r}", "it takes " + ", ".join(
-        f"{spec.name} {spec.text()}" for spec in specs))
+    raise errors.UsageError(
+        f"--batch_size={batch_size} fits no input of {signature!r}",
+        "it takes " + ", ".join(f"{spec.name} {spec.text()}" for spec in specs),
+    )

@@ -77,7 +77,9 @@ class Case:
     @functools.cached_property
     def others(self) -> tuple[CallProfile, ...]:
         """Other profiled calls of the signature."""
-        return tuple(one for one in self.profile.model.calls if one.signature == self.call.signature and one is not self.call)
+        return tuple(
+            one for one in self.profile.model.calls if one.signature == self.call.signature and one is not self.call
+        )
 
     @functools.cached_property
     def engine_profiles(self) -> tuple[EngineProfile, ...]:
@@ -98,14 +100,28 @@ def bytes_in(call: CallProfile) -> int:
 def cases(profile: Profile, model: str, source: str) -> list[Case]:
     """A Case for each call of the model."""
     signatures = {name: one for one in profile.signatures for name in (one.name, *one.twins)}
-    originals = {(one.signature, tuple(sorted(one.shapes.items()))): one for one in (profile.original.calls if profile.original else ())}
-    return [Case(profile=profile, call=call, original=originals.get((call.signature, tuple(sorted(call.shapes.items())))),
-                 signature=signatures.get(call.signature), model=model, source=source) for call in profile.model.calls]
+    originals = {
+        (one.signature, tuple(sorted(one.shapes.items()))): one
+        for one in (profile.original.calls if profile.original else ())
+    }
+    return [
+        Case(
+            profile=profile,
+            call=call,
+            original=originals.get((call.signature, tuple(sorted(call.shapes.items())))),
+            signature=signatures.get(call.signature),
+            model=model,
+            source=source,
+        )
+        for call in profile.model.calls
+    ]
 
 
 def all_shapes(case: Case) -> str:
     """`--shapes` of the declared calls of all signatures, whose engines have to stay, and this one."""
-    wanted: dict[str, list[shape_grammar.Call]] = {one.name: list(one.calls) for one in case.profile.signatures if one.calls}
+    wanted: dict[str, list[shape_grammar.Call]] = {
+        one.name: list(one.calls) for one in case.profile.signatures if one.calls
+    }
     own = wanted.setdefault(case.signature.name if case.signature else case.call.signature, [])
     if case.call.shapes not in own:
         own.append(case.call.shapes)

@@ -25,8 +25,18 @@ from tftrt_tools.studies.profiling.profile import Profile
 # A finding that is worth less of its call is left out.
 LEAST_SHARE = 0.05
 _LOOKS: tuple[Callable[[Case], Said], ...] = (
-    fallback.look, coverage.look, many_engines.look, profile_range.look, precision.look, reformat.look, overhead.look, launches.look,
-    inputs.look, machine.look, ceilings.look)
+    fallback.look,
+    coverage.look,
+    many_engines.look,
+    profile_range.look,
+    precision.look,
+    reformat.look,
+    overhead.look,
+    launches.look,
+    inputs.look,
+    machine.look,
+    ceilings.look,
+)
 
 
 def diagnose(profile: Profile, model: str, original: str, least_share: float = LEAST_SHARE) -> Diagnosis:
@@ -40,14 +50,28 @@ def diagnose(profile: Profile, model: str, original: str, least_share: float = L
     # On a CPU an idle GPU is no finding, and nothing else is either.
     said = [one for case in found for look in (_LOOKS if profile.on_gpu else ()) for one in look(case)]
     findings = [one for one in said if isinstance(one, Finding) and finding.matters(one, calls, least_share)]
-    return Diagnosis(model=model, original=original, profiled=profile.created, gpu=(profile.machine.gpu or {}).get("name", ""),
-                     findings=finding.ranked(findings), remarks=tuple(dict.fromkeys(one for one in said if isinstance(one, Remark))),
-                     unknown=tuple(_unknown(profile, found)), calls=tuple(calls))
+    return Diagnosis(
+        model=model,
+        original=original,
+        profiled=profile.created,
+        gpu=(profile.machine.gpu or {}).get("name", ""),
+        findings=finding.ranked(findings),
+        remarks=tuple(dict.fromkeys(one for one in said if isinstance(one, Remark))),
+        unknown=tuple(_unknown(profile, found)),
+        calls=tuple(calls),
+    )
 
 
 def _looked(case: Case) -> Looked:
-    return Looked(call=case.name, rows=case.rows, seconds=case.seconds, original_seconds=case.original.latency.p50 if case.original
-                  else None, engine_seconds=case.gpu("engine"), gpu_seconds=case.call.gpu_seconds, unplaced_share=case.call.unplaced_share)
+    return Looked(
+        call=case.name,
+        rows=case.rows,
+        seconds=case.seconds,
+        original_seconds=case.original.latency.p50 if case.original else None,
+        engine_seconds=case.gpu("engine"),
+        gpu_seconds=case.call.gpu_seconds,
+        unplaced_share=case.call.unplaced_share,
+    )
 
 
 def _unknown(profile: Profile, found: list[Case]) -> list[str]:
@@ -58,7 +82,9 @@ def _unknown(profile: Profile, found: list[Case]) -> list[str]:
     if profile.original is None:
         said.append("the original was not profiled: how fast it is, and why, is not known")
     if not profile.signatures and not profile.of_a_plan:
-        said.append("the model has no manifest of a conversion: which ops stay outside of engines, and why, is not known")
+        said.append(
+            "the model has no manifest of a conversion: which ops stay outside of engines, and why, is not known"
+        )
     if profile.on_gpu and any(case.engines and not case.engine_profiles for case in found):
         said.append("the inside of the engines was not profiled: layers, formats and what bounds them are not known")
     return said

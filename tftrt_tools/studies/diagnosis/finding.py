@@ -9,8 +9,26 @@ from typing import ClassVar, Literal
 from tftrt_tools.base import records
 from tftrt_tools.models.savedmodel import passport
 
-Cause = Literal["fallback", "coverage", "many-engines", "range", "precision", "reformat", "small-batch", "launches", "inputs",
-              "calling", "one-caller", "gpu-state", "memory-bound", "native-fast", "cold", "wire", "queue", "decoding"]
+Cause = Literal[
+    "fallback",
+    "coverage",
+    "many-engines",
+    "range",
+    "precision",
+    "reformat",
+    "small-batch",
+    "launches",
+    "inputs",
+    "calling",
+    "one-caller",
+    "gpu-state",
+    "memory-bound",
+    "native-fast",
+    "cold",
+    "wire",
+    "queue",
+    "decoding",
+]
 # They cost the original as much: they lie in how it is called, so they are not why a conversion gives little.
 OF_THE_CALLER: frozenset[Cause] = frozenset({"small-batch", "calling", "one-caller"})
 # "ceiling": no mend of this kind gives more than this; "estimate": what it should give; "" where the profile does not tell.

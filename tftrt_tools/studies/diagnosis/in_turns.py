@@ -45,13 +45,21 @@ def timed(first: Asked, second: Asked) -> Pair:
     """Both sides, each in a process of its own. Raises: TftrtError where a model cannot be loaded or called."""
     asked = (first, second)
     with opening.opened(*(one.model for one in asked)) as models, scratch.folder("turns") as folder:
-        sides = {number: repeats.Side(model.path, _call(one, model, f"{folder}/{number}"), from_host=True)
-                 for number, (one, model) in enumerate(zip(asked, models, strict=True), 1)}
+        sides = {
+            number: repeats.Side(model.path, _call(one, model, f"{folder}/{number}"), from_host=True)
+            for number, (one, model) in enumerate(zip(asked, models, strict=True), 1)
+        }
         rounds = repeats.turns(sides, "comparing the mended model", ROUNDS)
-    before, after = ([ms / 1e3 for ms, in rounds[number]] for number in sides)
+    before, after = ([ms / 1e3 for (ms,) in rounds[number]] for number in sides)
     saved = [one - other for one, other in zip(before, after, strict=True)]
     low, high = _interval(saved)
-    return Pair(before=statistics.median(before), after=statistics.median(after), saved=statistics.median(saved), low=low, high=high)
+    return Pair(
+        before=statistics.median(before),
+        after=statistics.median(after),
+        saved=statistics.median(saved),
+        low=low,
+        high=high,
+    )
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float]:

@@ -23,9 +23,16 @@ def look(document: Mapping[str, Any]) -> Iterator[Finding]:
         for cause, names, title, mend in _KINDS:
             seconds = sum(parts.get(name, 0.0) for name in names)
             if seconds >= _LEAST_SHARE * whole:
-                yield Finding(cause=cause, call=call, worth=seconds, basis="ceiling", title=title, mend=mend,
-                              evidence=_evidence(parts, names),
-                              rule=f"{milliseconds(seconds)} of {milliseconds(whole)} that a client waits")
+                yield Finding(
+                    cause=cause,
+                    call=call,
+                    worth=seconds,
+                    basis="ceiling",
+                    title=title,
+                    mend=mend,
+                    evidence=_evidence(parts, names),
+                    rule=f"{milliseconds(seconds)} of {milliseconds(whole)} that a client waits",
+                )
 
 
 def _evidence(parts: Mapping[str, float], names: Collection[str]) -> tuple[str, ...]:
@@ -35,9 +42,23 @@ def _evidence(parts: Mapping[str, float], names: Collection[str]) -> tuple[str, 
 
 # (cause, parts of a request, title, mend).
 _KINDS: tuple[tuple[Cause, Collection[str], str, str], ...] = (
-    ("wire", _WIRE, "the way to the server and back costs more than a good part of the answer",
-     "send fewer bytes (`tftrt wrap`: pixels or files in place of floats, fewer outputs), more rows a request, or keep several under way"),
-    ("queue", (breakdown.QUEUE,), "requests wait for a batch",
-     "`tftrt bench --tune_batching` finds the batching parameters that keep your promise at the highest rate"),
-    ("decoding", (breakdown.DECODING,), "decoding and resizing take a good part of the time in the graph",
-     "send pictures of the model's size, or decoded pixels (the signature `uint8` of `tftrt wrap`), where the network allows it"))
+    (
+        "wire",
+        _WIRE,
+        "the way to the server and back costs more than a good part of the answer",
+        "send fewer bytes (`tftrt wrap`: pixels or files in place of floats, fewer outputs), more rows a request, "
+        "or keep several under way",
+    ),
+    (
+        "queue",
+        (breakdown.QUEUE,),
+        "requests wait for a batch",
+        "`tftrt bench --tune_batching` finds the batching parameters that keep your promise at the highest rate",
+    ),
+    (
+        "decoding",
+        (breakdown.DECODING,),
+        "decoding and resizing take a good part of the time in the graph",
+        "send pictures of the model's size, or decoded pixels (the signature `uint8` of `tftrt wrap`), where the network allows it",
+    ),
+)

@@ -44,12 +44,19 @@ def tried(diagnosis: Diagnosis, options: Options) -> Diagnosis:
     """The diagnosis with a Trial for each finding whose mend makes a model. A command that several findings propose runs once."""
     with scratch.folder("mends") as temporary:
         mends = _Mends(diagnosis, options, pathlib.Path(options.folder or temporary))
-        findings = [dataclasses.replace(one, trial=mends.trial(one)) if _wanted(one, options) else one for one in diagnosis.findings]
+        findings = [
+            dataclasses.replace(one, trial=mends.trial(one)) if _wanted(one, options) else one
+            for one in diagnosis.findings
+        ]
     return dataclasses.replace(diagnosis, findings=tuple(findings))
 
 
 def _wanted(finding: Finding, options: Options) -> bool:
-    return bool(finding.command) and finding.command[0] in _MAKES and (not options.causes or finding.cause in options.causes)
+    return (
+        bool(finding.command)
+        and finding.command[0] in _MAKES
+        and (not options.causes or finding.cause in options.causes)
+    )
 
 
 class _Mends:
@@ -71,7 +78,9 @@ class _Mends:
             pair = self._timed(finding, target)
         except errors.TftrtError as error:
             return Trial(command=command, problem=str(error))
-        return Trial(command=command, before=pair.before, after=pair.after, saved=pair.saved, low=pair.low, high=pair.high)
+        return Trial(
+            command=command, before=pair.before, after=pair.after, saved=pair.saved, low=pair.low, high=pair.high
+        )
 
     def _run(self, finding: Finding) -> tuple[tuple[str, ...], str, str]:
         target = str(self._folder / f"{len(self._made) + 1}-{finding.cause}")
@@ -91,4 +100,6 @@ class _Mends:
 
     def _asked(self, model: str, signature: str, shapes: shape_grammar.Call) -> in_turns.Asked:
         flag = shape_grammar.flag_text(signature, [shapes])
-        return in_turns.Asked(model, signature, inputs.Asked(shapes=flag, ranges=self._options.ranges, seed=self._options.seed))
+        return in_turns.Asked(
+            model, signature, inputs.Asked(shapes=flag, ranges=self._options.ranges, seed=self._options.seed)
+        )

@@ -31,7 +31,11 @@ def doctor(known: Known, document: Document) -> str:
     found = Machine.from_dict(document)
     build = found.can("build")
     stack = f"TensorFlow {found.tensorflow}, TensorRT {found.tensorrt_loaded or found.tensorrt_linked}"
-    return f"{stack}, {found.gpus[0].name}" if build.can and found.gpus else f"{stack}; engines cannot be built here: {build.cause}"
+    return (
+        f"{stack}, {found.gpus[0].name}"
+        if build.can and found.gpus
+        else f"{stack}; engines cannot be built here: {build.cause}"
+    )
 
 
 def inspect(known: Known, document: Document) -> str:
@@ -71,8 +75,10 @@ def calibrate(known: Known, document: Document) -> str:
     level = found.worst(found.taken)
     verdict = "less than the" if level < known.wanted_db else "more than the"
     has_to = "that it has to keep" if known.goal_in_db else "that `tftrt verify` asks of INT8"
-    return (f"simulated on {_counted(known.simulated_rows, 'row')} that calibrate, INT8 keeps {_db(level)} in the worst output, with "
-            f"ranges by {found.taken}: {verdict} {known.wanted_db:g} dB {has_to}")
+    return (
+        f"simulated on {_counted(known.simulated_rows, 'row')} that calibrate, INT8 keeps {_db(level)} in the worst output, with "
+        f"ranges by {found.taken}: {verdict} {known.wanted_db:g} dB {has_to}"
+    )
 
 
 def _why_not(document: Document) -> str:
@@ -89,13 +95,19 @@ def simulated(known: Known, document: Document) -> str:
         left = (document.get("simulation") or {}).get("left_out") or {}
         return f"INT8 was not simulated: {next(iter(left.values()), 'no engine of it is INT8')}"
     seen = known.int8_seen
-    return f"{'the goal is kept' if seen.kept else seen.miss}; {verify(known, document)}" if seen else verify(known, document)
+    return (
+        f"{'the goal is kept' if seen.kept else seen.miss}; {verify(known, document)}"
+        if seen
+        else verify(known, document)
+    )
 
 
 def sensitivity(known: Known, document: Document) -> str:
     """What would help INT8."""
     if document["flag"]:
-        return f"simulated, this helps: {document['flag']}" + (f"; still {document['missed'][0]}" if document["missed"] else "")
+        return f"simulated, this helps: {document['flag']}" + (
+            f"; still {document['missed'][0]}" if document["missed"] else ""
+        )
     missed = [*document["missed"], *document.get("not_finite", ())]
     return "no few nodes stand out" + (f": {missed[0]}" if missed else "")
 
@@ -110,7 +122,11 @@ def tune(known: Known, document: Document) -> str:
     one, call = trials[number], document["objective"]
     ms, native = one["latencies"][call]["ms"], document["native"][call]["ms"]
     what = f"{one['settings']['precision_mode']}, trial {number}: {ms:.3f} ms at {call}, TensorFlow {native:.3f} ms"
-    return f"{what}, {beside}" if document["winner"] else f"no trial keeps {document['goal_text']}; nearest is {what}, {beside}"
+    return (
+        f"{what}, {beside}"
+        if document["winner"]
+        else f"no trial keeps {document['goal_text']}; nearest is {what}, {beside}"
+    )
 
 
 def convert(known: Known, document: Document) -> str:
@@ -118,7 +134,11 @@ def convert(known: Known, document: Document) -> str:
     found = list(map(SignatureResult.from_dict, document["signatures"]))
     engines, built = sum(len(one.engines) for one in found), sum(len(one.built) for one in found)
     seconds = sum(one.build_seconds or 0.0 for one in found)
-    made = f"{_counted(built, 'engine')} built in {seconds:.0f} s" if built else "no engines saved: a target builds its own"
+    made = (
+        f"{_counted(built, 'engine')} built in {seconds:.0f} s"
+        if built
+        else "no engines saved: a target builds its own"
+    )
     left = [one for signature in found for one in signature.unbuilt]
     late = f"; {_counted(len(left), 'engine op')} without an engine: {left[0].reason}" if left else ""
     precision = document["settings"]["precision_mode"]
@@ -133,7 +153,11 @@ def build(known: Known, document: Document) -> str:
 def verify(known: Known, document: Document) -> str:
     """How alike the answers are, and what that shows."""
     worst = _worst_db(document["comparisons"])
-    alike = f"the worst output keeps {_db(worst)}" if worst is not None else f"{_counted(len(document['comparisons']), 'output')} compared"
+    alike = (
+        f"the worst output keeps {_db(worst)}"
+        if worst is not None
+        else f"{_counted(len(document['comparisons']), 'output')} compared"
+    )
     accuracy = document["accuracy"]
     scored = f"; {_accuracy(accuracy)}" if accuracy else ""
     problem = f"; {document['problems'][0]}" if document["problems"] else ""
@@ -192,7 +216,9 @@ def tried(known: Known, document: Document) -> str:
 def gain(trial: Trial) -> str:
     """What a mend gave: seconds of a call, with the interval."""
     gained = trial.gained or 0.0
-    interval = "" if trial.low is None or trial.high is None else f" (95 %: {1e3 * trial.low:.3f} to {1e3 * trial.high:.3f})"
+    interval = (
+        "" if trial.low is None or trial.high is None else f" (95 %: {1e3 * trial.low:.3f} to {1e3 * trial.high:.3f})"
+    )
     return f"tftrt {shlex.join(trial.command)} {'saves' if gained >= 0 else 'costs'} {1e3 * abs(gained):.3f} ms of a call{interval}"
 
 

@@ -37,8 +37,13 @@ def of_verification(goal: Goal, document: Mapping[str, Any], output: str = "") -
     scored = ((document.get("accuracy") or {}).get("metrics") or {}).get(goal.metric)
     if scored:
         return _seen(goal, float(scored["original"]), float(scored["converted"]))
-    able = [one for one in document.get("comparisons", ()) if one.get(goal.metric) is not None and not one.get("part_of")
-            and output in ("", f"{one.get('signature')}/{one.get('output')}")]
+    able = [
+        one
+        for one in document.get("comparisons", ())
+        if one.get(goal.metric) is not None
+        and not one.get("part_of")
+        and output in ("", f"{one.get('signature')}/{one.get('output')}")
+    ]
     if metrics.METRICS[goal.metric].of_classes:  # as accuracy.score takes them
         able = [one for one in able if one.get("classes")] or able
     values = [float(one[goal.metric]) for one in able]

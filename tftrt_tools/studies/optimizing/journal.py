@@ -40,7 +40,11 @@ class Journal:
         """A digest of everything that a command's result depends on: its words, the bytes of the files that they name, and `facts`."""
         named = [*command.words[1:], *command.inputs]
         inputs = {word: self._digest(_value(word)) for word in named if not _MADE.match(word)}
-        whole = {"words": list(command.words), "inputs": {word: found for word, found in inputs.items() if found}, "facts": dict(facts)}
+        whole = {
+            "words": list(command.words),
+            "inputs": {word: found for word, found in inputs.items() if found},
+            "facts": dict(facts),
+        }
         return "sha256:" + hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
     def get(self, command: Command, key: str) -> tuple[StepResult, dict[str, Any]] | None:
@@ -61,15 +65,24 @@ class Journal:
     def put(self, command: Command, key: str, result: StepResult) -> None:
         """Keep a step that ran to its end."""
         self.changed(command.outputs)
-        kept = {"kind": "step", "schema_version": passport.SCHEMA_VERSION, **passport.stamp(), "key": key,
-                "outputs": self._outputs(command.outputs), "result": result.to_dict()}
+        kept = {
+            "kind": "step",
+            "schema_version": passport.SCHEMA_VERSION,
+            **passport.stamp(),
+            "key": key,
+            "outputs": self._outputs(command.outputs),
+            "result": result.to_dict(),
+        }
         whole_file.write_text(self._path(command.name), json.dumps(kept, indent=2) + "\n")
 
     def made(self, path: str) -> bool:
         """Whether a step of this folder made what is at `path`, as it is now."""
         for step in sorted(self._steps.glob("*.json")):
             outputs = (_read(step) or {}).get("outputs") or {}
-            if any(os.path.abspath(one) == os.path.abspath(path) and digest == self._digest(path) for one, digest in outputs.items()):
+            if any(
+                os.path.abspath(one) == os.path.abspath(path) and digest == self._digest(path)
+                for one, digest in outputs.items()
+            ):
                 return True
         return False
 
@@ -104,7 +117,9 @@ def _digest(text: str) -> str:
     if _FUNCTION.match(text):
         module = text.partition(":")[0].replace(".", "/") + ".py"
         return files.digest(module) if os.path.isfile(module) else ""
-    matched = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path)) if glob.has_magic(text) else []
+    matched = (
+        sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path)) if glob.has_magic(text) else []
+    )
     return "sha256:" + hashlib.sha256("".join(map(files.digest, matched)).encode()).hexdigest() if matched else ""
 
 
@@ -116,5 +131,7 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     if found.get("kind") == "step" and (found.get("schema_version") or 0) > passport.SCHEMA_VERSION:
-        raise errors.TftrtError(f"{path} was written by a newer tftrt-tools", "upgrade tftrt-tools, or take another --work_dir")
+        raise errors.TftrtError(
+            f"{path} was written by a newer tftrt-tools", "upgrade tftrt-tools, or take another --work_dir"
+        )
     return found

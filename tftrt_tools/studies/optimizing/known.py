@@ -23,9 +23,24 @@ from tftrt_tools.tftrt.calibration.comparison import Comparison
 from tftrt_tools.tftrt.conversion.plan import Plan, SignaturePlan
 
 # Names of steps whose results others ask for.
-MACHINE, INSPECT, MENDED, DATA, CALIBRATE, SENSITIVITY = "doctor", "inspect", "inspect again", "data", "calibrate", "sensitivity"
+MACHINE, INSPECT, MENDED, DATA, CALIBRATE, SENSITIVITY = (
+    "doctor",
+    "inspect",
+    "inspect again",
+    "data",
+    "calibrate",
+    "sensitivity",
+)
 SIMULATED = "simulate INT8"
-TUNE, CONVERT, BUILD, VERIFY, REGRESS, BENCH, PUBLISH = "tune", "convert", "build", "verify", "regress", "bench", "publish"
+TUNE, CONVERT, BUILD, VERIFY, REGRESS, BENCH, PUBLISH = (
+    "tune",
+    "convert",
+    "build",
+    "verify",
+    "regress",
+    "bench",
+    "publish",
+)
 PROFILE, DIAGNOSE, TRIED = "profile", "diagnose", "diagnose --try"
 # Results of that step: the model in INT8, without engines, and its verification, which simulates them.
 INT8_MADE, INT8_VERIFIED = "convert-int8", "verify-int8"
@@ -111,7 +126,9 @@ class Known:
             return once.merged(shape_grammar.calls(shape_grammar.parse(self.asked.shapes), once.with_twins(specs)))
         found = {}
         for one in self.walked:
-            every = [drawing.shapes_of_batch(one.name, one.inputs, batch, "give {flag}") for batch in self.asked.batch_sizes]
+            every = [
+                drawing.shapes_of_batch(one.name, one.inputs, batch, "give {flag}") for batch in self.asked.batch_sizes
+            ]
             found[one.name] = [call for number, call in enumerate(every) if call not in every[:number]]
         return found
 
@@ -122,7 +139,7 @@ class Known:
             return self.asked.shapes
         texts = {name: shape_grammar.flag_text(name, calls) for name, calls in self.calls.items()}
         if len(texts) == 1:
-            (name, text), = texts.items()
+            ((name, text),) = texts.items()
             return text.replace(f"{name}/", "")
         return ";".join(texts.values())
 
@@ -156,7 +173,11 @@ class Known:
             return []
         given = self.asked.given(CALIBRATION)
         if self.asked.calibration_data:
-            return [f"--calibration_data={self.asked.calibration_data}", *given, *self.pictures(self.asked.calibration_data)]
+            return [
+                f"--calibration_data={self.asked.calibration_data}",
+                *given,
+                *self.pictures(self.asked.calibration_data),
+            ]
         return [f"--calibration_data={self.asked.path(HELD_BACK)}", *given] if self.done(DATA) else []
 
     def pictures(self, source: str) -> list[str]:
@@ -257,8 +278,25 @@ class Known:
 
 
 SOURCE = ("allow_unsafe_deserialization", "custom_objects", "inputs", "op_library", "outputs")
-PICTURES = ("image_size", "image_resize", "image_preset", "image_scale", "image_mean", "image_std", "image_channels", "image_error_limit")
+PICTURES = (
+    "image_size",
+    "image_resize",
+    "image_preset",
+    "image_scale",
+    "image_mean",
+    "image_std",
+    "image_channels",
+    "image_error_limit",
+)
 CALIBRATION = ("calibration_batch_size", "num_calibration_batches")
-GRAPH = ("signature_keys", "tags", "freeze", "minimum_segment_size", "max_workspace_size_bytes", "keep_native_ops", "keep_native_nodes")
+GRAPH = (
+    "signature_keys",
+    "tags",
+    "freeze",
+    "minimum_segment_size",
+    "max_workspace_size_bytes",
+    "keep_native_ops",
+    "keep_native_nodes",
+)
 JUDGING = ("allow_constant_outputs", "output_kind")
 CACHE = ("engine_cache", "engine_cache_dir", "engine_cache_max_bytes")

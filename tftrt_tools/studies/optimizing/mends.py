@@ -31,10 +31,18 @@ def of_plan(plan: Plan, given: Collection[str]) -> Mends:
         # One value serves all signatures; where they disagree, the smallest drops nothing that another one wants.
         size = min((one.advice.minimum_segment_size for one in usable if one.advice and one.segments), default=_DEFAULT)
         words += [f"--minimum_segment_size={size}"] if size != _DEFAULT else []
-    left += [f"signature {one.name} cannot be converted: {one.problem['cause']}; {one.problem['mend']}" for one in plan.signatures
-             if one.problem]
-    left += [f"{problem.name} ({problem.op}) {problem.text}; {problem.mend}" for one in usable if one.quantization
-             for problem in one.quantization.problems if problem.mend]
+    left += [
+        f"signature {one.name} cannot be converted: {one.problem['cause']}; {one.problem['mend']}"
+        for one in plan.signatures
+        if one.problem
+    ]
+    left += [
+        f"{problem.name} ({problem.op}) {problem.text}; {problem.mend}"
+        for one in usable
+        if one.quantization
+        for problem in one.quantization.problems
+        if problem.mend
+    ]
     left += [f"{one.about}: {one.text}; {one.mend}" for signature in usable for one in signature.findings if one.mend]
     return Mends(tuple(words), tuple(dict.fromkeys(left)))
 
@@ -50,5 +58,7 @@ def _frozen(signatures: Sequence[SignaturePlan]) -> tuple[list[str], list[str]]:
         if boolean and _TRAINING.search(name):
             frozen += [f"{place}:false" for place in places]
         else:
-            left.append(f"input {name} only decides conditionals: with --freeze={places[0]}:VALUE engines would grow together")
+            left.append(
+                f"input {name} only decides conditionals: with --freeze={places[0]}:VALUE engines would grow together"
+            )
     return frozen, left

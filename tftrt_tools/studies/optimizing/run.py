@@ -104,7 +104,11 @@ class _Run:
         key = self._journal.key(command, self._facts(step))
         minutes = self._left * step.share / 60 / count
         kept = None if step.always else self._journal.get(command, key)
-        if kept and kept[0].exit_code != errors.EXIT_UNSURE and not (step.cut(kept[1]) and minutes > _MORE * kept[0].minutes):
+        if (
+            kept
+            and kept[0].exit_code != errors.EXIT_UNSURE
+            and not (step.cut(kept[1]) and minutes > _MORE * kept[0].minutes)
+        ):
             result = dataclasses.replace(kept[0], before=True)
             self._doing.say(f"$ tftrt {shlex.join(result.words)}\n  done before, in {result.seconds:.1f} s")
             return self._add(step, result, kept[1])
@@ -139,11 +143,26 @@ class _Run:
                     raise
                 error, code = failed, failed.exit_code
         document = _document(path)
-        state: StepState = "out of time" if limit.over and error else "done" if document is not None and code != errors.EXIT_FAILED \
+        state: StepState = (
+            "out of time"
+            if limit.over and error
+            else "done"
+            if document is not None and code != errors.EXIT_FAILED
             else "failed"
-        result = StepResult(step=step.name, name=command.name, question=step.question, state=state, words=tuple(words), exit_code=code,
-                            seconds=time.monotonic() - start, minutes=minutes, file=path if document is not None else "",
-                            cause=error.cause if error else "", mend=error.mend if error else "")
+        )
+        result = StepResult(
+            step=step.name,
+            name=command.name,
+            question=step.question,
+            state=state,
+            words=tuple(words),
+            exit_code=code,
+            seconds=time.monotonic() - start,
+            minutes=minutes,
+            file=path if document is not None else "",
+            cause=error.cause if error else "",
+            mend=error.mend if error else "",
+        )
         if state != "done":
             self._doing.say(f"  {state}: {result.cause or f'exit code {code}'}")
         return result, document
@@ -178,18 +197,35 @@ class _Run:
     def _story(self, ended: str = "", mend: str = "") -> Story:
         known, asked = self._known, self._known.asked
         said, verdict = stories.outcome(known)
-        made = {"model": asked.output} if known.done(knowledge.BUILD if known.documents and known.repeated else knowledge.CONVERT) else {}
-        return Story(asked=asked, outcome=said, verdict=verdict, gpu=known.gpu_name if known.documents else "", steps=known.results,
-                     mends=known.mend_words if known.done(knowledge.INSPECT) else (), command=self._doing.command,
-                     remarks=tuple(stories.remarks(known)) if known.done(knowledge.INSPECT) else (), made=made,
-                     left=tuple(self._for_gpu),
-                     seconds=time.monotonic() - self._begun,
-                     max_minutes=self._doing.max_minutes, ended=ended, mend=mend)
+        made = (
+            {"model": asked.output}
+            if known.done(knowledge.BUILD if known.documents and known.repeated else knowledge.CONVERT)
+            else {}
+        )
+        return Story(
+            asked=asked,
+            outcome=said,
+            verdict=verdict,
+            gpu=known.gpu_name if known.documents else "",
+            steps=known.results,
+            mends=known.mend_words if known.done(knowledge.INSPECT) else (),
+            command=self._doing.command,
+            remarks=tuple(stories.remarks(known)) if known.done(knowledge.INSPECT) else (),
+            made=made,
+            left=tuple(self._for_gpu),
+            seconds=time.monotonic() - self._begun,
+            max_minutes=self._doing.max_minutes,
+            ended=ended,
+            mend=mend,
+        )
 
     def _interrupted(self, step: Step, error: BaseException) -> errors.Interrupted:
         cause = error.cause if isinstance(error, errors.Interrupted) else "interrupted"
-        return errors.Interrupted(f"{cause} in step {step.name}", f"the steps that are done are kept in {self._journal.folder}; the same "
-                                  f"command goes on from there: tftrt {shlex.join(self._doing.command)}")
+        return errors.Interrupted(
+            f"{cause} in step {step.name}",
+            f"the steps that are done are kept in {self._journal.folder}; the same "
+            f"command goes on from there: tftrt {shlex.join(self._doing.command)}",
+        )
 
 
 def _without(step: Step, state: StepState, cause: str) -> StepResult:

@@ -48,23 +48,47 @@ def _inspect_again(known: Known) -> Commands:
         return LeftOut("inspect advises no flag")
     # With shapes engines have profiles, and TF-TRT takes other ops.
     shapes = [f"--shapes={known.shapes}"] if known.gpu else []
-    return [Command("inspect-mended", ["inspect", known.asked.model, *known.asked.given(SOURCE), *graph_words(known), *shapes])]
+    return [
+        Command(
+            "inspect-mended", ["inspect", known.asked.model, *known.asked.given(SOURCE), *graph_words(known), *shapes]
+        )
+    ]
 
 
 def _data(known: Known) -> Commands:
     asked = known.asked
     if asked.held_back and len(known.walked) > 1 and not asked.given(("signature_keys",)):
         names = [one.name for one in known.walked]
-        raise errors.UsageError(f"{asked.model} has {len(names)} signatures that can be converted ({', '.join(names)}), and the rows of "
-                                "one are split into those that are scored and those that calibrate",
-                                f"--signature_keys={names[0]}, or another one")
+        raise errors.UsageError(
+            f"{asked.model} has {len(names)} signatures that can be converted ({', '.join(names)}), and the rows of "
+            "one are split into those that are scored and those that calibrate",
+            f"--signature_keys={names[0]}, or another one",
+        )
     if not asked.held_back:
-        return LeftOut("--calibration_data has rows of its own" if asked.calibration_data else "INT8 is not asked for: no row is held back")
+        return LeftOut(
+            "--calibration_data has rows of its own"
+            if asked.calibration_data
+            else "INT8 is not asked for: no row is held back"
+        )
     scored, labels, held_back = (asked.path(name) for name in (knowledge.SCORED, knowledge.LABELS, knowledge.HELD_BACK))
-    answers = [f"--labels={asked.labels}", f"--output_labels={labels}", *asked.given(("label_column", "classes"))] if asked.labels else []
+    answers = (
+        [f"--labels={asked.labels}", f"--output_labels={labels}", *asked.given(("label_column", "classes"))]
+        if asked.labels
+        else []
+    )
     rows = [word.replace("--data_rows", "--rows") for word in asked.given(("data_rows",))]
-    words = ["data", asked.model, asked.data, f"--output={scored}", f"--output_calibration={held_back}", *answers, *rows, "--overwrite",
-             *asked.given((*SOURCE, "signature_keys")), *known.pictures(asked.data)]
+    words = [
+        "data",
+        asked.model,
+        asked.data,
+        f"--output={scored}",
+        f"--output_calibration={held_back}",
+        *answers,
+        *rows,
+        "--overwrite",
+        *asked.given((*SOURCE, "signature_keys")),
+        *known.pictures(asked.data),
+    ]
     return [Command("data", words, [scored, held_back, *([labels] if answers else [])])]
 
 
@@ -72,8 +96,17 @@ def _calibrate(known: Known) -> Commands:
     if not known.calibration:
         return LeftOut("INT8 is not asked for")
     table = known.asked.path(TABLE)
-    words = ["calibrate", known.asked.model, *known.calibration, "--compare", f"--output_table={table}", "--overwrite",
-             *known.asked.given(SOURCE), *graph_words(known), f"--shapes={known.shapes}"]
+    words = [
+        "calibrate",
+        known.asked.model,
+        *known.calibration,
+        "--compare",
+        f"--output_table={table}",
+        "--overwrite",
+        *known.asked.given(SOURCE),
+        *graph_words(known),
+        f"--shapes={known.shapes}",
+    ]
     return [Command("calibrate", words, [table])]
 
 
@@ -85,10 +118,22 @@ def _simulate(known: Known) -> Commands:
     if not known.done(knowledge.CALIBRATE):
         return LeftOut("INT8 has no ranges" if asked.int8 else "INT8 is not asked for")
     made, page = asked.path(INT8), asked.path("verify-int8.html")
-    words = ["convert", f"--input_saved_model_dir={asked.model}", f"--output_saved_model_dir={made}", "--overwrite",
-             "--precision_mode=INT8", f"--calibration_table={asked.path(TABLE)}", *asked.given(SOURCE), *graph_words(known)]
-    return [Command(knowledge.INT8_MADE, words, [made]),
-            Command(knowledge.INT8_VERIFIED, ["verify", asked.model, made, *judging_words(known), f"--html={page}"], [page])]
+    words = [
+        "convert",
+        f"--input_saved_model_dir={asked.model}",
+        f"--output_saved_model_dir={made}",
+        "--overwrite",
+        "--precision_mode=INT8",
+        f"--calibration_table={asked.path(TABLE)}",
+        *asked.given(SOURCE),
+        *graph_words(known),
+    ]
+    return [
+        Command(knowledge.INT8_MADE, words, [made]),
+        Command(
+            knowledge.INT8_VERIFIED, ["verify", asked.model, made, *judging_words(known), f"--html={page}"], [page]
+        ),
+    ]
 
 
 def _sensitivity(known: Known) -> Commands:
@@ -97,19 +142,40 @@ def _sensitivity(known: Known) -> Commands:
     if not known.done(knowledge.CALIBRATE):
         return LeftOut("INT8 was not simulated")
     if not known.int8_misses:
-        return LeftOut(f"INT8 keeps {'the goal' if known.int8_verification else f'{known.wanted_db:g} dB'}, as far as it is simulated")
-    words = ["sensitivity", known.asked.model, *known.data, f"--calibration_table={known.asked.path(TABLE)}", "--measure=simulate",
-             "--use_dynamic_shape", *known.asked.given(SOURCE), *graph_words(known), f"--html={known.asked.path('sensitivity.html')}"]
+        return LeftOut(
+            f"INT8 keeps {'the goal' if known.int8_verification else f'{known.wanted_db:g} dB'}, as far as it is simulated"
+        )
+    words = [
+        "sensitivity",
+        known.asked.model,
+        *known.data,
+        f"--calibration_table={known.asked.path(TABLE)}",
+        "--measure=simulate",
+        "--use_dynamic_shape",
+        *known.asked.given(SOURCE),
+        *graph_words(known),
+        f"--html={known.asked.path('sensitivity.html')}",
+    ]
     return [Command("sensitivity", words, [known.asked.path("sensitivity.html")])]
 
 
 def _tune(known: Known) -> Commands:
     asked, page = known.asked, known.asked.path("tune.html")
     precisions = [one for one in asked.precisions if one != "INT8" or known.calibration]
-    words = ["tune", asked.model, *known.data, *known.labels, f"--accuracy={asked.goal}", f"--shapes={known.shapes}",
-             f"--precisions={','.join(precisions)}", *(known.calibration if "INT8" in precisions else ()),
-             *asked.given((*SOURCE, "accuracy_output", "objective_shape", *JUDGING, *CACHE)), *graph_words(known),
-             f"--work_dir={asked.path(TUNING)}", f"--html={page}"]
+    words = [
+        "tune",
+        asked.model,
+        *known.data,
+        *known.labels,
+        f"--accuracy={asked.goal}",
+        f"--shapes={known.shapes}",
+        f"--precisions={','.join(precisions)}",
+        *(known.calibration if "INT8" in precisions else ()),
+        *asked.given((*SOURCE, "accuracy_output", "objective_shape", *JUDGING, *CACHE)),
+        *graph_words(known),
+        f"--work_dir={asked.path(TUNING)}",
+        f"--html={page}",
+    ]
     return [Command("tune", list(dict.fromkeys(words)), [asked.path(f"{TUNING}/{FLAGS}"), page])]
 
 
@@ -133,8 +199,15 @@ def _convert(known: Known) -> Commands:
         # The flags name the model, and a table that follows from the rows.
         inputs = [asked.model, *known.data, *known.calibration]
         return [Command("convert", ["convert", f"--flagfile={flags}", *output], [place], inputs)]
-    words = ["convert", f"--input_saved_model_dir={asked.model}", *output, f"--precision_mode={known.precision}", *asked.given(SOURCE),
-             *graph_words(known), *([f"--shapes={known.shapes}"] if known.gpu else [])]
+    words = [
+        "convert",
+        f"--input_saved_model_dir={asked.model}",
+        *output,
+        f"--precision_mode={known.precision}",
+        *asked.given(SOURCE),
+        *graph_words(known),
+        *([f"--shapes={known.shapes}"] if known.gpu else []),
+    ]
     if known.precision == "INT8":
         words.append(f"--calibration_table={asked.path(TABLE)}")
     return [Command("convert", words, [place])]
@@ -144,8 +217,15 @@ def _build(known: Known) -> Commands:
     asked = known.asked
     if asked.repeat == 1:
         return LeftOut("one build is asked for (--repeat)")
-    words = ["build", asked.path(CONVERTED), f"--shapes={known.shapes}", f"--repeat={asked.repeat}",
-             f"--output_saved_model_dir={asked.output}", "--overwrite", *asked.given(("op_library",))]
+    words = [
+        "build",
+        asked.path(CONVERTED),
+        f"--shapes={known.shapes}",
+        f"--repeat={asked.repeat}",
+        f"--output_saved_model_dir={asked.output}",
+        "--overwrite",
+        *asked.given(("op_library",)),
+    ]
     return [Command("build", words, [asked.output])]
 
 
@@ -159,12 +239,20 @@ def _build_limits(known: Known, minutes: float) -> list[str]:
 
 
 def _build_cut(document: Mapping[str, Any]) -> bool:
-    return any(passport.OUT_OF_TIME in one["reason"] for signature in document["signatures"] for one in signature.get("unbuilt", ()))
+    return any(
+        passport.OUT_OF_TIME in one["reason"]
+        for signature in document["signatures"]
+        for one in signature.get("unbuilt", ())
+    )
 
 
 def judging_words(known: Known) -> list[str]:
     """The words by which `verify` reads rows and labels and judges answers."""
-    about = [word.replace("--accuracy_output", "--label_output") for word in known.asked.given(("accuracy_output",)) if known.labels]
+    about = [
+        word.replace("--accuracy_output", "--label_output")
+        for word in known.asked.given(("accuracy_output",))
+        if known.labels
+    ]
     return [*known.data, *known.labels, *about, *known.asked.given((*SOURCE, *JUDGING))]
 
 
@@ -179,13 +267,25 @@ def _regress(known: Known) -> Commands:
     if not known.right:
         return LeftOut(_NOT_RIGHT)
     signature = next(iter(known.calls))
-    by_batch = {max((shape[0] for shape in call.values() if shape), default=1): call for call in reversed(known.calls[signature])}
+    by_batch = {
+        max((shape[0] for shape in call.values() if shape), default=1): call
+        for call in reversed(known.calls[signature])
+    }
     found = []
     for batch, call in list(reversed(by_batch.items()))[:_MOST_BATCHES]:
         name = f"regress-batch-{batch}"
         page = asked.path(f"{name}.html")
-        words = ["regress", "--in_process", f"--native={asked.model}", f"--candidate={asked.output}", f"--signature_keys={signature}",
-                 *_rows(known, signature, batch, call), "--no_engine_fallback", *asked.given((*SOURCE, *JUDGING)), f"--html={page}"]
+        words = [
+            "regress",
+            "--in_process",
+            f"--native={asked.model}",
+            f"--candidate={asked.output}",
+            f"--signature_keys={signature}",
+            *_rows(known, signature, batch, call),
+            "--no_engine_fallback",
+            *asked.given((*SOURCE, *JUDGING)),
+            f"--html={page}",
+        ]
         found.append(Command(name, words, [page]))
     return found
 
@@ -206,7 +306,14 @@ def _profile(known: Known) -> Commands:
     asked, page = known.asked, known.asked.path("profile.html")
     if not known.right:
         return LeftOut(_NOT_RIGHT)
-    words = ["profile", asked.output, f"--original={asked.model}", f"--shapes={known.shapes}", *asked.given(SOURCE), f"--html={page}"]
+    words = [
+        "profile",
+        asked.output,
+        f"--original={asked.model}",
+        f"--shapes={known.shapes}",
+        *asked.given(SOURCE),
+        f"--html={page}",
+    ]
     return [Command("profile", words, [page])]
 
 
@@ -216,7 +323,12 @@ def _diagnose(known: Known) -> Commands:
         return LeftOut(_NOT_RIGHT)
     if known.gpu and not known.done(knowledge.PROFILE):
         return LeftOut("there is no profile")
-    return [Command("diagnose", ["diagnose", asked.model, asked.output, f"--profile={asked.path('profile.json')}", *asked.given(SOURCE)])]
+    return [
+        Command(
+            "diagnose",
+            ["diagnose", asked.model, asked.output, f"--profile={asked.path('profile.json')}", *asked.given(SOURCE)],
+        )
+    ]
 
 
 def _try(known: Known) -> Commands:
@@ -234,9 +346,18 @@ def _bench(known: Known) -> Commands:
     if not known.right:
         return LeftOut(_NOT_RIGHT)
     rate = [f"--lowest_rate={asked.rate:g}"] if asked.rate else []
-    words = ["bench", f"--tune_batching={asked.output}", f"--slo={asked.slo}", *rate, "--distribution=poisson",
-             f"--duration_seconds={_PROBE_SECONDS:g}", *known.data, "--batch_size=1", *asked.given(SOURCE),
-             f"--work_dir={asked.path('batching')}"]
+    words = [
+        "bench",
+        f"--tune_batching={asked.output}",
+        f"--slo={asked.slo}",
+        *rate,
+        "--distribution=poisson",
+        f"--duration_seconds={_PROBE_SECONDS:g}",
+        *known.data,
+        "--batch_size=1",
+        *asked.given(SOURCE),
+        f"--work_dir={asked.path('batching')}",
+    ]
     return [Command("bench", words)]
 
 
@@ -245,8 +366,13 @@ def _bench_limits(known: Known, minutes: float) -> list[str]:
 
 
 def _publish(known: Known) -> Commands:
-    asked, bad = known.asked, next((one for one in known.results if one.state == "done" and one.exit_code
-                                    and one.step != knowledge.SIMULATED), None)
+    asked, bad = (
+        known.asked,
+        next(
+            (one for one in known.results if one.state == "done" and one.exit_code and one.step != knowledge.SIMULATED),
+            None,
+        ),
+    )
     if not asked.publish:
         return LeftOut("not asked for by --publish")
     if bad or not known.done(knowledge.VERIFY):
@@ -255,36 +381,160 @@ def _publish(known: Known) -> Commands:
         return LeftOut(known.missed)
     place = pathlib.Path(asked.publish)
     warm = [f"--warmup_shapes={known.shapes}"]
-    words = ["publish", asked.output, f"--model_name={place.name}", f"--base_path={place.parent}", *warm, *asked.given(("op_library",))]
+    words = [
+        "publish",
+        asked.output,
+        f"--model_name={place.name}",
+        f"--base_path={place.parent}",
+        *warm,
+        *asked.given(("op_library",)),
+    ]
     return [Command("publish", words, [asked.publish])]
 
 
 ORDER: tuple[Step, ...] = (
-    Step(name=knowledge.MACHINE, question="What can this machine do?", commands=_doctor, gave=gave.doctor, needed=True, always=True),
-    Step(name=knowledge.INSPECT, question="How much would run in TensorRT?", commands=_inspect, gave=gave.inspect, needed=True),
-    Step(name=knowledge.MENDED, question="And with the flags that this advises?", commands=_inspect_again, gave=gave.inspect_again),
-    Step(name=knowledge.DATA, question="Which rows are scored, which calibrate?", commands=_data, gave=gave.data, needed=True),
-    Step(name=knowledge.CALIBRATE, question="What would INT8 keep, with which ranges?", commands=_calibrate, gave=gave.calibrate,
-         share=0.5),
-    Step(name=knowledge.SIMULATED, question="Does INT8 keep the goal, as far as it can be simulated?", commands=_simulate,
-         gave=gave.simulated, strict=False, share=0.5),
-    Step(name=knowledge.SENSITIVITY, question="Which nodes does INT8 hurt?", commands=_sensitivity, gave=gave.sensitivity, share=0.5),
-    Step(name=knowledge.TUNE, question="Which settings are the fastest that keep the goal?", commands=_tune, gave=gave.tune, needs_gpu=True,
-         of_gpu=True, share=0.6, limits=_tune_limits, cut=_tune_cut),
-    Step(name=knowledge.CONVERT, question="The model", commands=_convert, gave=gave.convert, of_gpu=True, needed=True, share=0.8,
-         limits=_build_limits, cut=_build_cut),
-    Step(name=knowledge.BUILD, question="Which of several builds is the fastest?", commands=_build, gave=gave.build, needs_gpu=True,
-         of_gpu=True, needed=True, share=0.8, limits=_repeat_limits, cut=_build_cut),
+    Step(
+        name=knowledge.MACHINE,
+        question="What can this machine do?",
+        commands=_doctor,
+        gave=gave.doctor,
+        needed=True,
+        always=True,
+    ),
+    Step(
+        name=knowledge.INSPECT,
+        question="How much would run in TensorRT?",
+        commands=_inspect,
+        gave=gave.inspect,
+        needed=True,
+    ),
+    Step(
+        name=knowledge.MENDED,
+        question="And with the flags that this advises?",
+        commands=_inspect_again,
+        gave=gave.inspect_again,
+    ),
+    Step(
+        name=knowledge.DATA,
+        question="Which rows are scored, which calibrate?",
+        commands=_data,
+        gave=gave.data,
+        needed=True,
+    ),
+    Step(
+        name=knowledge.CALIBRATE,
+        question="What would INT8 keep, with which ranges?",
+        commands=_calibrate,
+        gave=gave.calibrate,
+        share=0.5,
+    ),
+    Step(
+        name=knowledge.SIMULATED,
+        question="Does INT8 keep the goal, as far as it can be simulated?",
+        commands=_simulate,
+        gave=gave.simulated,
+        strict=False,
+        share=0.5,
+    ),
+    Step(
+        name=knowledge.SENSITIVITY,
+        question="Which nodes does INT8 hurt?",
+        commands=_sensitivity,
+        gave=gave.sensitivity,
+        share=0.5,
+    ),
+    Step(
+        name=knowledge.TUNE,
+        question="Which settings are the fastest that keep the goal?",
+        commands=_tune,
+        gave=gave.tune,
+        needs_gpu=True,
+        of_gpu=True,
+        share=0.6,
+        limits=_tune_limits,
+        cut=_tune_cut,
+    ),
+    Step(
+        name=knowledge.CONVERT,
+        question="The model",
+        commands=_convert,
+        gave=gave.convert,
+        of_gpu=True,
+        needed=True,
+        share=0.8,
+        limits=_build_limits,
+        cut=_build_cut,
+    ),
+    Step(
+        name=knowledge.BUILD,
+        question="Which of several builds is the fastest?",
+        commands=_build,
+        gave=gave.build,
+        needs_gpu=True,
+        of_gpu=True,
+        needed=True,
+        share=0.8,
+        limits=_repeat_limits,
+        cut=_build_cut,
+    ),
     Step(name=knowledge.VERIFY, question="Is it right?", commands=_verify, gave=gave.verify, of_gpu=True, needed=True),
-    Step(name=knowledge.REGRESS, question="Is it faster, and how sure is that?", commands=_regress, gave=gave.regress, needs_gpu=True,
-         of_gpu=True, strict=False, share=0.5, limits=_regress_limits),
-    Step(name=knowledge.PROFILE, question="Where does the time go now?", commands=_profile, gave=gave.profile, needs_gpu=True, of_gpu=True,
-         strict=False, share=0.4),
-    Step(name=knowledge.DIAGNOSE, question="Why is it not faster?", commands=_diagnose, gave=gave.diagnose, needs_gpu=True, of_gpu=True,
-         strict=False),
-    Step(name=knowledge.TRIED, question="What do its mends really give?", commands=_try, gave=gave.tried, needs_gpu=True, of_gpu=True,
-         strict=False, share=0.5),
-    Step(name=knowledge.BENCH, question="Does it keep the promise of a service?", commands=_bench, gave=gave.bench, needs_gpu=True,
-         of_gpu=True, strict=False, share=0.8, limits=_bench_limits),
-    Step(name=knowledge.PUBLISH, question="A version for the server", commands=_publish, gave=gave.publish, needed=True, strict=False),
+    Step(
+        name=knowledge.REGRESS,
+        question="Is it faster, and how sure is that?",
+        commands=_regress,
+        gave=gave.regress,
+        needs_gpu=True,
+        of_gpu=True,
+        strict=False,
+        share=0.5,
+        limits=_regress_limits,
+    ),
+    Step(
+        name=knowledge.PROFILE,
+        question="Where does the time go now?",
+        commands=_profile,
+        gave=gave.profile,
+        needs_gpu=True,
+        of_gpu=True,
+        strict=False,
+        share=0.4,
+    ),
+    Step(
+        name=knowledge.DIAGNOSE,
+        question="Why is it not faster?",
+        commands=_diagnose,
+        gave=gave.diagnose,
+        needs_gpu=True,
+        of_gpu=True,
+        strict=False,
+    ),
+    Step(
+        name=knowledge.TRIED,
+        question="What do its mends really give?",
+        commands=_try,
+        gave=gave.tried,
+        needs_gpu=True,
+        of_gpu=True,
+        strict=False,
+        share=0.5,
+    ),
+    Step(
+        name=knowledge.BENCH,
+        question="Does it keep the promise of a service?",
+        commands=_bench,
+        gave=gave.bench,
+        needs_gpu=True,
+        of_gpu=True,
+        strict=False,
+        share=0.8,
+        limits=_bench_limits,
+    ),
+    Step(
+        name=knowledge.PUBLISH,
+        question="A version for the server",
+        commands=_publish,
+        gave=gave.publish,
+        needed=True,
+        strict=False,
+    ),
 )

@@ -23,8 +23,12 @@ _JUDGES = (knowledge.TUNE, knowledge.VERIFY, knowledge.REGRESS, knowledge.BENCH)
 _FINDINGS = 5
 # Fewer rows than these say little about what INT8 keeps.
 FEW_ROWS = 16
-EXIT: Mapping[GoalOutcome, int] = {"kept": errors.EXIT_DONE, "open": errors.EXIT_DONE, "not kept": errors.EXIT_CHECK,
-                                   "cannot tell": errors.EXIT_UNSURE}
+EXIT: Mapping[GoalOutcome, int] = {
+    "kept": errors.EXIT_DONE,
+    "open": errors.EXIT_DONE,
+    "not kept": errors.EXIT_CHECK,
+    "cannot tell": errors.EXIT_UNSURE,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,7 +101,9 @@ def _answers(known: Known) -> str:
     if not what:
         return "the rewritten graph answers like the original"
     left = ", ".join(simulation.get("left_out", {}))
-    return f"{what}, simulated on {simulation['rows']} rows, answers like the original" + (f"; {left}: not simulated" if left else "")
+    return f"{what}, simulated on {simulation['rows']} rows, answers like the original" + (
+        f"; {left}: not simulated" if left else ""
+    )
 
 
 def _of_int8(known: Known) -> str:
@@ -117,7 +123,9 @@ def _of_calibration(known: Known) -> Iterator[str]:
     calibrated = known.document(knowledge.CALIBRATE) or {}
     yield from (line for line in (calibrated.get("data") or {}).get("warnings") or () if line.startswith("integers "))
     compared = calibrated.get("comparison")
-    yield from (f"calibration data: {line}" for line in (Comparison.from_dict(compared).nothing_shown if compared else ()))
+    yield from (
+        f"calibration data: {line}" for line in (Comparison.from_dict(compared).nothing_shown if compared else ())
+    )
     verified = known.int8_verification or known.document(knowledge.VERIFY) or {}
     yield from (verified.get("calibration") or {}).get("scaled") or ()
 
@@ -127,10 +135,12 @@ def remarks(known: Known) -> Iterator[str]:
     yield from known.mends.left
     yield from _of_calibration(known)
     if known.of(knowledge.CALIBRATE) and not known.gpu and known.int8_misses:
-        yield (f"INT8 misses the goal where it is simulated ({known.int8_misses}): on a GPU tune keeps nodes in a higher precision, where "
-               "that helps")
+        yield (
+            f"INT8 misses the goal where it is simulated ({known.int8_misses}): on a GPU tune keeps nodes in a higher precision, where "
+            "that helps"
+        )
     if 0 < known.simulated_rows < FEW_ROWS:
-        rows = f"{known.simulated_rows} row{'s'[:known.simulated_rows != 1]}"
+        rows = f"{known.simulated_rows} row{'s'[: known.simulated_rows != 1]}"
         yield f"INT8 was simulated on {rows}, which says little: give more rows, with --data or --calibration_data"
     for found in [one for one in known.findings if one.command][:_FINDINGS]:
         trial = found.trial
@@ -138,4 +148,6 @@ def remarks(known: Known) -> Iterator[str]:
         yield f"{found.title}: {what}"
     for one in known.results:
         if one.state in ("failed", "out of time"):
-            yield f"{one.name} {'failed' if one.state == 'failed' else 'was ended'}: {one.cause}" + (f"; {one.mend}" if one.mend else "")
+            yield f"{one.name} {'failed' if one.state == 'failed' else 'was ended'}: {one.cause}" + (
+                f"; {one.mend}" if one.mend else ""
+            )

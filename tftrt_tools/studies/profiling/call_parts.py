@@ -91,10 +91,17 @@ def take_apart(tracks: Sequence[Track], measured: float = 0.0) -> Apart:
     windows = spans.union(call.span for call in chosen)
     kernels_seen = [event for event, _ in seen.on_gpu if not traces.copy(event.name) and _within(event, windows)]
     return Apart(
-        traced=len(seen.calls), counted=count, seconds=sum(call.seconds for call in chosen) / count, stages=stages,
-        timeline=tuple(_timeline(chosen[0], shared[0])), ops=tuple(_ops(seen, windows, count)),
-        engines=tuple(_engines(seen, windows, count)), copies=tuple(_copies(seen, windows, count)),
-        arithmetic=_arithmetic(kernels_seen, count), gpu=any(track.gpu for track in tracks))
+        traced=len(seen.calls),
+        counted=count,
+        seconds=sum(call.seconds for call in chosen) / count,
+        stages=stages,
+        timeline=tuple(_timeline(chosen[0], shared[0])),
+        ops=tuple(_ops(seen, windows, count)),
+        engines=tuple(_engines(seen, windows, count)),
+        copies=tuple(_copies(seen, windows, count)),
+        arithmetic=_arithmetic(kernels_seen, count),
+        gpu=any(track.gpu for track in tracks),
+    )
 
 
 def _typical(calls: Sequence[Event], measured: float) -> list[Event]:
@@ -102,13 +109,15 @@ def _typical(calls: Sequence[Event], measured: float) -> list[Event]:
     median is below the measured time, which a trace should only lengthen, those nearest to that."""
     ordered = sorted(calls, key=lambda call: call.seconds)
     middle = max(ordered[len(ordered) // 2].seconds, measured)
-    return sorted(calls, key=lambda call: abs(call.seconds - middle))[:max(1, (len(calls) + 1) // 2)]
+    return sorted(calls, key=lambda call: abs(call.seconds - middle))[: max(1, (len(calls) + 1) // 2)]
 
 
 def _shared(seen: Seen, call: Event) -> dict[Stage, dict[Key, list[Span]]]:
     """{stage: {what: its instants}} of one call; together they are the call."""
     layers = seen.layers(call)
-    making = spans.inside(spans.union(event.span for event in seen.marks[traces.INPUT] if meets(event, call)), [call.span])
+    making = spans.inside(
+        spans.union(event.span for event in seen.marks[traces.INPUT] if meets(event, call)), [call.span]
+    )
     found: dict[Stage, dict[Key, list[Span]]] = {}
     for stage, windows in zip(STAGES, (making, spans.outside([call.span], making)), strict=True):
         mine, rest = partition(windows, layers.values())
@@ -119,7 +128,10 @@ def _shared(seen: Seen, call: Event) -> dict[Stage, dict[Key, list[Span]]]:
 
 def _timeline(call: Event, shared: Mapping[Stage, Mapping[Key, Sequence[Span]]]) -> Iterable[Stretch]:
     """The stretches of a call in order, from its begin on. What is too short to be seen goes to the stretch before it."""
-    every = sorted(((span, key) for parts in shared.values() for key, found in parts.items() for span in found), key=lambda one: one[0])
+    every = sorted(
+        ((span, key) for parts in shared.values() for key, found in parts.items() for span in found),
+        key=lambda one: one[0],
+    )
     fine = _FINE * call.seconds
     joined: list[tuple[float, float, Key]] = []
     for (start, end), key in every:
@@ -127,8 +139,10 @@ def _timeline(call: Event, shared: Mapping[Stage, Mapping[Key, Sequence[Span]]])
             joined[-1] = (joined[-1][0], end, joined[-1][2])
         else:
             joined.append((start, end, key))
-    return [Stretch(group=key.group, device=key.device, engine=key.engine, start=start - call.start, end=end - call.start)
-            for start, end, key in joined]
+    return [
+        Stretch(group=key.group, device=key.device, engine=key.engine, start=start - call.start, end=end - call.start)
+        for start, end, key in joined
+    ]
 
 
 def _within(event: Event, windows: Sequence[Span]) -> bool:
@@ -148,14 +162,26 @@ def _ops(seen: Seen, windows: Sequence[Span], count: int) -> list[OpTime]:
             one = found.setdefault(launched, [0.0] * 4)
             one[2] += event.seconds
             one[3] += 1
-    rows = [OpTime(name=owner.name, type=owner.type, runs=one[0] / count, host_seconds=one[1] / count, gpu_seconds=one[2] / count,
-                   kernels=one[3] / count) for owner, one in found.items() if one[3] or owner.type not in PASSIVE_OPS]
+    rows = [
+        OpTime(
+            name=owner.name,
+            type=owner.type,
+            runs=one[0] / count,
+            host_seconds=one[1] / count,
+            gpu_seconds=one[2] / count,
+            kernels=one[3] / count,
+        )
+        for owner, one in found.items()
+        if one[3] or owner.type not in PASSIVE_OPS
+    ]
     return sorted(rows, key=lambda one: -max(one.gpu_seconds, one.host_seconds))
 
 
 def _engines(seen: Seen, windows: Sequence[Span], count: int) -> list[EngineRun]:
     names = dict.fromkeys([owner.name for event, owner in seen.engine_ops if _within(event, windows)])
-    names |= dict.fromkeys(owner.name for event, owner in seen.on_gpu if owner and owner.engine and _within(event, windows))
+    names |= dict.fromkeys(
+        owner.name for event, owner in seen.on_gpu if owner and owner.engine and _within(event, windows)
+    )
     return [_engine(seen, name, windows, count) for name in names]
 
 
@@ -164,15 +190,27 @@ def _engine(seen: Seen, name: str, windows: Sequence[Span], count: int) -> Engin
         return sum(engine == name and _within(event, windows) for event, engine in seen.engine_events[kind]) / count
 
     host = [event.span for event, owner in seen.engine_ops if owner.name == name and _within(event, windows)]
-    gpu = [event for event, owner in seen.on_gpu if owner and owner.engine and owner.name == name and _within(event, windows)]
+    gpu = [
+        event
+        for event, owner in seen.on_gpu
+        if owner and owner.engine and owner.name == name and _within(event, windows)
+    ]
     gaps = 0.0
     for window in windows:
         busy = spans.union(event.span for event in gpu if _within(event, [window]))
         gaps += busy[-1][1] - busy[0][0] - spans.length(busy) if busy else 0.0
     only = [event for event in gpu if not traces.copy(event.name)]
-    return EngineRun(name=name, runs=times("engine"), host_seconds=spans.length(spans.union(host)) / count,
-                     gpu_seconds=spans.length(spans.union(event.span for event in gpu)) / count, kernels=len(only) / count,
-                     gap_seconds=gaps / count, arithmetic=_arithmetic(only, count), fallbacks=times("fallback"), builds=times("build"))
+    return EngineRun(
+        name=name,
+        runs=times("engine"),
+        host_seconds=spans.length(spans.union(host)) / count,
+        gpu_seconds=spans.length(spans.union(event.span for event in gpu)) / count,
+        kernels=len(only) / count,
+        gap_seconds=gaps / count,
+        arithmetic=_arithmetic(only, count),
+        fallbacks=times("fallback"),
+        builds=times("build"),
+    )
 
 
 def _copies(seen: Seen, windows: Sequence[Span], count: int) -> list[Copy]:
@@ -183,7 +221,10 @@ def _copies(seen: Seen, windows: Sequence[Span], count: int) -> list[Copy]:
             one = found.setdefault((kind, seen.stage(event)), [0.0] * 3)
             for place, value in enumerate((1, event.bytes, event.seconds)):
                 one[place] += value / count
-    return [Copy(kind=kind, group=group, copies=one[0], bytes=one[1], seconds=one[2]) for (kind, group), one in found.items()]
+    return [
+        Copy(kind=kind, group=group, copies=one[0], bytes=one[1], seconds=one[2])
+        for (kind, group), one in found.items()
+    ]
 
 
 def _arithmetic(events: Iterable[Event], count: int) -> dict[str, float]:

@@ -145,7 +145,11 @@ class CallProfile(records.Record):
     @property
     def unplaced_share(self) -> float:
         """The share of the call that cannot be placed, 0 to 1."""
-        return sum(part.seconds for part in self.parts if part.group == "rest") / self.latency.p50 if self.latency.p50 else 0.0
+        return (
+            sum(part.seconds for part in self.parts if part.group == "rest") / self.latency.p50
+            if self.latency.p50
+            else 0.0
+        )
 
     def text(self) -> str:
         """For people: serving_default(x 1x8x8x1)."""

@@ -35,7 +35,13 @@ def events(titled: Titled) -> Iterator[dict[str, Any]]:
             mine = [track for track in tracks if track.gpu == gpu]
             if mine:
                 yield _named("process_name", process, 0, f"{title}: {'GPU' if gpu else 'host'}")
-                yield {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": process}}
+                yield {
+                    "ph": "M",
+                    "name": "process_sort_index",
+                    "pid": process,
+                    "tid": 0,
+                    "args": {"sort_index": process},
+                }
             for thread, track in enumerate(mine, 1):
                 yield _named("thread_name", process, thread, track.name)
                 for event in track.events:
@@ -50,8 +56,15 @@ def _named(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
 def _whole(event: Event, process: int, thread: int, begin: float) -> dict[str, Any]:
     told: Mapping[str, Any] = {"op": event.op, "bytes": event.bytes, "launch": event.launch}
     args = {name: value for name, value in told.items() if value}
-    return {"ph": "X", "name": event.name, "pid": process, "tid": thread, "ts": _micros(event.start - begin),
-            "dur": _micros(event.seconds), **({"args": args} if args else {})}
+    return {
+        "ph": "X",
+        "name": event.name,
+        "pid": process,
+        "tid": thread,
+        "ts": _micros(event.start - begin),
+        "dur": _micros(event.seconds),
+        **({"args": args} if args else {}),
+    }
 
 
 def _arrows(tracks: Iterable[Track], number: int, begin: float) -> Iterator[dict[str, Any]]:
@@ -67,8 +80,21 @@ def _arrows(tracks: Iterable[Track], number: int, begin: float) -> Iterator[dict
             if event.launch in launches:
                 from_thread, launch = launches[event.launch]
                 arrow = {"name": "launch", "cat": "launch", "id": f"{number}.{event.launch}"}
-                yield {**arrow, "ph": "s", "pid": 2 * number + 1, "tid": from_thread, "ts": _micros(launch.start - begin)}
-                yield {**arrow, "ph": "f", "bp": "e", "pid": 2 * number + 2, "tid": thread, "ts": _micros(event.start - begin)}
+                yield {
+                    **arrow,
+                    "ph": "s",
+                    "pid": 2 * number + 1,
+                    "tid": from_thread,
+                    "ts": _micros(launch.start - begin),
+                }
+                yield {
+                    **arrow,
+                    "ph": "f",
+                    "bp": "e",
+                    "pid": 2 * number + 2,
+                    "tid": thread,
+                    "ts": _micros(event.start - begin),
+                }
 
 
 def _micros(seconds: float) -> float:
@@ -81,6 +107,8 @@ def marked(tracks: Sequence[Track]) -> tuple[Track, ...]:
     if not calls:
         return tuple(tracks)
     low, high = min(call.start for call in calls), max(call.end for call in calls)
-    cut = [Track(track.name, track.gpu, tuple(event for event in track.events if event.end > low and event.start < high))
-           for track in tracks]
+    cut = [
+        Track(track.name, track.gpu, tuple(event for event in track.events if event.end > low and event.start < high))
+        for track in tracks
+    ]
     return tuple(track for track in cut if track.events)

@@ -20,21 +20,41 @@ def headline(pair: CallPair) -> list[str]:
 
 def parts(pair: CallPair) -> list[tuple[str, ...]]:
     """The rows under PARTS."""
-    return [(one.name, one.device, rows.ms(one.one), rows.ms(one.other), f"{1e3 * ((one.other or 0.0) - (one.one or 0.0)):+.4f}")
-            for one in pair.parts]
+    return [
+        (
+            one.name,
+            one.device,
+            rows.ms(one.one),
+            rows.ms(one.other),
+            f"{1e3 * ((one.other or 0.0) - (one.one or 0.0)):+.4f}",
+        )
+        for one in pair.parts
+    ]
 
 
 def engines(compared: Comparison) -> str:
     """A line on two engines."""
-    return (f"A {compared.one} ({shape_grammar.call_text(dict(compared.one_shapes))}), "
-            f"B {compared.other} ({shape_grammar.call_text(dict(compared.other_shapes))})")
+    return (
+        f"A {compared.one} ({shape_grammar.call_text(dict(compared.one_shapes))}), "
+        f"B {compared.other} ({shape_grammar.call_text(dict(compared.other_shapes))})"
+    )
 
 
 def layers(compared: Comparison) -> list[tuple[str, ...]]:
     """The rows under LAYERS, the largest difference first; rows without time are left out."""
-    return [(_nodes(row.nodes), _side(row.one), rows.ms(row.one.seconds), _side(row.other), rows.ms(row.other.seconds),
-             f"{1e3 * row.difference:+.4f}", "fused otherwise" if row.fused_otherwise else "")
-            for row in compared.rows if row.one.seconds or row.other.seconds]
+    return [
+        (
+            _nodes(row.nodes),
+            _side(row.one),
+            rows.ms(row.one.seconds),
+            _side(row.other),
+            rows.ms(row.other.seconds),
+            f"{1e3 * row.difference:+.4f}",
+            "fused otherwise" if row.fused_otherwise else "",
+        )
+        for row in compared.rows
+        if row.one.seconds or row.other.seconds
+    ]
 
 
 def _nodes(names: tuple[str, ...]) -> str:
@@ -43,10 +63,13 @@ def _nodes(names: tuple[str, ...]) -> str:
 
 def _side(side: Side) -> str:
     count = len(side.layers)
-    return " ".join(filter(None, ("/".join(side.precisions), f"{count} layer{'s'[:count != 1]}" if count else "none")))
+    return " ".join(filter(None, ("/".join(side.precisions), f"{count} layer{'s'[: count != 1]}" if count else "none")))
 
 
 def remarks(compared: Comparison) -> list[str]:
     """Lines on nodes that only one of the two has."""
-    return [f"only in {which}: {', '.join(map(engine_rows.node, names[:8]))}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
-            for which, names in (("A", compared.only_one), ("B", compared.only_other)) if names]
+    return [
+        f"only in {which}: {', '.join(map(engine_rows.node, names[:8]))}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
+        for which, names in (("A", compared.only_one), ("B", compared.only_other))
+        if names
+    ]

@@ -61,26 +61,38 @@ def compare(one: Profile, other: Profile) -> ProfileComparison:
         if pairs and alone:
             notes.append(f"calls of the {title} profile alone, which are not compared: {', '.join(alone)}")
     if any(mine.shapes.keys() != its.shapes.keys() for mine, its in pairs):
-        notes.append("some calls have other inputs in the second profile: the two are hardly the same model, and then no figure says which "
-                     "is faster")
+        notes.append(
+            "some calls have other inputs in the second profile: the two are hardly the same model, and then no figure says which "
+            "is faster"
+        )
     if any(mine.shapes != its.shapes for mine, its in pairs):
         notes.append("some calls have other shapes in the second profile; they are compared in the order of the shapes")
     engines = engines_compare.pairs(one.engines, other.engines)
     if one.machine.gpu != other.machine.gpu:
         notes.append("the two were measured on other GPUs or drivers: " + " and ".join(map(_where, (one, other))))
     if one.machine.versions != other.machine.versions:
-        notes.append("the two were measured with other versions: " + " and ".join(
-            ", ".join(f"{name} {version}" for name, version in each.machine.versions.items()) for each in (one, other)))
+        notes.append(
+            "the two were measured with other versions: "
+            + " and ".join(
+                ", ".join(f"{name} {version}" for name, version in each.machine.versions.items())
+                for each in (one, other)
+            )
+        )
     if not (one.engines and other.engines):
-        notes.append("no layers are compared: " + ("neither profile" if not (one.engines or other.engines) else "one of the profiles")
-                     + " holds what is inside of the engines")
+        notes.append(
+            "no layers are compared: "
+            + ("neither profile" if not (one.engines or other.engines) else "one of the profiles")
+            + " holds what is inside of the engines"
+        )
     elif not engines:
         notes.append("no layers are compared: no engine of the one has nodes of the other's")
     return ProfileComparison(
-        one=f"{one.model.model} on {_where(one)}", other=f"{other.model.model} on {_where(other)}",
+        one=f"{one.model.model} on {_where(one)}",
+        other=f"{other.model.model} on {_where(other)}",
         calls=tuple(_pair(*pair) for pair in pairs),
         engines=tuple(engines_compare.compare(mine, its) for mine, its in engines),
-        notes=tuple(notes))
+        notes=tuple(notes),
+    )
 
 
 def _where(profile: Profile) -> str:
@@ -96,12 +108,24 @@ def _pairs(one: Profile, other: Profile) -> Iterator[tuple[CallProfile, CallProf
     for signature in names:
         mine = [call for call in one.model.calls if call.signature == signature]
         its = [call for call in other.model.calls if nameless or call.signature == signature]
-        equal = [(call, found) for call in mine if (found := next((each for each in its if each.shapes == call.shapes), None))]
+        equal = [
+            (call, found)
+            for call in mine
+            if (found := next((each for each in its if each.shapes == call.shapes), None))
+        ]
         yield from equal or zip(mine, its, strict=False)
 
 
 def _pair(one: CallProfile, other: CallProfile) -> CallPair:
     speed = f"{one.latency.p50 / other.latency.p50:.2f} times as fast"
-    return CallPair(one=one.text(), other=other.text(), one_latency=one.latency, other_latency=other.latency, speed=speed,
-                    parts=tuple(Compared(name=part.name, device=part.device, one=part.seconds, other=part.other)
-                                for part in rows.parts(one, other)))
+    return CallPair(
+        one=one.text(),
+        other=other.text(),
+        one_latency=one.latency,
+        other_latency=other.latency,
+        speed=speed,
+        parts=tuple(
+            Compared(name=part.name, device=part.device, one=part.seconds, other=part.other)
+            for part in rows.parts(one, other)
+        ),
+    )

@@ -35,9 +35,15 @@ class CudaGraph(records.Record):
         if self.error or self.plain is None or self.graph is None:
             return f"a CUDA graph could not be measured: {self.error or 'no answer'}"
         share = (self.plain - self.graph) / self.plain
-        return (f"a CUDA graph takes {self.graph * 1e3:.3f} ms a call, launch and wait included, instead of {self.plain * 1e3:.3f} ms "
-                f"({share:+.0%} saved, of {self.nodes} launches): " + ("TFTRT_PLAN_CUDA_GRAPH=1 makes calls so" if plan else
-                                               "measured outside TensorFlow, which does not capture engines"))
+        return (
+            f"a CUDA graph takes {self.graph * 1e3:.3f} ms a call, launch and wait included, instead of {self.plain * 1e3:.3f} ms "
+            f"({share:+.0%} saved, of {self.nodes} launches): "
+            + (
+                "TFTRT_PLAN_CUDA_GRAPH=1 makes calls so"
+                if plan
+                else "measured outside TensorFlow, which does not capture engines"
+            )
+        )
 
 
 def measured(answer: Mapping[str, Any]) -> CudaGraph:
@@ -63,15 +69,28 @@ class Streams(records.Record):
 
 def streams(answer: Mapping[str, Any], overlapped: Mapping[str, Any]) -> tuple[Streams, ...]:
     """From the recorded parts "streams" and "overlap"; recordings of before have all of it in "streams"."""
-    traces = {row["contexts"]: row["trace"] for part in (answer, overlapped) for row in part.get("streams", ()) if "trace" in row}
-    return tuple(Streams(contexts=row["contexts"], one_thread=row.get("one_thread_calls_s"), thread_each=row.get("thread_each_calls_s"),
-                         overlap=overlap(traces[row["contexts"]]) if row["contexts"] in traces else None)
-                 for row in answer.get("streams", ()))
+    traces = {
+        row["contexts"]: row["trace"]
+        for part in (answer, overlapped)
+        for row in part.get("streams", ())
+        if "trace" in row
+    }
+    return tuple(
+        Streams(
+            contexts=row["contexts"],
+            one_thread=row.get("one_thread_calls_s"),
+            thread_each=row.get("thread_each_calls_s"),
+            overlap=overlap(traces[row["contexts"]]) if row["contexts"] in traces else None,
+        )
+        for row in answer.get("streams", ())
+    )
 
 
 def overlap(kernels: Sequence[Sequence[int]]) -> float | None:
     """The share of the busy time in which kernels of two streams or more ran. Args: kernels: [start, end, stream]. None for none."""
-    moments = sorted([(start, 1, stream) for start, _, stream in kernels] + [(end, -1, stream) for _, end, stream in kernels])
+    moments = sorted(
+        [(start, 1, stream) for start, _, stream in kernels] + [(end, -1, stream) for _, end, stream in kernels]
+    )
     running: dict[int, int] = {}
     busy = both = 0
     before = 0

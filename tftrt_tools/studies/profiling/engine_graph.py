@@ -9,7 +9,17 @@ import math
 
 from tftrt_tools.base import records
 
-_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8, "bool": 1, "int8": 1, "uint8": 1, "float64": 8}
+_BYTES = {
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "int64": 8,
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "float64": 8,
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -66,7 +66,9 @@ class Known:
         return self.op is not None and self.op.name == PLAN
 
 
-def sorted_answers(parts: Mapping[str, Mapping[str, Any]]) -> tuple[dict[tuple[str, int, int, int], Answers], tuple[str, ...]]:
+def sorted_answers(
+    parts: Mapping[str, Mapping[str, Any]],
+) -> tuple[dict[tuple[str, int, int, int], Answers], tuple[str, ...]]:
     """({(engine, number of its record, profile, rows that were asked for or 0): its answers}, why parts have none).
 
     Args: parts: {part: what its child gave}.
@@ -87,7 +89,9 @@ def profiles(recording: Recording) -> tuple[tuple[EngineProfile, ...], tuple[str
     ops, graphs, result = {op.name: op for op in recording.ops}, iter(recording.graphs), []
     for (engine, *_), one in answers.items():
         graph = next(graphs) if shapes(one) else None
-        known = Known(op=ops.get(engine), graph=graph if graph and graph.nodes else None, built=recording.built.get(engine))
+        known = Known(
+            op=ops.get(engine), graph=graph if graph and graph.nodes else None, built=recording.built.get(engine)
+        )
         result.append(of(one, known))
     return tuple(result), failed
 
@@ -108,21 +112,46 @@ def of(answers: Answers, known: Known) -> EngineProfile:
     rows |= _seen(answers.get("inspected", {}), first["profile"])
     found = layers.of_names(timings, known.graph, rows)
     limits = _peaks(told, timed)
-    seconds = {name: of_kernels[name].seconds if name in of_kernels else 0.0 for name in timings} if how == "ranges" else timings
+    seconds = (
+        {name: of_kernels[name].seconds if name in of_kernels else 0.0 for name in timings}
+        if how == "ranges"
+        else timings
+    )
     events = [timings[name] - own.seconds for name, own in of_kernels.items()]
     profiled = _layers(found, _Times(seconds, timings, of_kernels), known, rows, limits)
-    kernel_seconds = statistics.median(sum(kernel.seconds for kernel in call.kernels) for call in calls) if calls else None
+    kernel_seconds = (
+        statistics.median(sum(kernel.seconds for kernel in call.kernels) for call in calls) if calls else None
+    )
     profile = EngineProfile(
-        engine=first["engine"], precision=known.precision, implicit_batch=first["implicit"], profile=first["profile"],
-        profiles=told.get("num_optimization_profiles", 1), shapes={name: tuple(shape) for name, shape in shapes(answers).items()},
-        latency=_latency(timed), layers=profiled,
-        layer_seconds=sum(seconds.values()), kernel_seconds=kernel_seconds, kernels_by=how, other_kernel_seconds=others,
-        event_seconds=statistics.median(events) if events else None, fusion=_fusion(found, seconds, profiled, known, rows),
-        memory=memory.of(told, answers.get("streams", {}), known.graph, known.built, first["profile"],
-                         known.op.workspace_size_bytes if known.op else None) if told else None,
+        engine=first["engine"],
+        precision=known.precision,
+        implicit_batch=first["implicit"],
+        profile=first["profile"],
+        profiles=told.get("num_optimization_profiles", 1),
+        shapes={name: tuple(shape) for name, shape in shapes(answers).items()},
+        latency=_latency(timed),
+        layers=profiled,
+        layer_seconds=sum(seconds.values()),
+        kernel_seconds=kernel_seconds,
+        kernels_by=how,
+        other_kernel_seconds=others,
+        event_seconds=statistics.median(events) if events else None,
+        fusion=_fusion(found, seconds, profiled, known, rows),
+        memory=memory.of(
+            told,
+            answers.get("streams", {}),
+            known.graph,
+            known.built,
+            first["profile"],
+            known.op.workspace_size_bytes if known.op else None,
+        )
+        if told
+        else None,
         cuda_graph=cuda_graph.measured(answers["graph"]) if "graph" in answers else None,
-        streams=cuda_graph.streams(answers.get("streams", {}), answers.get("overlap", {})), peaks=limits,
-        notes=tuple(dict.fromkeys(_errors(answers))))
+        streams=cuda_graph.streams(answers.get("streams", {}), answers.get("overlap", {})),
+        peaks=limits,
+        notes=tuple(dict.fromkeys(_errors(answers))),
+    )
     wide = _range(told, first["profile"], first.get("rows", 0))
     return dataclasses.replace(profile, notes=(*profile.notes, *_remarks(profile, known), *wide))
 
@@ -130,7 +159,9 @@ def of(answers: Answers, known: Known) -> EngineProfile:
 def _seen(inspected: Mapping[str, Any], profile: int) -> dict[str, layer_table.Row]:
     """{layer: what the inspector said of it in the measured calls}; without those of which it told no types."""
     said = layer_table.Built(rows=layer_information.rows({"Layers": inspected.get("layers", ())}))
-    return {row.name: row for row in said.of_profile(profile) if any(tensor.type for tensor in (*row.inputs, *row.outputs))}
+    return {
+        row.name: row for row in said.of_profile(profile) if any(tensor.type for tensor in (*row.inputs, *row.outputs))
+    }
 
 
 def _layer_seconds(timed: Mapping[str, Any]) -> dict[str, float]:
@@ -157,8 +188,15 @@ def _peaks(told: Mapping[str, Any], timed: Mapping[str, Any]) -> Peaks | None:
     clock = statistics.median(clocks) if clocks else gpu.get("most_sm_mhz")
     if not clock or not gpu.get("compute_capability") or not told.get("multiprocessors"):
         return None
-    return peaks.of(gpu["compute_capability"], gpu.get("name", ""), told["multiprocessors"], clock, bool(clocks),
-                    gpu.get("most_memory_mhz"), gpu.get("memory_bus_bits"))
+    return peaks.of(
+        gpu["compute_capability"],
+        gpu.get("name", ""),
+        told["multiprocessors"],
+        clock,
+        bool(clocks),
+        gpu.get("most_memory_mhz"),
+        gpu.get("memory_bus_bits"),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,8 +208,9 @@ class _Times:
     kernels: Mapping[str, OfLayer]
 
 
-def _layers(found: Sequence[Layer], times: _Times, known: Known, rows: Mapping[str, layer_table.Row],
-            limits: Peaks | None) -> tuple[LayerProfile, ...]:
+def _layers(
+    found: Sequence[Layer], times: _Times, known: Known, rows: Mapping[str, layer_table.Row], limits: Peaks | None
+) -> tuple[LayerProfile, ...]:
     owner = roofline.owners(found, frozenset(layers.MOVES))
     owned: dict[str, set[str]] = collections.defaultdict(set)
     for node, name in owner.items():
@@ -181,20 +220,42 @@ def _layers(found: Sequence[Layer], times: _Times, known: Known, rows: Mapping[s
     for layer in found:
         own, row, seconds = times.kernels.get(layer.name), rows.get(layer.name), times.seconds[layer.name]
         precision, source = _precision(layer, own, row, known)
-        done = roofline.work(layer, known.graph, owned[layer.name], row, precision or known.precision) if known.graph else None
+        done = (
+            roofline.work(layer, known.graph, owned[layer.name], row, precision or known.precision)
+            if known.graph
+            else None
+        )
         against = roofline.roof(done, seconds, precision, limits) if done else None
-        result.append(LayerProfile(
-            name=layer.name, role=layer.role, kind=row.kind if row else "", nodes=layer.nodes, seconds=seconds, share=seconds / total,
-            profiler_seconds=times.profiler[layer.name], kernel_seconds=own.seconds if own else None, kernels=own.names if own else (),
-            precision=precision, precision_from=source,
-            formats=_formats(row) if row else "", tactic=row.tactic if row else "", output_shape=_output_shape(layer, row, known.graph),
-            flops=done.flops if done else None, bytes=done.bytes if done else None, tflops=against.tflops if against else None,
-            gb_per_s=against.gb_per_s if against else None, bound=against.bound if against else None,
-            roof_share=against.share if against else None))
+        result.append(
+            LayerProfile(
+                name=layer.name,
+                role=layer.role,
+                kind=row.kind if row else "",
+                nodes=layer.nodes,
+                seconds=seconds,
+                share=seconds / total,
+                profiler_seconds=times.profiler[layer.name],
+                kernel_seconds=own.seconds if own else None,
+                kernels=own.names if own else (),
+                precision=precision,
+                precision_from=source,
+                formats=_formats(row) if row else "",
+                tactic=row.tactic if row else "",
+                output_shape=_output_shape(layer, row, known.graph),
+                flops=done.flops if done else None,
+                bytes=done.bytes if done else None,
+                tflops=against.tflops if against else None,
+                gb_per_s=against.gb_per_s if against else None,
+                bound=against.bound if against else None,
+                roof_share=against.share if against else None,
+            )
+        )
     return tuple(result)
 
 
-def _precision(layer: Layer, own: OfLayer | None, row: layer_table.Row | None, known: Known) -> tuple[str, Source | None]:
+def _precision(
+    layer: Layer, own: OfLayer | None, row: layer_table.Row | None, known: Known
+) -> tuple[str, Source | None]:
     """(In what a layer computes, how that is known)."""
     asked = known.precision
     said = [kernel_names.arithmetic(name) for name in own.names] if own else []
@@ -209,7 +270,10 @@ def _precision(layer: Layer, own: OfLayer | None, row: layer_table.Row | None, k
 
 
 def _formats(row: layer_table.Row) -> str:
-    ends = [f"{tensor.type} c{tensor.packed}" if tensor.packed > 1 else tensor.type for tensor in (*row.inputs[:1], *row.outputs[:1])]
+    ends = [
+        f"{tensor.type} c{tensor.packed}" if tensor.packed > 1 else tensor.type
+        for tensor in (*row.inputs[:1], *row.outputs[:1])
+    ]
     return " → ".join(filter(None, ends))
 
 
@@ -220,23 +284,35 @@ def _output_shape(layer: Layer, row: layer_table.Row | None, graph: Graph | None
     return last.outputs[0].shape if last and last.outputs else None
 
 
-def _fusion(found: Sequence[Layer], timings: Mapping[str, float], profiled: Sequence[LayerProfile], known: Known,
-            rows: Mapping[str, layer_table.Row]) -> fusion.Fusion | None:
+def _fusion(
+    found: Sequence[Layer],
+    timings: Mapping[str, float],
+    profiled: Sequence[LayerProfile],
+    known: Known,
+    rows: Mapping[str, layer_table.Row],
+) -> fusion.Fusion | None:
     if known.graph is None or not found:
         return None
-    precisions = {layer.name: layer.precision for layer in profiled if layer.precision and layer.precision_from != "asked for"}
+    precisions = {
+        layer.name: layer.precision for layer in profiled if layer.precision and layer.precision_from != "asked for"
+    }
     return fusion.of(fusion.Engine(graph=known.graph, layers=found, seconds=timings, precisions=precisions, rows=rows))
 
 
 def _errors(answers: Answers) -> list[str]:
-    return [f"{part}, {what}: {why}" for part, answer in answers.items() for what, why in answer.get("errors", {}).items()]
+    return [
+        f"{part}, {what}: {why}" for part, answer in answers.items() for what, why in answer.get("errors", {}).items()
+    ]
 
 
 def _range(told: Mapping[str, Any], profile: int, rows: int) -> list[str]:
     """A remark where the profile serves more sizes than the measured one. Args: rows: that were asked for, 0 for what it was tuned for."""
     sizes = told["profiles"][profile] if len(told.get("profiles", ())) > profile else {}
-    wide = [f"{name} from {_size(three[0])} to {_size(three[2])}" for name, three in sizes.items()
-            if len(three) == 3 and three[0] != three[2]]
+    wide = [
+        f"{name} from {_size(three[0])} to {_size(three[2])}"
+        for name, three in sizes.items()
+        if len(three) == 3 and three[0] != three[2]
+    ]
     measured = f"batch {rows}" if rows else "what it was tuned for"
     return [f"this profile serves {', '.join(wide)}; it was measured at {measured}"] if wide else []
 
@@ -248,17 +324,24 @@ def _size(shape: Sequence[int]) -> str:
 def _remarks(profile: EngineProfile, known: Known) -> list[str]:
     found = []
     if known.graph is None:
-        found.append("the sizes in model.onnx are not known: no operations, no fusion map" if known.of_a_plan else
-                     "the native segment was removed: no operations, no fusion map")
+        found.append(
+            "the sizes in model.onnx are not known: no operations, no fusion map"
+            if known.of_a_plan
+            else "the native segment was removed: no operations, no fusion map"
+        )
     if known.of_a_plan and not any(layer.kind for layer in profile.layers):
         found.append("the plan's passport has no layer information: tactics, formats and types are not known")
     elif known.built is None and not known.of_a_plan:
-        found.append("the log of this engine's build was not kept with the model: `tftrt build` without a cached engine keeps its tactics, "
-                     "formats and types")
+        found.append(
+            "the log of this engine's build was not kept with the model: `tftrt build` without a cached engine keeps its tactics, "
+            "formats and types"
+        )
     if profile.kernels_by == "aligned":
         found.append("the trace has no ranges of TensorRT: kernels were given to layers by their times")
     if profile.agreement is not None and abs(profile.agreement - 1) > _AGREE:
-        found.append(f"the layers' times by IProfiler, less its events, are {profile.agreement:.2f} of their kernels' times")
+        found.append(
+            f"the layers' times by IProfiler, less its events, are {profile.agreement:.2f} of their kernels' times"
+        )
     if profile.peaks and profile.peaks.note:
         found.append(profile.peaks.note)
     return found

@@ -36,7 +36,9 @@ class Row(records.Record):
     @property
     def fused_otherwise(self) -> bool:
         """Whether the nodes are more layers in one engine than in the other."""
-        return bool(self.nodes and self.one.layers and self.other.layers) and len(self.one.layers) != len(self.other.layers)
+        return bool(self.nodes and self.one.layers and self.other.layers) and len(self.one.layers) != len(
+            self.other.layers
+        )
 
     @property
     def difference(self) -> float:
@@ -64,12 +66,26 @@ def compare(one: EngineProfile, other: EngineProfile) -> Comparison:
     """Compare two engines, such as one model in FP16 and in INT8, or with two drivers, or at two shapes."""
     mine, its = _places(one), _places(other)
     groups = _groups(one, other)
-    rows = [_row(nodes, one, other, {mine[node] for node in nodes if node in mine}, {its[node] for node in nodes if node in its})
-            for nodes in groups]
+    rows = [
+        _row(
+            nodes,
+            one,
+            other,
+            {mine[node] for node in nodes if node in mine},
+            {its[node] for node in nodes if node in its},
+        )
+        for nodes in groups
+    ]
     rows.append(_row((), one, other, _without(one, mine), _without(other, its)))
-    return Comparison(one=one.engine, other=other.engine, one_shapes=one.shapes, other_shapes=other.shapes,
-                      rows=tuple(sorted(rows, key=lambda row: -abs(row.difference))),
-                      only_one=tuple(node for node in mine if node not in its), only_other=tuple(node for node in its if node not in mine))
+    return Comparison(
+        one=one.engine,
+        other=other.engine,
+        one_shapes=one.shapes,
+        other_shapes=other.shapes,
+        rows=tuple(sorted(rows, key=lambda row: -abs(row.difference))),
+        only_one=tuple(node for node in mine if node not in its),
+        only_other=tuple(node for node in its if node not in mine),
+    )
 
 
 def pairs(ones: Sequence[EngineProfile], others: Sequence[EngineProfile]) -> list[tuple[EngineProfile, EngineProfile]]:
@@ -77,8 +93,15 @@ def pairs(ones: Sequence[EngineProfile], others: Sequence[EngineProfile]) -> lis
     found = []
     for one in ones:
         mine = set(_places(one))
-        best = max(others, default=None, key=lambda other: (_shared(mine, set(_places(other))), _sizes(one) == _sizes(other),
-                                                            one.profile == other.profile))
+        best = max(
+            others,
+            default=None,
+            key=lambda other: (
+                _shared(mine, set(_places(other))),
+                _sizes(one) == _sizes(other),
+                one.profile == other.profile,
+            ),
+        )
         if best is not None and _shared(mine, set(_places(best))) > 0:
             found.append((one, best))
     return found
@@ -131,11 +154,19 @@ def _groups(one: EngineProfile, other: EngineProfile) -> list[tuple[str, ...]]:
     return [tuple(nodes) for nodes in groups.values()]
 
 
-def _row(nodes: tuple[str, ...], one: EngineProfile, other: EngineProfile, mine: Iterable[int], its: Iterable[int]) -> Row:
+def _row(
+    nodes: tuple[str, ...], one: EngineProfile, other: EngineProfile, mine: Iterable[int], its: Iterable[int]
+) -> Row:
     return Row(nodes=nodes, one=_side(one, mine), other=_side(other, its))
 
 
 def _side(engine: EngineProfile, places: Iterable[int]) -> Side:
     chosen = [engine.layers[place] for place in sorted(places)]
-    precisions = dict.fromkeys(layer.precision for layer in chosen if layer.precision and layer.role not in layers.MOVES)
-    return Side(layers=tuple(layer.name for layer in chosen), precisions=tuple(precisions), seconds=sum(layer.seconds for layer in chosen))
+    precisions = dict.fromkeys(
+        layer.precision for layer in chosen if layer.precision and layer.role not in layers.MOVES
+    )
+    return Side(
+        layers=tuple(layer.name for layer in chosen),
+        precisions=tuple(precisions),
+        seconds=sum(layer.seconds for layer in chosen),
+    )

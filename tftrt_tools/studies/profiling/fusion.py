@@ -23,17 +23,23 @@ Kind = Literal["convolution", "product", "attention"]
 # whole only by Myelin, and here it was not; not told: none of these.
 Cause = Literal["reader", "between", "reformat", "precision", "single", "not told"]
 # TensorFlow's ops, then ONNX's.
-_CONVOLUTIONS = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "Conv3DBackpropInputV2"} | {
-    "Conv", "ConvTranspose"})
+_CONVOLUTIONS = frozenset(
+    {"Conv2D", "Conv3D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "Conv3DBackpropInputV2"}
+    | {"Conv", "ConvTranspose"}
+)
 _PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"} | {"Gemm"})
 _BIAS = frozenset({"BiasAdd", "Add", "AddV2", "Sub", "Mul", "RealDiv"} | {"Div"})
 _NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"} | {"BatchNormalization"})
 _SUMS = frozenset({"Add", "AddV2"})
-_ACTIVATIONS = frozenset({"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign"} | {
-    "Clip", "HardSigmoid", "HardSwish", "ThresholdedRelu"})
+_ACTIVATIONS = frozenset(
+    {"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign"}
+    | {"Clip", "HardSigmoid", "HardSwish", "ThresholdedRelu"}
+)
 _PASSING = frozenset({"Identity", "Snapshot"} | {"QuantizeLinear", "DequantizeLinear"})
 # They may stand between a product and what could follow in its kernel.
-_BETWEEN = frozenset({"Reshape", "Squeeze", "ExpandDims", "Transpose", "Cast", "Pad", "PadV2", "MirrorPad"} | {"Unsqueeze", "Flatten"})
+_BETWEEN = frozenset(
+    {"Reshape", "Squeeze", "ExpandDims", "Transpose", "Cast", "Pad", "PadV2", "MirrorPad"} | {"Unsqueeze", "Flatten"}
+)
 _SCORES = _SUMS | {"Mul", "RealDiv", "Sub", "SelectV2", "Select", "Cast"} | {"Div", "Where"}
 
 
@@ -91,7 +97,9 @@ class Fusion(records.Record):
     @property
     def split(self) -> tuple[Group, ...]:
         """Groups that are not one layer, the most time that could be saved first."""
-        return tuple(sorted((group for group in self.groups if not group.fused), key=lambda group: -group.split_seconds))
+        return tuple(
+            sorted((group for group in self.groups if not group.fused), key=lambda group: -group.split_seconds)
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,7 +125,11 @@ def of(engine: Engine) -> Fusion:
     """The Fusion of an engine."""
     graph, found = engine.graph, engine.layers
     held = _holders(engine)
-    groups = tuple(group for kind, nodes in _chains(graph, layers_module.constants(graph)) if (group := _group(kind, nodes, engine, held)))
+    groups = tuple(
+        group
+        for kind, nodes in _chains(graph, layers_module.constants(graph))
+        if (group := _group(kind, nodes, engine, held))
+    )
     moved = tuple(_moved(role, engine) for role in layers_module.MOVES if any(layer.role == role for layer in found))
     return Fusion(groups=groups, moved=moved, gone=layers_module.homeless(found, graph))
 
@@ -181,7 +193,13 @@ def _follows(node: Node, before: Node, graph: Graph, fixed: AbstractSet[str], su
     if node.op in _BIAS and any(source in fixed for source in node.inputs):
         return True
     # One residual sum, of two values of the same size.
-    return node.op in _SUMS and not summed and bool(before.outputs) and bool(node.outputs) and before.outputs[0] == node.outputs[0]
+    return (
+        node.op in _SUMS
+        and not summed
+        and bool(before.outputs)
+        and bool(node.outputs)
+        and before.outputs[0] == node.outputs[0]
+    )
 
 
 def _is_sum(node: Node, fixed: AbstractSet[str]) -> bool:
@@ -203,8 +221,11 @@ def _attention(softmax: Node, graph: Graph) -> list[str]:
 def _leads_to_product(node: Node, graph: Graph, steps: int = 6) -> bool:
     if node.op in _PRODUCTS:
         return True
-    return steps > 0 and node.op in _SCORES | _PASSING | _BETWEEN and any(
-        _leads_to_product(graph.by_name[name], graph, steps - 1) for name in node.inputs)
+    return (
+        steps > 0
+        and node.op in _SCORES | _PASSING | _BETWEEN
+        and any(_leads_to_product(graph.by_name[name], graph, steps - 1) for name in node.inputs)
+    )
 
 
 # Groups in the engine --------------------------------------------------------------------------------------------------------------------
@@ -212,8 +233,10 @@ def _leads_to_product(node: Node, graph: Graph, steps: int = 6) -> bool:
 
 def _holders(engine: Engine) -> dict[str, int]:
     """{node: place of the layer that computes it}: a node may have helpers that move values, too."""
-    return {node: max(places, key=lambda place: (engine.layers[place].role not in layers_module.MOVES, engine.time(place)))
-            for node, places in layers_module.holders(engine.layers).items()}
+    return {
+        node: max(places, key=lambda place: (engine.layers[place].role not in layers_module.MOVES, engine.time(place)))
+        for node, places in layers_module.holders(engine.layers).items()
+    }
 
 
 def _group(kind: Kind, nodes: Sequence[str], engine: Engine, held: Mapping[str, int]) -> Group | None:
@@ -222,13 +245,21 @@ def _group(kind: Kind, nodes: Sequence[str], engine: Engine, held: Mapping[str, 
     if len(own) < 2 or nodes[0] not in held:
         return None
     places = list(dict.fromkeys(held[node] for node in own))
-    splits = tuple(_split(kind, before, behind, nodes, engine, held) for before, behind in zip(own, own[1:], strict=False)
-                   if held[before] != held[behind])
+    splits = tuple(
+        _split(kind, before, behind, nodes, engine, held)
+        for before, behind in zip(own, own[1:], strict=False)
+        if held[before] != held[behind]
+    )
     others = {place for place in places if engine.layers[place].role != "product"} - {held[nodes[0]]}
     for one, other in zip(places, places[1:], strict=False):
         others |= set(_moves_between(one, other, engine))
-    return Group(kind=kind, nodes=tuple(own), layers=tuple(engine.layers[place].name for place in places), splits=splits,
-                 split_seconds=sum(map(engine.time, others)))
+    return Group(
+        kind=kind,
+        nodes=tuple(own),
+        layers=tuple(engine.layers[place].name for place in places),
+        splits=splits,
+        split_seconds=sum(map(engine.time, others)),
+    )
 
 
 def _own(nodes: Sequence[str], engine: Engine, held: Mapping[str, int]) -> list[str]:
@@ -240,14 +271,18 @@ def _own(nodes: Sequence[str], engine: Engine, held: Mapping[str, int]) -> list[
     return list(nodes)
 
 
-def _split(kind: Kind, before: str, behind: str, group: Sequence[str], engine: Engine, held: Mapping[str, int]) -> Split:
+def _split(
+    kind: Kind, before: str, behind: str, group: Sequence[str], engine: Engine, held: Mapping[str, int]
+) -> Split:
     cause, reason = _reason(before, behind, group, engine, held)
     if cause == "not told" and kind == "attention":
         cause, reason = "single", "the engine has them as single layers, not as one of Myelin's fused graphs"
     return Split(before=before, behind=behind, cause=cause, reason=reason)
 
 
-def _reason(before: str, behind: str, group: Sequence[str], engine: Engine, held: Mapping[str, int]) -> tuple[Cause, str]:
+def _reason(
+    before: str, behind: str, group: Sequence[str], engine: Engine, held: Mapping[str, int]
+) -> tuple[Cause, str]:
     graph = engine.graph
     # Nodes of the group between the two are in no layer of their own.
     path = _path(before, behind, graph, group)
@@ -273,7 +308,11 @@ def _moves_between(one: int, other: int, engine: Engine) -> list[int]:
     """Places of the layers that only move values on the way from one layer to another."""
     names = [layer.name for layer in engine.layers]
     if names[one] not in engine.rows or names[other] not in engine.rows:
-        return [place for place, layer in enumerate(engine.layers) if layer.role == "reformat" and layer.beside == names[other]]
+        return [
+            place
+            for place, layer in enumerate(engine.layers)
+            if layer.role == "reformat" and layer.beside == names[other]
+        ]
     wanted = {tensor.name for tensor in engine.rows[names[other]].inputs}
     paths = {tensor.name: list[int]() for tensor in engine.rows[names[one]].outputs}
     todo = list(paths)

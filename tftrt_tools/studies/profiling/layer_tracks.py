@@ -18,9 +18,14 @@ def of(tracks: Sequence[Track], engines: Sequence[EngineProfile]) -> tuple[Track
     windows = spans.union(call.span for call in seen.calls)
     found: dict[str, list[Event]] = {}
     for name in dict.fromkeys(owner.name for _, owner in seen.on_gpu if owner and owner.engine):
-        mine = sorted((event for event, owner in seen.on_gpu if owner and owner.engine and owner.name == name), key=lambda one: one.start)
+        mine = sorted(
+            (event for event, owner in seen.on_gpu if owner and owner.engine and owner.name == name),
+            key=lambda one: one.start,
+        )
         for low, high in windows:
-            found.setdefault(name, []).extend(_layers([event for event in mine if low <= event.start < high], name, engines))
+            found.setdefault(name, []).extend(
+                _layers([event for event in mine if low <= event.start < high], name, engines)
+            )
     return tuple(Track(f"layers of {name}", True, tuple(events)) for name, events in found.items() if events)
 
 

@@ -56,7 +56,9 @@ def short(name: str) -> str:
     return re.sub(r"TRTEngineOp_\w+/", "", re.sub(r":[A-Z][A-Z_]+(?=\W|_\(|$)", "", name))
 
 
-def of_names(names: Iterable[str], graph: Graph | None, rows: Mapping[str, layer_table.Row] | None = None) -> tuple[Layer, ...]:
+def of_names(
+    names: Iterable[str], graph: Graph | None, rows: Mapping[str, layer_table.Row] | None = None
+) -> tuple[Layer, ...]:
     """The layers of one profile, in the order given.
 
     Args: names: TensorRT's. graph: the segment; without it the nodes are guessed from the names, and a fused graph has only its ends.
@@ -78,12 +80,19 @@ def _written(layers: Sequence[Layer], graph: Graph, rows: Mapping[str, layer_tab
     nodes = [set(layer.nodes) for layer in layers]
     for place, layer in enumerate(layers):
         writes = rows[layer.name].outputs if layer.name in rows and layer.role != "reformat" else ()
-        more = {name for name in (graph.tensors.get(tensor.name, tensor.name) for tensor in writes) if name in order and name not in named}
+        more = {
+            name
+            for name in (graph.tensors.get(tensor.name, tensor.name) for tensor in writes)
+            if name in order and name not in named
+        }
         if graph.tensors:
             nodes[_computing(place, layers, rows)] |= _behind(more, named, graph)
         else:
             nodes[place] |= more
-    return [dataclasses.replace(layer, nodes=tuple(sorted(own, key=order.__getitem__))) for layer, own in zip(layers, nodes, strict=True)]
+    return [
+        dataclasses.replace(layer, nodes=tuple(sorted(own, key=order.__getitem__)))
+        for layer, own in zip(layers, nodes, strict=True)
+    ]
 
 
 def _behind(ends: Iterable[str], named: AbstractSet[str], graph: Graph) -> set[str]:
@@ -100,7 +109,12 @@ def _behind(ends: Iterable[str], named: AbstractSet[str], graph: Graph) -> set[s
 
 def _computing(place: int, layers: Sequence[Layer], rows: Mapping[str, layer_table.Row]) -> int:
     """The place of the layer that computes what the layer at `place` writes: another one, if this is a move of TensorRT's own behind it."""
-    writers = {tensor.name: number for number, layer in enumerate(layers) if layer.name in rows for tensor in rows[layer.name].outputs}
+    writers = {
+        tensor.name: number
+        for number, layer in enumerate(layers)
+        if layer.name in rows
+        for tensor in rows[layer.name].outputs
+    }
     at, seen = place, {place}
     while not layers[at].nodes and layers[at].role in MOVES and layers[at].name in rows:
         before = next((writers[tensor.name] for tensor in rows[layers[at].name].inputs if tensor.name in writers), at)
@@ -163,7 +177,9 @@ def _node(part: str, graph: Graph | None) -> str | None:
 
 def _filled(layers: Sequence[Layer], graph: Graph) -> tuple[Layer, ...]:
     """Give the fused graphs the nodes inside of them: those that no layer names, from their ends backwards."""
-    left = {node.name for node in graph.nodes} - {node for layer in layers if layer.role != "fused graph" for node in layer.nodes}
+    left = {node.name for node in graph.nodes} - {
+        node for layer in layers if layer.role != "fused graph" for node in layer.nodes
+    }
     left -= constants(graph) | {node.name for node in graph.nodes if node.op in _ENDS}
     inside: dict[int, set[str]] = {}
     for index, layer in enumerate(layers):
@@ -177,8 +193,12 @@ def _filled(layers: Sequence[Layer], graph: Graph) -> tuple[Layer, ...]:
         if owner is not None:
             inside[owner].add(node)
     order = {node: place for place, node in enumerate(graph.by_name)}
-    return tuple(dataclasses.replace(layer, nodes=tuple(sorted(inside[index], key=order.__getitem__))) if index in inside else layer
-                 for index, layer in enumerate(layers))
+    return tuple(
+        dataclasses.replace(layer, nodes=tuple(sorted(inside[index], key=order.__getitem__)))
+        if index in inside
+        else layer
+        for index, layer in enumerate(layers)
+    )
 
 
 def _between(ends: Sequence[str], left: AbstractSet[str], graph: Graph) -> set[str]:
@@ -197,7 +217,12 @@ def constants(graph: Graph) -> set[str]:
     """Names of the nodes whose values do not depend on the engine's inputs: TF-TRT computes them before TensorRT sees the graph."""
     found: set[str] = set()
     for node in graph.nodes:  # inputs come before their readers
-        if node.op == "Const" or node.inputs and node.op not in _ENDS and all(source in found for source in node.inputs):
+        if (
+            node.op == "Const"
+            or node.inputs
+            and node.op not in _ENDS
+            and all(source in found for source in node.inputs)
+        ):
             found.add(node.name)
     return found
 
@@ -214,9 +239,15 @@ def holders(layers: Sequence[Layer]) -> Mapping[str, tuple[int, ...]]:
 def homeless(layers: Sequence[Layer], graph: Graph) -> tuple[str, ...]:
     """Nodes that compute something and are in no layer: TensorRT or TF-TRT removed them. Sizes are not meant: they are computed apart."""
     held = set(holders(layers)) | constants(graph)
-    return tuple(node.name for node in graph.nodes if node.name not in held and not _is_size(node)
-                 and node.op not in {*_ENDS, "Identity", "Snapshot", *_ROUNDING})
+    return tuple(
+        node.name
+        for node in graph.nodes
+        if node.name not in held and not _is_size(node) and node.op not in {*_ENDS, "Identity", "Snapshot", *_ROUNDING}
+    )
 
 
 def _is_size(node: Node) -> bool:
-    return all(tensor.type in ("int32", "int64") and tensor.shape is not None and len(tensor.shape) < 2 for tensor in node.outputs)
+    return all(
+        tensor.type in ("int32", "int64") and tensor.shape is not None and len(tensor.shape) < 2
+        for tensor in node.outputs
+    )

@@ -64,19 +64,35 @@ def calls(trace: Mapping[str, Any], count: int) -> tuple[Call, ...]:
     Args: count: how many calls were traced. Returns: () where the kernels cannot be told apart by call.
     """
     names = trace["names"]
-    listed = sorted([(start, end, stream, correlation, names[name], *_sizes(grid, block))
-                     for name, start, end, stream, correlation, grid, block, *_ in trace["kernels"]]
-                    + [(start, end, stream, correlation, kind, 0, 0) for kind, start, end, stream, correlation, _ in trace["copies"]])
+    listed = sorted(
+        [
+            (start, end, stream, correlation, names[name], *_sizes(grid, block))
+            for name, start, end, stream, correlation, grid, block, *_ in trace["kernels"]
+        ]
+        + [
+            (start, end, stream, correlation, kind, 0, 0)
+            for kind, start, end, stream, correlation, _ in trace["copies"]
+        ]
+    )
     if not listed or len(listed) % count:
         return ()
     ranges = _Ranges(trace)
     each = len(listed) // count
     found = []
     for first in range(0, len(listed), each):
-        own = listed[first:first + each]
+        own = listed[first : first + each]
         zero = own[0][0]
-        kernels = tuple(Kernel(name=name, start=(start - zero) * 1e-9, seconds=(end - start) * 1e-9, stream=stream, blocks=blocks,
-                               threads=threads) for start, end, stream, _, name, blocks, threads in own)
+        kernels = tuple(
+            Kernel(
+                name=name,
+                start=(start - zero) * 1e-9,
+                seconds=(end - start) * 1e-9,
+                stream=stream,
+                blocks=blocks,
+                threads=threads,
+            )
+            for start, end, stream, _, name, blocks, threads in own
+        )
         found.append(Call(kernels=kernels, layers=tuple(ranges.layer(correlation) for _, _, _, correlation, *_ in own)))
     return tuple(found)
 
@@ -105,7 +121,7 @@ class _Ranges:
         moment, thread = self._launched[correlation]
         listed = self._by_thread.get(thread, [])
         at = bisect.bisect_right(listed, (moment, float("inf"), ""))
-        inside = [(start, name) for start, end, name in listed[max(0, at - 64):at] if start <= moment <= end]
+        inside = [(start, name) for start, end, name in listed[max(0, at - 64) : at] if start <= moment <= end]
         return layer_table.without_profile(max(inside)[1])[0] if inside else ""
 
 
@@ -117,7 +133,9 @@ class OfLayer(records.Record):
     seconds: float
 
 
-def by_layer(found: Sequence[Call], layers: Sequence[tuple[str, float]]) -> tuple[How | None, dict[str, OfLayer], float]:
+def by_layer(
+    found: Sequence[Call], layers: Sequence[tuple[str, float]]
+) -> tuple[How | None, dict[str, OfLayer], float]:
     """(How it was told, {layer: its kernels}, seconds of kernels that have no layer).
 
     Args: found: the calls. layers: (name, seconds) by IProfiler, in order.
@@ -127,11 +145,16 @@ def by_layer(found: Sequence[Call], layers: Sequence[tuple[str, float]]) -> tupl
         return None, {}, 0.0
     if any(name in known for name in found[0].layers):
         return "ranges", *_summed(found, [call.layers for call in found], known)
-    chosen = _aligned(layers, [statistics.median(call.kernels[place].seconds for call in found) for place in range(len(found[0].kernels))])
+    chosen = _aligned(
+        layers,
+        [statistics.median(call.kernels[place].seconds for call in found) for place in range(len(found[0].kernels))],
+    )
     return "aligned", *_summed(found, [chosen] * len(found), known)
 
 
-def _summed(found: Sequence[Call], layers: Sequence[Sequence[str]], known: set[str]) -> tuple[dict[str, OfLayer], float]:
+def _summed(
+    found: Sequence[Call], layers: Sequence[Sequence[str]], known: set[str]
+) -> tuple[dict[str, OfLayer], float]:
     totals: dict[str, list[float]] = collections.defaultdict(lambda: [0.0] * len(found))
     names: dict[str, list[str]] = collections.defaultdict(list)
     others = 0.0
@@ -143,7 +166,10 @@ def _summed(found: Sequence[Call], layers: Sequence[Sequence[str]], known: set[s
                     names[layer].append(kernel.name)
             else:
                 others += kernel.seconds / len(found)
-    return {layer: OfLayer(names=tuple(names[layer]), seconds=statistics.median(seconds)) for layer, seconds in totals.items()}, others
+    return {
+        layer: OfLayer(names=tuple(names[layer]), seconds=statistics.median(seconds))
+        for layer, seconds in totals.items()
+    }, others
 
 
 def _aligned(layers: Sequence[tuple[str, float]], kernels: Sequence[float]) -> list[str]:
@@ -158,7 +184,7 @@ def _aligned(layers: Sequence[tuple[str, float]], kernels: Sequence[float]) -> l
         sums.append(sums[-1] + seconds)
     best, came = [0.0] + [float("inf")] * len(kernels), []
     for _, seconds in layers:
-        row, origin = [cost + seconds ** 2 for cost in best], list(range(len(kernels) + 1))
+        row, origin = [cost + seconds**2 for cost in best], list(range(len(kernels) + 1))
         if seconds > 0:
             for end in range(1, len(kernels) + 1):
                 for start in range(max(0, end - _LONGEST_RUN), end):

@@ -28,7 +28,10 @@ from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 from tftrt_tools.tftrt.wrapping import added
 
 MODEL, ORIGINAL = "model", "original"
-_RECORD, _RECORD_PLAN = "tftrt_tools.studies.profiling.job.record:record", "tftrt_tools.studies.profiling.job.plan_record:record"
+_RECORD, _RECORD_PLAN = (
+    "tftrt_tools.studies.profiling.job.record:record",
+    "tftrt_tools.studies.profiling.job.plan_record:record",
+)
 _FACTS = "facts.json"
 _MEND = "a converted model is a SavedModel or plan directory"
 _PASSING = ("Const", "_Arg", "_Retval")
@@ -82,21 +85,31 @@ def measure(options: Options, folder: str | os.PathLike[str]) -> Measured:
         facts = _recorded(options, models, manifest, folder, inputs_folder)
         sides = [Named(model.title, model.digest()) for model in models]
         measured = of_recording(facts, folder, sides, manifest, bool(models[0].engines))
-        return _with_engines(measured, models[0], options.parts) if options.engines and measured.profile.on_gpu else measured
+        return (
+            _with_engines(measured, models[0], options.parts)
+            if options.engines and measured.profile.on_gpu
+            else measured
+        )
 
 
 def _check_kinds(models: Sequence[Model], options: Options) -> None:
     """Raise UsageError for what cannot be profiled, or not together."""
     plans = [model for model in models if model.kind is PLAN]
     if plans and len(models) > 1:
-        raise errors.UsageError(f"{plans[0].title} is a plan, and --original calls two SavedModels in turns, in one TensorFlow",
-                                "profile each by itself, and compare the two: `tftrt profile A B`")
+        raise errors.UsageError(
+            f"{plans[0].title} is a plan, and --original calls two SavedModels in turns, in one TensorFlow",
+            "profile each by itself, and compare the two: `tftrt profile A B`",
+        )
     if plans and options.without_gpu:
-        raise errors.UsageError(f"{plans[0].title} is a plan, which runs on a GPU alone", "leave --without_gpu out, on a machine with its "
-                                "GPU; a kept profile is shown anywhere")
+        raise errors.UsageError(
+            f"{plans[0].title} is a plan, which runs on a GPU alone",
+            "leave --without_gpu out, on a machine with its GPU; a kept profile is shown anywhere",
+        )
     for model in models:
         if model.kind.unconverted and model not in plans:
-            raise errors.UsageError(f"{model.title} is of the kind {model.kind.name}, and this profiles TensorFlow and plans", _MEND)
+            raise errors.UsageError(
+                f"{model.title} is of the kind {model.kind.name}, and this profiles TensorFlow and plans", _MEND
+            )
 
 
 def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Measured:
@@ -108,7 +121,10 @@ def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Mea
             return _with_plan(measured, model, parts)
         found, remarks = plan.measure(model.path, parts=parts, rows=_rows(measured.profile.model))
     except (errors.TftrtError, child.ChildBug, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        found, remarks = (), (f"the engines could not be taken apart: {errors.first_line(str(error)) or type(error).__name__}",)
+        found, remarks = (
+            (),
+            (f"the engines could not be taken apart: {errors.first_line(str(error)) or type(error).__name__}",),
+        )
     profile = dataclasses.replace(measured.profile, engines=found, notes=(*measured.profile.notes, *remarks))
     return dataclasses.replace(measured, profile=profile)
 
@@ -120,16 +136,22 @@ def _with_plan(measured: Measured, model: Model, parts: Sequence[str]) -> Measur
     found, remarks = engines.profiles(recording)
     nodes = _nodes(recording.graphs[0]) if recording.graphs else ()
     profile = dataclasses.replace(
-        measured.profile, engines=found, notes=(*measured.profile.notes, *remarks),
-        model=dataclasses.replace(side, graph={call.signature: nodes for call in side.calls} if nodes else {}))
+        measured.profile,
+        engines=found,
+        notes=(*measured.profile.notes, *remarks),
+        model=dataclasses.replace(side, graph={call.signature: nodes for call in side.calls} if nodes else {}),
+    )
     return dataclasses.replace(measured, profile=profile)
 
 
 def _nodes(graph: Graph) -> tuple[call_graph.GraphNode, ...]:
     """The nodes of a plan's ONNX file that compute something."""
     kept = {node.name for node in graph.nodes if node.op not in _PASSING}
-    return tuple(call_graph.GraphNode(node.name, node.op, graph.engine, tuple(name for name in node.inputs if name in kept))
-                 for node in graph.nodes if node.name in kept)
+    return tuple(
+        call_graph.GraphNode(node.name, node.op, graph.engine, tuple(name for name in node.inputs if name in kept))
+        for node in graph.nodes
+        if node.name in kept
+    )
 
 
 def _rows(side: Side) -> dict[str, list[int]]:
@@ -149,8 +171,13 @@ class Named:
     digest: str
 
 
-def of_recording(facts: Mapping[str, Any], folder: pathlib.Path, models: Sequence[Named], manifest: Mapping[str, Any] | None,
-                 engine_ops: bool) -> Measured:
+def of_recording(
+    facts: Mapping[str, Any],
+    folder: pathlib.Path,
+    models: Sequence[Named],
+    manifest: Mapping[str, Any] | None,
+    engine_ops: bool,
+) -> Measured:
     """The profile of what the recorder left.
 
     Args: facts: the recorder's. folder: where its traces are. models: the model, and the original if there is one. manifest: of the
@@ -163,12 +190,21 @@ def of_recording(facts: Mapping[str, Any], folder: pathlib.Path, models: Sequenc
         files |= {(name, place): path for place, path in enumerate(traced)}
     machine = _machine(facts)
     profile = Profile(
-        model=sides[MODEL], original=sides.get(ORIGINAL), machine=machine, on_gpu=machine.gpu is not None,
-        signatures=() if _of_a_plan(manifest) else tuple(
-            SignatureResult.from_dict(one) for one in (manifest or {}).get("signatures", ())),
+        model=sides[MODEL],
+        original=sides.get(ORIGINAL),
+        machine=machine,
+        on_gpu=machine.gpu is not None,
+        signatures=()
+        if _of_a_plan(manifest)
+        else tuple(SignatureResult.from_dict(one) for one in (manifest or {}).get("signatures", ())),
         settings=dict((manifest or {}).get("settings") or {}),
-        notes=(*(f"{step}: {error['cause']}" for step, error in facts["failed"].items()), *notes,
-               *(f"drawn: {line}" for line in facts.get("drew", ())), *_model_notes(models[0].title, engine_ops, machine)))
+        notes=(
+            *(f"{step}: {error['cause']}" for step, error in facts["failed"].items()),
+            *notes,
+            *(f"drawn: {line}" for line in facts.get("drew", ())),
+            *_model_notes(models[0].title, engine_ops, machine),
+        ),
+    )
     return Measured(profile=profile, traces=files)
 
 
@@ -176,8 +212,13 @@ def _of_a_plan(manifest: Mapping[str, Any] | None) -> bool:
     return (manifest or {}).get("backend") == BACKEND
 
 
-def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, Any] | None, folder: pathlib.Path,
-              inputs_folder: str) -> dict[str, Any]:
+def _recorded(
+    options: Options,
+    models: Sequence[Model],
+    manifest: Mapping[str, Any] | None,
+    folder: pathlib.Path,
+    inputs_folder: str,
+) -> dict[str, Any]:
     """The recorder's facts. Raises: UsageError, TftrtError where it did not get as far as a call of the model."""
     model = models[0]
     takes = inputs.Takes.of(model.inputs, model.contents.same, keys=options.signature_keys, manifest=manifest)
@@ -189,10 +230,18 @@ def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, 
         takes = inputs.only(named, takes)
     chosen = inputs.choose(takes, options.asked, inputs_folder, sizes=(1,))
     saved = run.named(run.save_calls(chosen.all, f"{inputs_folder}/in"))
-    sides = [{"name": name, "path": one.path, "calls": [call if call["signature"] in one.inputs else None for call in saved]}
-             for name, one in zip((MODEL, ORIGINAL), models, strict=False)]
-    request = {"models": sides, "folder": str(folder), "traced": options.traced, "callers": options.callers, "seconds": options.seconds,
-               "gpu": not options.without_gpu}
+    sides = [
+        {"name": name, "path": one.path, "calls": [call if call["signature"] in one.inputs else None for call in saved]}
+        for name, one in zip((MODEL, ORIGINAL), models, strict=False)
+    ]
+    request = {
+        "models": sides,
+        "folder": str(folder),
+        "traced": options.traced,
+        "callers": options.callers,
+        "seconds": options.seconds,
+        "gpu": not options.without_gpu,
+    }
     try:
         job = _RECORD_PLAN if model.kind is PLAN else _RECORD
         facts: dict[str, Any] = child.run(job, request, log_file=options.log_file).result
@@ -218,10 +267,16 @@ def _check(facts: Mapping[str, Any], options: Options) -> None:
     if any(one["model"] == MODEL and one.get("trace") for one in facts["calls"]):
         return
     failed = [errors.from_dict(error) for step, error in facts["failed"].items() if f"the {MODEL}" in step]
-    raise failed[0] if failed else errors.TftrtError(f"no call of {options.model} could be measured", "look at --log_file=FILE")
+    raise (
+        failed[0]
+        if failed
+        else errors.TftrtError(f"no call of {options.model} could be measured", "look at --log_file=FILE")
+    )
 
 
-def _side(name: str, model: Named, facts: Mapping[str, Any], folder: pathlib.Path) -> tuple[Side, list[str], list[pathlib.Path]]:
+def _side(
+    name: str, model: Named, facts: Mapping[str, Any], folder: pathlib.Path
+) -> tuple[Side, list[str], list[pathlib.Path]]:
     """(A model with its calls, remarks on what failed, the trace of each call)."""
     known, notes, done, traced = facts["models"].get(name, {}), list[str](), list[CallProfile](), list[pathlib.Path]()
     on_gpu = bool((known.get("where") or {}).get("gpu"))
@@ -232,16 +287,32 @@ def _side(name: str, model: Named, facts: Mapping[str, Any], folder: pathlib.Pat
                 traced.append(folder / one["trace"])
             except (errors.TftrtError, ValueError, OSError) as error:
                 notes.append(f"a call of the {name}: {error}")
-    side = Side(model=model.title, digest=model.digest, load_seconds=known.get("load_seconds", 0.0), xla_count=known.get("xla_count", 0),
-                xla_functions=tuple(known.get("xla_functions", ())), calls=tuple(done), graph={
-                    signature: call_graph.of(rows) for signature, rows in known.get("graph", {}).items()})
+    side = Side(
+        model=model.title,
+        digest=model.digest,
+        load_seconds=known.get("load_seconds", 0.0),
+        xla_count=known.get("xla_count", 0),
+        xla_functions=tuple(known.get("xla_functions", ())),
+        calls=tuple(done),
+        graph={signature: call_graph.of(rows) for signature, rows in known.get("graph", {}).items()},
+    )
     return side, notes, traced
 
 
 def _machine(facts: Mapping[str, Any]) -> Machine:
     where = facts["models"].get(MODEL, {}).get("where") or {}
-    known: dict[str, Any] = {"cpu": "", "cpus": 0, "load": 0.0, "gpus": (), "versions": {}, "tf32": False, "inter_op": 0, "intra_op": 0,
-                             "jit": "", "environment": {}}
+    known: dict[str, Any] = {
+        "cpu": "",
+        "cpus": 0,
+        "load": 0.0,
+        "gpus": (),
+        "versions": {},
+        "tf32": False,
+        "inter_op": 0,
+        "intra_op": 0,
+        "jit": "",
+        "environment": {},
+    }
     return Machine.from_dict({**known, **facts["machine"], "gpu": where.get("gpu")})
 
 
@@ -249,5 +320,7 @@ def _model_notes(title: str, engine_ops: bool, machine: Machine) -> list[str]:
     if not engine_ops:
         return [f"{title} has no engine op: TensorFlow runs all of it; `tftrt convert` makes engines"]
     if machine.gpu is None:
-        return ["measured without a GPU: engine ops ran as TensorFlow ops on the CPU, so this says nothing about engines"]
+        return [
+            "measured without a GPU: engine ops ran as TensorFlow ops on the CPU, so this says nothing about engines"
+        ]
     return []

@@ -49,27 +49,45 @@ class Memory(records.Record):
         return self.activations_without_reuse - self.activations_of_profile
 
 
-def of(told: Mapping[str, Any], streams: Mapping[str, Any], graph: Graph | None, built: layer_table.Built | None, profile: int,
-       workspace_asked: int | None) -> Memory:
+def of(
+    told: Mapping[str, Any],
+    streams: Mapping[str, Any],
+    graph: Graph | None,
+    built: layer_table.Built | None,
+    profile: int,
+    workspace_asked: int | None,
+) -> Memory:
     """From the recorded parts "told" and "streams". Args: built: what the log of the build says; profile: from 0."""
     # What is free on the GPU is measured: where another process gives memory back, a copy would seem to cost less than nothing.
     copies = [one if min(one) >= 0 else None for one in streams.get("copies_bytes") or ()] or [None]
     return Memory(
-        plan=told["bytes"], weights_in_model=None if graph is None else sum(
-            tensor.bytes() or 0 for node in graph.nodes if node.op == "Const" for tensor in node.outputs),
-        engine=told.get("engine_bytes"), context=told.get("context_bytes"), activations_and_scratch=told.get("device_memory_size"),
-        activations_of_profile=built.activation_bytes[profile] if built and profile < len(built.activation_bytes) else None,
+        plan=told["bytes"],
+        weights_in_model=None
+        if graph is None
+        else sum(tensor.bytes() or 0 for node in graph.nodes if node.op == "Const" for tensor in node.outputs),
+        engine=told.get("engine_bytes"),
+        context=told.get("context_bytes"),
+        activations_and_scratch=told.get("device_memory_size"),
+        activations_of_profile=built.activation_bytes[profile]
+        if built and profile < len(built.activation_bytes)
+        else None,
         activations_without_reuse=_activations([row for row in built.rows if row.profile == profile] if built else ()),
         workspace_asked=workspace_asked if workspace_asked and workspace_asked < _NO_LIMIT else None,
         workspace_taken=built.scratch_bytes[profile] if built and profile < len(built.scratch_bytes) else None,
         inputs_and_outputs=sum(told["buffer_bytes"].values()) if "buffer_bytes" in told else None,
-        next_engine=None if copies[0] is None else (copies[0][0], copies[0][1]))
+        next_engine=None if copies[0] is None else (copies[0][0], copies[0][1]),
+    )
 
 
 def _activations(rows: Sequence[layer_table.Row]) -> int | None:
     """All tensors between layers; those of the engine's inputs and outputs are not in its memory, and a NoOp's output is its input."""
     read = {tensor.name for row in rows for tensor in row.inputs}
-    sizes = [roofline.tensor_bytes(tensor) for row in rows if row.kind not in ("Constant", "NoOp") for tensor in row.outputs
-             if tensor.name in read]
+    sizes = [
+        roofline.tensor_bytes(tensor)
+        for row in rows
+        if row.kind not in ("Constant", "NoOp")
+        for tensor in row.outputs
+        if tensor.name in read
+    ]
     known = [size for size in sizes if size is not None]
     return sum(known) if rows and len(known) == len(sizes) else None

@@ -9,13 +9,49 @@ from tftrt_tools.models.kinds.plan import layer_names
 from tftrt_tools.models.kinds.plan.layer_names import FOREIGN
 from tftrt_tools.studies.profiling.engine_graph import Graph
 
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
-_MOVING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Slice", "Split", "Concat", "Gather", "Identity", "Pad",
-                     "Tile", "Shape", "Cast"})
+_PRODUCTS = frozenset(
+    {
+        "Conv",
+        "ConvTranspose",
+        "MatMul",
+        "Gemm",
+        "Einsum",
+        "ConvInteger",
+        "MatMulInteger",
+        "QLinearConv",
+        "QLinearMatMul",
+    }
+)
+_MOVING = frozenset(
+    {
+        "Reshape",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Expand",
+        "Slice",
+        "Split",
+        "Concat",
+        "Gather",
+        "Identity",
+        "Pad",
+        "Tile",
+        "Shape",
+        "Cast",
+    }
+)
 # TensorRT's kinds of layers that multiply, and of those that only move values.
 _MULTIPLYING = re.compile(r"Convolution|Gemm|MatrixMultiply|Deconvolution")
-_KINDS_OF_ROLES = {"Reformat": "reformat", "Shuffle": "shuffle", "NoOp": "shuffle", "Constant": "constant", "Slice": "shuffle",
-                   "Concat": "shuffle", "Concatenation": "shuffle", "Gather": "shuffle"}
+_KINDS_OF_ROLES = {
+    "Reformat": "reformat",
+    "Shuffle": "shuffle",
+    "NoOp": "shuffle",
+    "Constant": "constant",
+    "Slice": "shuffle",
+    "Concat": "shuffle",
+    "Concatenation": "shuffle",
+    "Gather": "shuffle",
+}
 
 
 def nodes(name: str, graph: Graph | None) -> list[str]:
@@ -39,5 +75,7 @@ def role(name: str, held: Sequence[str], graph: Graph | None, kind: str) -> str:
     if name.startswith("PWN(") or kind.startswith("PointWise"):
         return "pointwise"
     if ops and ops <= _MOVING or not held and not kind:
-        return "constant" if name.endswith("[Constant]") else "shuffle" if ops or layer_names.OWN.match(name) else "other"
+        return (
+            "constant" if name.endswith("[Constant]") else "shuffle" if ops or layer_names.OWN.match(name) else "other"
+        )
     return "other"

@@ -38,15 +38,21 @@ def of(tracks: Sequence[Track]) -> Overlap | None:
     kernels, copies, streams = list[Span](), list[Span](), 0
     for track in tracks:
         if track.gpu:
-            mine = spans.inside(spans.union(event.span for event in track.events if not traces.copy(event.name)), window)
+            mine = spans.inside(
+                spans.union(event.span for event in track.events if not traces.copy(event.name)), window
+            )
             streams += bool(mine)
             kernels += mine
             copies += spans.inside(spans.union(event.span for event in track.events if traces.copy(event.name)), window)
     some, moved = spans.union(kernels), spans.union(copies)
     busy = spans.length(spans.union([*some, *moved]))
-    return Overlap(calls_under_way=spans.length(calls) / whole, gpu_busy=busy / whole,
-                   kernels_at_once=spans.length(several(kernels)) / busy if busy else 0.0,
-                   copies_beside_kernels=spans.length(spans.inside(moved, some)) / spans.length(moved) if moved else 0.0, streams=streams)
+    return Overlap(
+        calls_under_way=spans.length(calls) / whole,
+        gpu_busy=busy / whole,
+        kernels_at_once=spans.length(several(kernels)) / busy if busy else 0.0,
+        copies_beside_kernels=spans.length(spans.inside(moved, some)) / spans.length(moved) if moved else 0.0,
+        streams=streams,
+    )
 
 
 def several(found: Iterable[Span]) -> list[Span]:

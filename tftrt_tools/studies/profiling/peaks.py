@@ -28,18 +28,48 @@ class _PerClock:
 
 
 _TABLE = {
-    "7.0": _PerClock(fp32=128, tf32=0, fp16=1024, int8=512,
-                     source="NVIDIA Tesla V100 GPU Architecture, WP-08608-001: V100 SXM2, 80 SMs, 1530 MHz: 125 TFLOPS; INT8 by DP4A"),
-    "7.5": _PerClock(fp32=128, tf32=0, fp16=1024, int8=2048,
-                     source="NVIDIA Turing GPU Architecture, WP-09183-001: T4, 40 SMs, 1590 MHz: 65 TFLOPS, 130 INT8 TOPS"),
-    "8.0": _PerClock(fp32=128, tf32=1024, fp16=2048, int8=4096,
-                     source="NVIDIA A100 Tensor Core GPU Architecture: A100, 108 SMs, 1410 MHz: 312 TFLOPS, 156 in TF32, 624 INT8 TOPS"),
-    "8.6": _PerClock(fp32=256, tf32=512, fp16=1024, int8=2048,
-                     source="NVIDIA Ampere GA102 GPU Architecture, v2, table 6; A10 data sheet, 72 SMs, 1695 MHz: 125 TFLOPS"),
-    "8.9": _PerClock(fp32=256, tf32=512, fp16=1024, int8=2048,
-                     source="NVIDIA Ada GPU Architecture; L4 data sheet, 58 SMs, 2040 MHz: 121 TFLOPS, half of the sparse 242"),
-    "9.0": _PerClock(fp32=256, tf32=2048, fp16=4096, int8=8192,
-                     source="NVIDIA H100 Tensor Core GPU Architecture: H100 SXM5, 132 SMs, 1830 MHz: 989.4 TFLOPS, 494.7 in TF32"),
+    "7.0": _PerClock(
+        fp32=128,
+        tf32=0,
+        fp16=1024,
+        int8=512,
+        source="NVIDIA Tesla V100 GPU Architecture, WP-08608-001: V100 SXM2, 80 SMs, 1530 MHz: 125 TFLOPS; INT8 by DP4A",
+    ),
+    "7.5": _PerClock(
+        fp32=128,
+        tf32=0,
+        fp16=1024,
+        int8=2048,
+        source="NVIDIA Turing GPU Architecture, WP-09183-001: T4, 40 SMs, 1590 MHz: 65 TFLOPS, 130 INT8 TOPS",
+    ),
+    "8.0": _PerClock(
+        fp32=128,
+        tf32=1024,
+        fp16=2048,
+        int8=4096,
+        source="NVIDIA A100 Tensor Core GPU Architecture: A100, 108 SMs, 1410 MHz: 312 TFLOPS, 156 in TF32, 624 INT8 TOPS",
+    ),
+    "8.6": _PerClock(
+        fp32=256,
+        tf32=512,
+        fp16=1024,
+        int8=2048,
+        source="NVIDIA Ampere GA102 GPU Architecture, v2, table 6; A10 data sheet, 72 SMs, 1695 MHz: 125 TFLOPS",
+    ),
+    "8.9": _PerClock(
+        fp32=256,
+        tf32=512,
+        fp16=1024,
+        int8=2048,
+        source="NVIDIA Ada GPU Architecture; L4 data sheet, 58 SMs, 2040 MHz: 121 TFLOPS, half of the sparse 242",
+    ),
+    "9.0": _PerClock(
+        fp32=256,
+        tf32=2048,
+        fp16=4096,
+        int8=8192,
+        source="NVIDIA H100 Tensor Core GPU Architecture: H100 SXM5, 132 SMs, 1830 MHz: 989.4 TFLOPS, 494.7 in TF32",
+    ),
 }
 _HALVED = ("8.6", "8.9", "7.5")
 
@@ -66,8 +96,15 @@ class Peaks(records.Record):
         return next((rate for name, rate in self.flops.items() if name == arithmetic), None)
 
 
-def of(compute_capability: str, name: str, multiprocessors: int, sm_mhz: float, measured: bool, memory_mhz: float | None,
-       memory_bus_bits: int | None) -> Peaks | None:
+def of(
+    compute_capability: str,
+    name: str,
+    multiprocessors: int,
+    sm_mhz: float,
+    measured: bool,
+    memory_mhz: float | None,
+    memory_bus_bits: int | None,
+) -> Peaks | None:
     """The Peaks of a GPU; None for a compute capability that is not in the table.
 
     Args: name: NVML's. sm_mhz: the clock under load if `measured`, else NVML's highest. memory_mhz: NVML's clock of the memory.
@@ -75,11 +112,20 @@ def of(compute_capability: str, name: str, multiprocessors: int, sm_mhz: float, 
     per_clock = _TABLE.get(compute_capability)
     if per_clock is None:
         return None
-    rates: dict[Arithmetic, int] = {"FP32": per_clock.fp32, "TF32": per_clock.tf32, "FP16": per_clock.fp16, "INT8": per_clock.int8}
+    rates: dict[Arithmetic, int] = {
+        "FP32": per_clock.fp32,
+        "TF32": per_clock.tf32,
+        "FP16": per_clock.fp16,
+        "INT8": per_clock.int8,
+    }
     each = multiprocessors * sm_mhz * 1e6
     halved = compute_capability in _HALVED and "GeForce" in name
-    return Peaks(flops={arithmetic: rate * each for arithmetic, rate in rates.items() if rate},
-                 bytes_per_s=2 * memory_mhz * 1e6 * memory_bus_bits / 8 if memory_mhz and memory_bus_bits else None,
-                 sm_mhz=sm_mhz, clock="measured under this load" if measured else "the highest that NVML names",
-                 multiprocessors=multiprocessors, source=per_clock.source,
-                 note="GeForce cards do half of this in FP16 where the sums are FP32" if halved else "")
+    return Peaks(
+        flops={arithmetic: rate * each for arithmetic, rate in rates.items() if rate},
+        bytes_per_s=2 * memory_mhz * 1e6 * memory_bus_bits / 8 if memory_mhz and memory_bus_bits else None,
+        sm_mhz=sm_mhz,
+        clock="measured under this load" if measured else "the highest that NVML names",
+        multiprocessors=multiprocessors,
+        source=per_clock.source,
+        note="GeForce cards do half of this in FP16 where the sums are FP32" if halved else "",
+    )

@@ -19,15 +19,24 @@ from tftrt_tools.studies.profiling.engine_profile import EngineProfile
 from tftrt_tools.tftrt.conversion import layer_table
 
 # What is asked, each in a process of its own, and for people. Later parts may end their process.
-PARTS = {"told": "sizes and names of the engines", "timed": "each layer", "traced": "each kernel", "graph": "a CUDA graph",
-         "streams": "several streams", "overlap": "streams fed by CUDA graphs"}
+PARTS = {
+    "told": "sizes and names of the engines",
+    "timed": "each layer",
+    "traced": "each kernel",
+    "graph": "a CUDA graph",
+    "streams": "several streams",
+    "overlap": "streams fed by CUDA graphs",
+}
 # Of plan directories, too: engines of TF-TRT are built so that the inspector tells names alone.
 OF_A_PLAN = {"inspected": "what the inspector tells of each layer"}
 # Those that say where a call's time goes.
 OF_A_CALL = ("told", "timed", "traced")
 # And of a plan, whose calls can be CUDA graphs.
 OF_A_PLANS_CALL = (*OF_A_CALL, "graph")
-_JOB, _GRAPHS = "tftrt_tools.studies.profiling.job.plan_job:record", "tftrt_tools.studies.profiling.job.plan_graph:describe"
+_JOB, _GRAPHS = (
+    "tftrt_tools.studies.profiling.job.plan_job:record",
+    "tftrt_tools.studies.profiling.job.plan_graph:describe",
+)
 _ONNX_GRAPHS = "tftrt_tools.studies.profiling.job.plan_onnx:describe"
 # Seconds of a part, to begin with and for each engine and profile; it takes a few. A part that hangs is killed, and the others count.
 _TO_BEGIN, _OF_A_PROFILE = 30.0, 15.0
@@ -39,8 +48,12 @@ _LOG_END = 4000
 Rows = Mapping[str, Sequence[int]]
 
 
-def measure(model: str | os.PathLike[str], shapes: Mapping[str, Sequence[Sequence[int]]] | None = None,
-            parts: Sequence[str] = tuple(PARTS), rows: Rows | None = None) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
+def measure(
+    model: str | os.PathLike[str],
+    shapes: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    parts: Sequence[str] = tuple(PARTS),
+    rows: Rows | None = None,
+) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
     """Take apart every engine and profile that SavedModel directory `model` carries.
 
     Args: shapes: {engine: shape of each of its inputs}; by default each profile runs at what it was tuned for. parts: of
@@ -52,31 +65,49 @@ def measure(model: str | os.PathLike[str], shapes: Mapping[str, Sequence[Sequenc
     return engines.profiles(recording(model, shapes, parts, rows))
 
 
-def recording(model: str | os.PathLike[str], shapes: Mapping[str, Sequence[Sequence[int]]] | None = None,
-              parts: Sequence[str] = tuple(PARTS), rows: Rows | None = None) -> engines.Recording:
+def recording(
+    model: str | os.PathLike[str],
+    shapes: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    parts: Sequence[str] = tuple(PARTS),
+    rows: Rows | None = None,
+) -> engines.Recording:
     """What `measure` makes profiles of. Args: as of `measure`. Raises: TftrtError for a damaged model."""
     recorded = _recorded(parts, {"model": str(model), "shapes": shapes, "rows": rows})
-    asked = [(engine, found) for (engine, *_), one in engines.sorted_answers(recorded)[0].items() if (found := engines.shapes(one))]
+    asked = [
+        (engine, found)
+        for (engine, *_), one in engines.sorted_answers(recorded)[0].items()
+        if (found := engines.shapes(one))
+    ]
     graphs = child.run(_GRAPHS, {"model": str(model), "shapes": asked}).result if asked else []
-    return engines.Recording(parts=recorded, ops=describe.describe(model)[0].engines, graphs=tuple(map(Graph.from_dict, graphs)),
-                             built=_table(model))
+    return engines.Recording(
+        parts=recorded,
+        ops=describe.describe(model)[0].engines,
+        graphs=tuple(map(Graph.from_dict, graphs)),
+        built=_table(model),
+    )
 
 
-def recording_of_plan(path: str | os.PathLike[str], calls: Sequence[Call], parts: Sequence[str] = tuple(PARTS)) -> engines.Recording:
+def recording_of_plan(
+    path: str | os.PathLike[str], calls: Sequence[Call], parts: Sequence[str] = tuple(PARTS)
+) -> engines.Recording:
     """The same of a plan directory. Args: calls: {input: shape} each, to measure beside what the profiles were tuned for. Raises:
     UsageError, TftrtError where it is not whole."""
     said = document.read(path)
     wanted = [{name: list(shape) for name, shape in call.items()} for call in calls]
     recorded = _recorded((*parts, *OF_A_PLAN), {"model": str(path), "calls": wanted})
     asked = [found for one in engines.sorted_answers(recorded)[0].values() if (found := engines.shapes(one))]
-    return engines.Recording(parts=recorded, ops=(_engine_op(path, said),), graphs=graphs_of_plan(path, asked), built=_built(path))
+    return engines.Recording(
+        parts=recorded, ops=(_engine_op(path, said),), graphs=graphs_of_plan(path, asked), built=_built(path)
+    )
 
 
 def graphs_of_plan(path: str | os.PathLike[str], calls: Sequence[Mapping[str, Sequence[int]]]) -> tuple[Graph, ...]:
     """The ONNX file of a plan with the sizes of calls; without nodes where it cannot be read here. Args: calls: {input: shape} each; other
     tensors in them do not matter."""
-    request = {"onnx": str(pathlib.Path(path) / document.ONNX), "shapes": [{name: list(shape) for name, shape in call.items()}
-                                                                           for call in calls]}
+    request = {
+        "onnx": str(pathlib.Path(path) / document.ONNX),
+        "shapes": [{name: list(shape) for name, shape in call.items()} for call in calls],
+    }
     try:
         return tuple(map(Graph.from_dict, child.run(_ONNX_GRAPHS, request).result)) if calls else ()
     except (errors.TftrtError, child.ChildBug):
@@ -92,9 +123,22 @@ def _built(path: str | os.PathLike[str]) -> dict[str, layer_table.Built]:
 def _engine_op(path: str | os.PathLike[str], said: document.PlanFile) -> EngineOp:
     """The plan as an engine op, as far as they have anything in common."""
     asked = ((passport.read(path, passport.MANIFEST) or {}).get("settings") or {}).get("max_workspace_size_bytes", 0)
-    return EngineOp(name=document.ENGINE, precision=said.precision, inputs=(), outputs=(), ops={}, native_segment="", implicit_batch=False,
-                    profile_strategy="", workspace_size_bytes=asked, maximum_cached_engines=1, allow_build_at_runtime=False,
-                    use_calibration=False, calibrated=False, explicit_precision=False)
+    return EngineOp(
+        name=document.ENGINE,
+        precision=said.precision,
+        inputs=(),
+        outputs=(),
+        ops={},
+        native_segment="",
+        implicit_batch=False,
+        profile_strategy="",
+        workspace_size_bytes=asked,
+        maximum_cached_engines=1,
+        allow_build_at_runtime=False,
+        use_calibration=False,
+        calibrated=False,
+        explicit_precision=False,
+    )
 
 
 def _recorded(parts: Sequence[str], request: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -43,7 +43,11 @@ class Work(records.Record):
     @property
     def bytes(self) -> int | None:
         """Read and written together."""
-        return None if self.activation_bytes is None or self.weight_bytes is None else self.activation_bytes + self.weight_bytes
+        return (
+            None
+            if self.activation_bytes is None or self.weight_bytes is None
+            else self.activation_bytes + self.weight_bytes
+        )
 
 
 def work(layer: Layer, graph: Graph, owned: AbstractSet[str], row: layer_table.Row | None, precision: str) -> Work:
@@ -60,10 +64,17 @@ def work(layer: Layer, graph: Graph, owned: AbstractSet[str], row: layer_table.R
     flops = [node.flops for node in nodes]
     known = [one for one in flops if one is not None]
     weights = {source for node in nodes for source in node.inputs if graph.by_name[source].op == "Const"}
-    sizes = [tensor.bytes(each if tensor.type == "float32" else None) for name in weights for tensor in graph.by_name[name].outputs]
+    sizes = [
+        tensor.bytes(each if tensor.type == "float32" else None)
+        for name in weights
+        for tensor in graph.by_name[name].outputs
+    ]
     moved = _by_row(row) if row else None
-    return Work(flops=sum(known) if len(known) == len(flops) else None, weight_bytes=_sum(sizes),
-                activation_bytes=moved if moved is not None else _by_graph(layer, graph, each))
+    return Work(
+        flops=sum(known) if len(known) == len(flops) else None,
+        weight_bytes=_sum(sizes),
+        activation_bytes=moved if moved is not None else _by_graph(layer, graph, each),
+    )
 
 
 def _by_row(row: layer_table.Row) -> int | None:
@@ -85,11 +96,24 @@ def tensor_bytes(tensor: layer_table.Tensor) -> int | None:
 def _by_graph(layer: Layer, graph: Graph, each: int) -> int | None:
     """What crosses the border of the layer's nodes."""
     inside = set(layer.nodes)
-    reads = {source for name in inside for source in graph.by_name[name].inputs
-             if source not in inside and graph.by_name[source].op != "Const"}
+    reads = {
+        source
+        for name in inside
+        for source in graph.by_name[name].inputs
+        if source not in inside and graph.by_name[source].op != "Const"
+    }
     writes = {name for name in inside if set(graph.readers[name]) - inside}
-    return _sum([tensor.bytes(each if tensor.type == "float32" else None) for name in (*reads, *writes)
-                 for tensor in graph.by_name[name].outputs]) if inside else None
+    return (
+        _sum(
+            [
+                tensor.bytes(each if tensor.type == "float32" else None)
+                for name in (*reads, *writes)
+                for tensor in graph.by_name[name].outputs
+            ]
+        )
+        if inside
+        else None
+    )
 
 
 def _sum(sizes: Iterable[int | None]) -> int | None:
@@ -122,8 +146,12 @@ def roof(done: Work, seconds: float, arithmetic: str, peaks: Peaks | None) -> Ro
         bound = "compute" if computing >= moving else "memory"
     elif least:
         bound = "launch" if seconds < _SHORT else "neither"
-    return Roof(tflops=done.flops / seconds / 1e12 if done.flops else None, gb_per_s=done.bytes / seconds / 1e9 if done.bytes else None,
-                bound=bound, share=least / seconds if least else None)
+    return Roof(
+        tflops=done.flops / seconds / 1e12 if done.flops else None,
+        gb_per_s=done.bytes / seconds / 1e9 if done.bytes else None,
+        bound=bound,
+        share=least / seconds if least else None,
+    )
 
 
 def owners(layers: Sequence[Layer], helpers: AbstractSet[str]) -> dict[str, str]:

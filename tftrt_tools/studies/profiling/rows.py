@@ -29,12 +29,22 @@ def parts(call: CallProfile, other: CallProfile | None = None) -> list[PartRow]:
     mine, theirs = _by_key(call), _by_key(other)
     if len(_engines(call)) == 1 and other and len(_engines(other)) == 1:
         # A lone engine is the same part in both, whatever its name.
-        theirs = {(group, device, _engines(call)[0] if engine else ""): part for (group, device, engine), part in theirs.items()}
+        theirs = {
+            (group, device, _engines(call)[0] if engine else ""): part
+            for (group, device, engine), part in theirs.items()
+        }
     both = {**theirs, **mine}
     order = sorted(both, key=lambda key: (GROUPS.index(both[key].group), key[1] == "GPU"))
-    return [PartRow(name=both[key].name, device=both[key].device, group=both[key].group,
-                    seconds=mine[key].seconds if key in mine else None, other=theirs[key].seconds if key in theirs else None)
-            for key in order]
+    return [
+        PartRow(
+            name=both[key].name,
+            device=both[key].device,
+            group=both[key].group,
+            seconds=mine[key].seconds if key in mine else None,
+            other=theirs[key].seconds if key in theirs else None,
+        )
+        for key in order
+    ]
 
 
 def _engines(call: CallProfile) -> list[str]:
@@ -76,7 +86,9 @@ def speed(call: CallProfile, other: CallProfile) -> str:
     if len(mine) != len(theirs):  # some rounds of one failed
         return f"{other.latency.p50 / call.latency.p50:.2f} times as fast"
     ratios = sorted(one / another for another, one in zip(mine, theirs, strict=True))
-    return f"{statistics.median(ratios):.2f} times as fast ({ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds)"
+    return (
+        f"{statistics.median(ratios):.2f} times as fast ({ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds)"
+    )
 
 
 def gaps(run: EngineRun) -> str:
@@ -106,10 +118,21 @@ def callers(call: CallProfile) -> list[tuple[str, ...]]:
     found = list[tuple[str, ...]]()
     for one in call.callers:
         seen = one.overlap
-        together = (f"{seen.calls_under_way:.1f}", f"{seen.gpu_busy:.0%}", f"{seen.kernels_at_once:.0%}", str(seen.streams)) if seen else (
-            "", "", "", "")
-        found.append((str(one.callers), f"{one.per_second:.1f}", f"{one.per_second / alone:.2f}" if alone else "", ms(one.p50), ms(one.p90),
-                      *together))
+        together = (
+            (f"{seen.calls_under_way:.1f}", f"{seen.gpu_busy:.0%}", f"{seen.kernels_at_once:.0%}", str(seen.streams))
+            if seen
+            else ("", "", "", "")
+        )
+        found.append(
+            (
+                str(one.callers),
+                f"{one.per_second:.1f}",
+                f"{one.per_second / alone:.2f}" if alone else "",
+                ms(one.p50),
+                ms(one.p90),
+                *together,
+            )
+        )
     return found
 
 
@@ -120,8 +143,10 @@ def basis(call: CallProfile) -> str:
     busy = f"GPU busy {share(call.gpu_seconds, call.latency.p50)} of the call, idle {ms(call.idle_seconds)} ms. "
     busy = busy if call.gpu_seconds else ""
     gpu = f"The GPU's times are those of {call.counted} traced calls; the" if call.gpu_seconds else "The"
-    return (f"{busy}{gpu} host's are those of a trace, which takes {1e3 * call.traced_seconds:.3f} ms a call, times {factors}, so that all "
-            "add up to the measured latency.")
+    return (
+        f"{busy}{gpu} host's are those of a trace, which takes {1e3 * call.traced_seconds:.3f} ms a call, times {factors}, so that all "
+        "add up to the measured latency."
+    )
 
 
 def machine(found: Machine) -> list[tuple[str, str]]:
@@ -132,8 +157,24 @@ def machine(found: Machine) -> list[tuple[str, str]]:
         power = f"power limit {one.power_limit_w:.0f} W" if one.power_limit_w else ""
         slowed = f"clock lowered: {', '.join(one.slowed)}" if one.slowed else ""
         others = f"{one.processes} other processes" if one.processes else ""
-        told.append((f"GPU {one.index} before", "; ".join(filter(None, (clocks, power, one.pcie and f"PCIe {one.pcie}", slowed, others,
-                                                                         "divided (MIG)" if one.mig else "")))))
+        told.append(
+            (
+                f"GPU {one.index} before",
+                "; ".join(
+                    filter(
+                        None,
+                        (
+                            clocks,
+                            power,
+                            one.pcie and f"PCIe {one.pcie}",
+                            slowed,
+                            others,
+                            "divided (MIG)" if one.mig else "",
+                        ),
+                    )
+                ),
+            )
+        )
     told.append(("host", f"{found.cpu or 'unknown processor'}, {found.cpus} CPUs, load {found.load:.1f} before"))
     told.append(("versions", ", ".join(f"{name} {version}" for name, version in found.versions.items() if version)))
     told.append(("TF32", "allowed for float32" if found.tf32 else "not allowed"))
@@ -146,12 +187,18 @@ def headline(profile: Profile) -> list[str]:
     """Lines on what was measured, and where."""
     machine = profile.machine
     gpu = machine.gpu
-    versions = ", ".join(f"{name} {machine.versions[key]}" for name, key in (("TensorFlow", "tensorflow"), ("TensorRT", "tensorrt"))
-                         if machine.versions.get(key))
+    versions = ", ".join(
+        f"{name} {machine.versions[key]}"
+        for name, key in (("TensorFlow", "tensorflow"), ("TensorRT", "tensorrt"))
+        if machine.versions.get(key)
+    )
     where = f"{gpu['name']}, driver {gpu.get('driver') or 'unknown'}" if gpu else f"no GPU; {machine.cpu}"
     lines = [f"{profile.model.model} on {where}; {versions}; {machine.cpus} CPUs"]
-    covered = [f"{one.name}: {one.compute_ops[0]} of {one.compute_ops[1]} ops in {len(one.engines)} engine{'s'[:len(one.engines) != 1]}"
-               for one in profile.signatures if one.converted]
+    covered = [
+        f"{one.name}: {one.compute_ops[0]} of {one.compute_ops[1]} ops in {len(one.engines)} engine{'s'[: len(one.engines) != 1]}"
+        for one in profile.signatures
+        if one.converted
+    ]
     if profile.of_a_plan:
         covered = ["a TensorRT plan, without TensorFlow"]
     if covered:

@@ -42,10 +42,17 @@ class Seen:
     """What a trace holds, sorted by kind."""
 
     def __init__(self, tracks: Sequence[Track]) -> None:
-        self._ops_of_launches = {event.launch: event.op for track in tracks if track.gpu for event in track.events
-                                 if event.launch is not None and event.op}
+        self._ops_of_launches = {
+            event.launch: event.op
+            for track in tracks
+            if track.gpu
+            for event in track.events
+            if event.launch is not None and event.op
+        }
         host = [track for track in tracks if not track.gpu]
-        self.marks: dict[str, list[Event]] = {name: [] for name in (traces.CALL, traces.INPUT, traces.RUN, traces.OUTPUT)}
+        self.marks: dict[str, list[Event]] = {
+            name: [] for name in (traces.CALL, traces.INPUT, traces.RUN, traces.OUTPUT)
+        }
         # (event, its owner) of ops outside of engines, and of engine ops.
         self.ops: list[tuple[Event, Owner]] = []
         self.engine_ops: list[tuple[Event, Owner]] = []
@@ -57,11 +64,14 @@ class Seen:
         for track in host:
             self._walk(track)
         self.calls = self.marks[traces.CALL]
-        self._stages = {group: spans.union(event.span for event in self.marks[name])
-                        for group, name in (("input", traces.INPUT), ("output", traces.OUTPUT))}
+        self._stages = {
+            group: spans.union(event.span for event in self.marks[name])
+            for group, name in (("input", traces.INPUT), ("output", traces.OUTPUT))
+        }
         # (event, its owner) of everything on the GPU.
         self.on_gpu: list[tuple[Event, Owner | None]] = [
-            (event, self._owner(event)) for track in tracks if track.gpu for event in track.events]
+            (event, self._owner(event)) for track in tracks if track.gpu for event in track.events
+        ]
 
     def _walk(self, track: Track) -> None:
         """Sort the events of a thread. An op's event contains what it does, its launches among them."""
@@ -134,13 +144,17 @@ class Seen:
             if meets(event, call):
                 layers.setdefault(self.key(event, owner), []).append(event.span)
         # Kernels before copies, which may run beside them.
-        layers = dict(sorted(layers.items(), key=lambda item: ("engine", "op", "input", "copy", "output").index(item[0].group)))
+        layers = dict(
+            sorted(layers.items(), key=lambda item: ("engine", "op", "input", "copy", "output").index(item[0].group))
+        )
         mine = {name: [event.span for event in found if meets(event, call)] for name, found in self.marks.items()}
         run = spans.union(mine[traces.RUN])
         for event, owner in self.engine_ops:
             if begins(event, call):
                 layers.setdefault(Key("engine", "host", owner.name), []).append(event.span)
-        layers[Key("op", "host")] = spans.inside(spans.union(event.span for event, _ in self.ops if begins(event, call)), run)
+        layers[Key("op", "host")] = spans.inside(
+            spans.union(event.span for event, _ in self.ops if begins(event, call)), run
+        )
         layers[Key("input", "host")] = mine[traces.INPUT]
         layers[Key("output", "host")] = mine[traces.OUTPUT]
         layers[Key("graph", "host")] = [event.span for event in (*self.executor, *self.runtime) if begins(event, call)]

@@ -47,7 +47,9 @@ def read(path: str) -> Stored | None:
     try:
         document = opening.document(source, profile.FILE)
     except errors.TftrtError as error:
-        raise errors.TftrtError(error.cause, f"measure it again: `tftrt profile {path}`; the model itself may be whole") from None
+        raise errors.TftrtError(
+            error.cause, f"measure it again: `tftrt profile {path}`; the model itself may be whole"
+        ) from None
     if document is None:
         return None
     found = _understood(document, f"the profile in {path}")
@@ -68,16 +70,21 @@ def _file(path: str) -> Profile:
     try:
         data = documents.parse(documents.read_text(path))
     except FileNotFoundError:
-        raise errors.UsageError(f"no such file: {path}", "give a model, or a file that `tftrt profile --json=FILE` wrote") from None
+        raise errors.UsageError(
+            f"no such file: {path}", "give a model, or a file that `tftrt profile --json=FILE` wrote"
+        ) from None
     except ValueError as error:
-        raise errors.TftrtError(f"{path} is damaged: {documents.reason(error)}",
-                                "write it again with `tftrt profile MODEL --json=FILE`") from None
+        raise errors.TftrtError(
+            f"{path} is damaged: {documents.reason(error)}", "write it again with `tftrt profile MODEL --json=FILE`"
+        ) from None
     return _understood(data, path)
 
 
 def _understood(data: Any, what: str) -> Profile:
     if not isinstance(data, dict) or data.get("kind") != Profile.document:
-        raise errors.UsageError(f"{what} is no profile", "give a model, or a file that `tftrt profile --json=FILE` wrote")
+        raise errors.UsageError(
+            f"{what} is no profile", "give a model, or a file that `tftrt profile --json=FILE` wrote"
+        )
     try:
         found = Profile.from_dict(data)
         damage = _damage(found)
@@ -85,7 +92,11 @@ def _understood(data: Any, what: str) -> Profile:
         damage = documents.reason(error)
     if damage:
         tool, here = data.get("tool"), Stamped().tool
-        other = f", or read it with {tool}, which wrote it (this is {here})" if isinstance(tool, str) and tool != here else ""
+        other = (
+            f", or read it with {tool}, which wrote it (this is {here})"
+            if isinstance(tool, str) and tool != here
+            else ""
+        )
         raise errors.TftrtError(f"{what} is damaged: {damage}", f"measure it again: `tftrt profile MODEL`{other}")
     return found
 

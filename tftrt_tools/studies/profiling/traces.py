@@ -85,23 +85,36 @@ def read(path: str | pathlib.Path) -> Trace:
         with gzip.open(path) as file:
             return of(documents.parse_object(file.read(documents.MOST_BYTES + 1)))
     except (EOFError, zlib.error, gzip.BadGzipFile, *documents.MISREAD) as error:
-        raise errors.TftrtError(f"the trace {path} is damaged: {errors.first_line(str(error))}", "profile the model again") from None
+        raise errors.TftrtError(
+            f"the trace {path} is damaged: {errors.first_line(str(error))}", "profile the model again"
+        ) from None
 
 
 def of(data: Mapping[str, Any]) -> Trace:
     """The trace of what `job.compact.of` returns."""
-    tracks = tuple(Track(track["name"], track["gpu"], tuple(_event(track["names"], *row) for row in track["events"]))
-                   for track in data["tracks"])
+    tracks = tuple(
+        Track(track["name"], track["gpu"], tuple(_event(track["names"], *row) for row in track["events"]))
+        for track in data["tracks"]
+    )
     return Trace(tracks, Memory(*data["memory"]) if data.get("memory") else None)
 
 
-def _event(names: Sequence[str], name: int, start: float, duration: float, stats: Mapping[str, Any] | None = None) -> Event:
+def _event(
+    names: Sequence[str], name: int, start: float, duration: float, stats: Mapping[str, Any] | None = None
+) -> Event:
     stats = stats or {}
     launch = stats.get("correlation_id")
     size = _SIZE.search(stats.get("memcpy_details") or stats.get("Memset_details") or "")
-    return Event(name=names[name], start=start * 1e-9, end=(start + duration) * 1e-9, launch=int(launch) if launch is not None else None,
-                 op=stats.get("tf_op", ""), bytes=int(size[1]) if size else 0, number=int(stats.get("number", 0)),
-                 caller=int(stats.get("caller", 0)))
+    return Event(
+        name=names[name],
+        start=start * 1e-9,
+        end=(start + duration) * 1e-9,
+        launch=int(launch) if launch is not None else None,
+        op=stats.get("tf_op", ""),
+        bytes=int(size[1]) if size else 0,
+        number=int(stats.get("number", 0)),
+        caller=int(stats.get("caller", 0)),
+    )
 
 
 def op(name: str) -> tuple[str, str] | None:

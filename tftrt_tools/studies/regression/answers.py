@@ -60,19 +60,29 @@ class Judged:
         """How near the answers are: for each measure the worst output."""
         # An output that is judged together with others has no figure of its own; ids have no SNR.
         alone = [one for one in self.comparisons if not one.part_of]
-        worst = ((_snr, min, [one.snr_db for one in alone if one.kind != kinds.IDS]),
-                 ("top-1 equal in {:.2%}".format, min, [one.top1 for one in alone if one.classes]),
-                 ("{:.2%} of the elements differ".format, max, [one.mismatches for one in alone]),
-                 ("{:.2%} of the detections matched".format, min, [one.value("matched") for one in alone]))
+        worst = (
+            (_snr, min, [one.snr_db for one in alone if one.kind != kinds.IDS]),
+            ("top-1 equal in {:.2%}".format, min, [one.top1 for one in alone if one.classes]),
+            ("{:.2%} of the elements differ".format, max, [one.mismatches for one in alone]),
+            ("{:.2%} of the detections matched".format, min, [one.value("matched") for one in alone]),
+        )
         known = [(form, choose, [value for value in values if value is not None]) for form, choose, values in worst]
-        return ", ".join([f"{self.requests} requests compared", *(form(choose(values)) for form, choose, values in known if values)])
+        return ", ".join(
+            [f"{self.requests} requests compared", *(form(choose(values)) for form, choose, values in known if values)]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Written by hand: the number of requests comes first, and `missed` is in `problems` already."""
-        return {"requests": self.requests, "arithmetic": list(self.arithmetic), "bounds": self.bounds,
-                "goals": records.plain(self.goals), "problems": list(self.problems),
-                "nothing_shown": list(self.nothing_shown), "warnings": list(self.warnings),
-                "comparisons": [one.to_dict() for one in self.comparisons]}
+        return {
+            "requests": self.requests,
+            "arithmetic": list(self.arithmetic),
+            "bounds": self.bounds,
+            "goals": records.plain(self.goals),
+            "problems": list(self.problems),
+            "nothing_shown": list(self.nothing_shown),
+            "warnings": list(self.warnings),
+            "comparisons": [one.to_dict() for one in self.comparisons],
+        }
 
 
 def _snr(value: float) -> str:
@@ -88,8 +98,17 @@ def asked(client: Any, model: str, calls: Sequence[Call], version: int | None = 
     return found
 
 
-def judge(calls: Sequence[Call], native: Sequence[Answer], candidate: Sequence[Answer], kind: tuple[str, str], own_data: bool, rules: Rules,
-          goals: Sequence[accuracy_goal.Goal] = (), labels: label_reader.Labels | None = None, output: str = "") -> Judged:
+def judge(
+    calls: Sequence[Call],
+    native: Sequence[Answer],
+    candidate: Sequence[Answer],
+    kind: tuple[str, str],
+    own_data: bool,
+    rules: Rules,
+    goals: Sequence[accuracy_goal.Goal] = (),
+    labels: label_reader.Labels | None = None,
+    output: str = "",
+) -> Judged:
     """Compare the answers.
 
     Args:
@@ -107,37 +126,65 @@ def judge(calls: Sequence[Call], native: Sequence[Answer], candidate: Sequence[A
     rows = tuple(_scored(one, calls, native, candidate, labels, output, rules.kinds) for one in goals)
     missed = [f"{one['goal']}: the candidate has {one['candidate']:.6g}" for one in rows if not one["kept"]]
     misses = () if goals else tuple(miss.text() for miss in compared.misses)
-    return Judged(comparisons=compared.comparisons, arithmetic=kind, bounds={} if goals else compared.bounds, goals=rows,
-                  problems=(*compared.problems, *misses, *missed, *compared.nothing_shown), requests=len(calls),
-                  nothing_shown=compared.nothing_shown, warnings=compared.warnings,
-                  missed=() if goals else tuple(dict.fromkeys(miss.output for miss in compared.misses)))
+    return Judged(
+        comparisons=compared.comparisons,
+        arithmetic=kind,
+        bounds={} if goals else compared.bounds,
+        goals=rows,
+        problems=(*compared.problems, *misses, *missed, *compared.nothing_shown),
+        requests=len(calls),
+        nothing_shown=compared.nothing_shown,
+        warnings=compared.warnings,
+        missed=() if goals else tuple(dict.fromkeys(miss.output for miss in compared.misses)),
+    )
 
 
-def _scored(goal: accuracy_goal.Goal, calls: Sequence[Call], native: Sequence[Answer], candidate: Sequence[Answer],
-            truth: label_reader.Labels | None, output: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+def _scored(
+    goal: accuracy_goal.Goal,
+    calls: Sequence[Call],
+    native: Sequence[Answer],
+    candidate: Sequence[Answer],
+    truth: label_reader.Labels | None,
+    output: str,
+    kinds: Mapping[str, Any],
+) -> dict[str, Any]:
     signatures = [call.signature for call in calls]
     both = [score.score(goal, signatures, native, answers, truth, output, kinds) for answers in (native, candidate)]
     before, after = both[0].value, both[1].value
     kept = goal.kept(after, before) and not both[1].nonfinite
-    return {"goal": goal.text(before), "native": before, "candidate": after, "bound": goal.bound(before), "kept": bool(kept)}
+    return {
+        "goal": goal.text(before),
+        "native": before,
+        "candidate": after,
+        "bound": goal.bound(before),
+        "kept": bool(kept),
+    }
 
 
 def parse_goals(text: str, where: str = "--accuracy") -> tuple[accuracy_goal.Goal, ...]:
     """The goals of "top1:max-degradation=0.01;snr_db:threshold=30". Args: where: the text stands, for messages. Raises: UsageError."""
-    return tuple(accuracy_goal.parse(part, where=where) for part in filter(None, (part.strip() for part in text.split(";"))))
+    return tuple(
+        accuracy_goal.parse(part, where=where) for part in filter(None, (part.strip() for part in text.split(";")))
+    )
 
 
 def read_failure(error: Any, name: str, model: str) -> errors.TftrtError:
     """A TftrtError for a model that refuses a request: Refused for the candidate's. Args: error: client.ServingError."""
     said = errors.first_line(error.message)
     if gate.REFUSAL in error.message:
-        return Refused(f"no engine of the {name} serves a request, and --no_engine_fallback keeps TensorFlow from it",
-                       f"`tftrt build --shapes=…` builds engines for the shapes that are sent; the server said: {said}")
+        return Refused(
+            f"no engine of the {name} serves a request, and --no_engine_fallback keeps TensorFlow from it",
+            f"`tftrt build --shapes=…` builds engines for the shapes that are sent; the server said: {said}",
+        )
     if why := load_failure.no_engine_ops(error.message):
-        return Refused(f"the {name} model {model} does not run there: {why}", "use --backend=local, which runs engine ops as TensorFlow "
-                       "ops, or a machine with a GPU")
+        return Refused(
+            f"the {name} model {model} does not run there: {why}",
+            "use --backend=local, which runs engine ops as TensorFlow ops, or a machine with a GPU",
+        )
     if error.code in _NO_ANSWER:
         return errors.TftrtError(f"the {name} model {model} does not answer a request: {error.cause}", error.mend)
     kind = Refused if name == rounds.CANDIDATE else errors.TftrtError
-    return kind(f"the {name} model {model} refuses a request: {error.code}: {said}",
-                "mend the requests (--shapes, --data, --signature_keys), or the model")
+    return kind(
+        f"the {name} model {model} refuses a request: {error.code}: {said}",
+        "mend the requests (--shapes, --data, --signature_keys), or the model",
+    )

@@ -49,32 +49,50 @@ class Baseline:
         if then["tool"].rpartition(" ")[2] != __version__:
             found.append(f"tftrt-tools: {then['tool'].rpartition(' ')[2]}, now {__version__}")
         if not native.digest or then["native"]["digest"] != native.digest:
-            found.append(f"native model: {then['native']['digest'][:19] or 'not known'}, now {native.digest[:19] or 'not known'}")
-        others = [f"{key.replace('_', ' ')}: {then['workload'].get(key)}, now {workload[key]}" for key in _KIND
-                  if then["workload"].get(key) != workload[key]]
+            found.append(
+                f"native model: {then['native']['digest'][:19] or 'not known'}, now {native.digest[:19] or 'not known'}"
+            )
+        others = [
+            f"{key.replace('_', ' ')}: {then['workload'].get(key)}, now {workload[key]}"
+            for key in _KIND
+            if then["workload"].get(key) != workload[key]
+        ]
         found += others
         if not others and then["workload"]["digest"] != workload["digest"]:
-            found.append(f"the values that are sent: {then['workload'].get('values')}, now {workload.get('values')}, and they are others")
+            found.append(
+                f"the values that are sent: {then['workload'].get('values')}, now {workload.get('values')}, and they are others"
+            )
         if found:
-            raise errors.UsageError(f"the baseline {self.source} is of something else: {'; '.join(found)}",
-                                    "measure a new one here with --save_baseline, or repeat the run as it was made" +
-                                    ("" if native.digest else "; --native_dir and --candidate_dir tell which models a server has") +
-                                    _as_then(then["workload"], workload))
+            raise errors.UsageError(
+                f"the baseline {self.source} is of something else: {'; '.join(found)}",
+                "measure a new one here with --save_baseline, or repeat the run as it was made"
+                + ("" if native.digest else "; --native_dir and --candidate_dir tell which models a server has")
+                + _as_then(then["workload"], workload),
+            )
         return self
 
     def judge(self, figures: PerRound, min_effect: float, looks: int, seed: int) -> Compared:
         """Compared, for the PerRound of this run."""
         then = PerRound.from_dict(self.document["rounds"])
-        pairs = [(_gaps(one.native_p50, one.candidate_p50), _gaps(one.native_rate, one.candidate_rate)) for one in (then, figures)]
+        pairs = [
+            (_gaps(one.native_p50, one.candidate_p50), _gaps(one.native_rate, one.candidate_rate))
+            for one in (then, figures)
+        ]
         alpha = verdicts.ALPHA / len(_METRICS)
-        judged = tuple(verdicts.judge_change(metric, before, after, min_effect=min_effect, alpha=alpha, looks=looks, seed=seed)
-                       for metric, before, after in zip(_METRICS, *pairs, strict=True))
+        judged = tuple(
+            verdicts.judge_change(metric, before, after, min_effect=min_effect, alpha=alpha, looks=looks, seed=seed)
+            for metric, before, after in zip(_METRICS, *pairs, strict=True)
+        )
         return Compared(self.source, self.document["created"], self.document["candidate"]["digest"], judged)
 
 
 def _as_then(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The flag that measures on a server, as a baseline did that is compared with a run in process; "" for others."""
-    if then.get("through") != "server" or now.get("through") == "server" or then.get("backend") not in ("binary", "docker", "local"):
+    if (
+        then.get("through") != "server"
+        or now.get("through") == "server"
+        or then.get("backend") not in ("binary", "docker", "local")
+    ):
         return ""
     return f"; --backend={then['backend']} measures as then"
 
@@ -96,7 +114,9 @@ def read(path: str | pathlib.Path) -> Baseline:
     except FileNotFoundError:
         raise errors.UsageError(f"no such baseline: {path}", "--save_baseline=FILE writes one") from None
     except OSError as error:
-        raise errors.UsageError(f"the baseline {path} cannot be read: {error.strerror}", "--save_baseline=FILE writes one") from None
+        raise errors.UsageError(
+            f"the baseline {path} cannot be read: {error.strerror}", "--save_baseline=FILE writes one"
+        ) from None
     except documents.MISREAD:
         whole = False
     if not whole:
@@ -115,7 +135,9 @@ def directory(given: str = "") -> pathlib.Path:
     # The XDG specification: a relative path is to be ignored.
     base = state if os.path.isabs(state) else os.path.join(os.path.expanduser("~"), ".local", "state")
     if not os.path.isabs(base):
-        raise errors.TftrtError("there is no home folder for the history", "set HOME or XDG_STATE_HOME, or give --history_dir")
+        raise errors.TftrtError(
+            "there is no home folder for the history", "set HOME or XDG_STATE_HOME, or give --history_dir"
+        )
     return pathlib.Path(base) / "tftrt" / "regressions"
 
 
@@ -185,16 +207,27 @@ class Latest:
 
     def _refusal(self, machine: Fingerprint) -> errors.UsageError:
         mend = "measure one here with --save_baseline=auto; results of a server that regress started need its --backend"
-        here = sorted(folder.name for folder in (self.history_dir / machine.digest).glob(f"{_clean(self.name)}@*") if listing(folder))
+        here = sorted(
+            folder.name
+            for folder in (self.history_dir / machine.digest).glob(f"{_clean(self.name)}@*")
+            if listing(folder)
+        )
         if here:
-            return errors.UsageError(f"no baseline of {self.name} passed with this signature, these shapes, this concurrency and this way "
-                                    f"of serving; others are in {self.history_dir / machine.digest}: {', '.join(here)}", mend)
+            return errors.UsageError(
+                f"no baseline of {self.name} passed with this signature, these shapes, this concurrency and this way "
+                f"of serving; others are in {self.history_dir / machine.digest}: {', '.join(here)}",
+                mend,
+            )
         paths = [path for folder in self.history_dir.glob(f"*/{_clean(self.name)}@*") for _, path in listing(folder)]
         elsewhere = next(filter(None, map(_readable, sorted(paths, key=lambda path: -path.stat().st_mtime))), None)
         if elsewhere:
             differs = Fingerprint.from_dict(elsewhere.document["machine"]).differences(machine)
-            return errors.UsageError(f"no baseline of {self.name} is of this machine; the newest is of another: {'; '.join(differs)}", mend)
-        return errors.UsageError(f"there is no baseline of {self.name} in {self.history_dir}", "--save_baseline=auto keeps one there")
+            return errors.UsageError(
+                f"no baseline of {self.name} is of this machine; the newest is of another: {'; '.join(differs)}", mend
+            )
+        return errors.UsageError(
+            f"there is no baseline of {self.name} in {self.history_dir}", "--save_baseline=auto keeps one there"
+        )
 
 
 def _readable(path: pathlib.Path) -> Baseline | None:

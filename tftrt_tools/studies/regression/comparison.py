@@ -19,6 +19,7 @@ FAIL: choices.RunVerdict = "fail"
 UNSURE: choices.RunVerdict = "cannot tell"
 ENDED: choices.RunVerdict = "ended early"
 
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Check(records.Record):
     """One check."""
@@ -125,11 +126,15 @@ class Regression:
     def rounds_help(self) -> bool:
         """Whether the outcome is open and more rounds could decide it."""
         opened = [one.name for one in self.checks if one.verdict == UNSURE]
-        return self.outcome == UNSURE and any(name.startswith(("speed/", "baseline/")) or name in goal_rules.MEASURED for name in opened)
+        return self.outcome == UNSURE and any(
+            name.startswith(("speed/", "baseline/")) or name in goal_rules.MEASURED for name in opened
+        )
 
     @property
     def exit_code(self) -> int:
-        return {PASS: errors.EXIT_DONE, FAIL: errors.EXIT_CHECK, UNSURE: errors.EXIT_UNSURE, ENDED: errors.EXIT_FAILED}[self.outcome]
+        return {PASS: errors.EXIT_DONE, FAIL: errors.EXIT_CHECK, UNSURE: errors.EXIT_UNSURE, ENDED: errors.EXIT_FAILED}[
+            self.outcome
+        ]
 
     @property
     def headline(self) -> str:
@@ -149,56 +154,101 @@ class Regression:
 
     def to_dict(self) -> dict[str, Any]:
         """Written by hand: the document begins with the outcome, and has other names for some parts."""
-        return {"kind": "regression", "schema_version": 1, **self.stamp, "complete": self.complete, "ended": self.ended,
-                "outcome": self.outcome, "headline": self.headline, "exit_code": self.exit_code,
-                "native": self.native.to_dict(), "candidate": self.candidate.to_dict(), "server": self.server, "workload": self.workload,
-                "settings": self.settings, "machine": self.fingerprint.to_dict(),
-                "verdict": self.verdict.to_dict() if self.verdict else None, "rounds": self.rounds.to_dict(),
-                "requests_per_round": self.requests, "failed": self.failed, "errors": self.errors,
-                "answers": self.answers.to_dict() if self.answers else None,
-                "speed_not_judged": self.speed_not_judged,
-                "engines": self.engines.to_dict() if self.engines else None, "goals": [one.to_dict() for one in self.kept],
-                "baseline": self.compared.to_dict() if self.compared else None, "checks": [one.to_dict() for one in self.checks],
-                "seconds": round(self.seconds, 2), "notes": list(self.notes)}
+        return {
+            "kind": "regression",
+            "schema_version": 1,
+            **self.stamp,
+            "complete": self.complete,
+            "ended": self.ended,
+            "outcome": self.outcome,
+            "headline": self.headline,
+            "exit_code": self.exit_code,
+            "native": self.native.to_dict(),
+            "candidate": self.candidate.to_dict(),
+            "server": self.server,
+            "workload": self.workload,
+            "settings": self.settings,
+            "machine": self.fingerprint.to_dict(),
+            "verdict": self.verdict.to_dict() if self.verdict else None,
+            "rounds": self.rounds.to_dict(),
+            "requests_per_round": self.requests,
+            "failed": self.failed,
+            "errors": self.errors,
+            "answers": self.answers.to_dict() if self.answers else None,
+            "speed_not_judged": self.speed_not_judged,
+            "engines": self.engines.to_dict() if self.engines else None,
+            "goals": [one.to_dict() for one in self.kept],
+            "baseline": self.compared.to_dict() if self.compared else None,
+            "checks": [one.to_dict() for one in self.checks],
+            "seconds": round(self.seconds, 2),
+            "notes": list(self.notes),
+        }
 
 
 def _checks(done: Regression) -> Iterator[Check]:
     for name, count in done.failed.items():
         if count:
-            yield Check(name=f"requests/{name}", what=f"all requests to the {name} model are answered",
-                        found=f"{count} request{'s' * (count > 1)} to the {name} model failed",
-                        verdict=FAIL, reason="; ".join(done.errors.get(name, ())) or "see the server's log")
+            yield Check(
+                name=f"requests/{name}",
+                what=f"all requests to the {name} model are answered",
+                found=f"{count} request{'s' * (count > 1)} to the {name} model failed",
+                verdict=FAIL,
+                reason="; ".join(done.errors.get(name, ())) or "see the server's log",
+            )
     for judged in done.verdict.judgements if done.verdict and not done.speed_not_judged else ():
         yield _of_speed(judged, done)
     if done.answers:
         found = "; ".join(done.answers.problems[:3])
         kept = "".join(f"; {one['goal']}: {one['candidate']:.6g}" for one in done.answers.goals if one["kept"])
-        wanted = "the answers keep the goals on accuracy" if done.answers.goals else "the answers are like the native model's"
-        yield Check(name="answers", what=wanted, found=f"the answers differ: {found}" if found else done.answers.text + kept,
-                    verdict=FAIL if found else PASS, reason=found and found + _of_drawn(done))
+        wanted = (
+            "the answers keep the goals on accuracy"
+            if done.answers.goals
+            else "the answers are like the native model's"
+        )
+        yield Check(
+            name="answers",
+            what=wanted,
+            found=f"the answers differ: {found}" if found else done.answers.text + kept,
+            verdict=FAIL if found else PASS,
+            reason=found and found + _of_drawn(done),
+        )
     for one in done.kept:
         if one.name != "accuracy":  # stands in the check of the answers
             words = {goal_rules.KEPT: PASS, goal_rules.MISSED: FAIL, goal_rules.UNDECIDED: UNSURE}
-            yield Check(name=f"goal/{one.name}", what=one.goal, found=one.value, verdict=words[one.verdict], reason=one.reason)
+            yield Check(
+                name=f"goal/{one.name}", what=one.goal, found=one.value, verdict=words[one.verdict], reason=one.reason
+            )
     for change in done.compared.judgements if done.compared else ():
         outcome = _outcome(change.verdict, change.metric in done.must_decide, False)
-        yield Check(name=f"baseline/{change.metric}", what=f"against the baseline: {sentences.wanted(change.metric, True)}",
-                    found=f"against the baseline {sentences.sentence(change)}", verdict=outcome,
-                    reason="" if outcome == PASS else change.reason)
+        yield Check(
+            name=f"baseline/{change.metric}",
+            what=f"against the baseline: {sentences.wanted(change.metric, True)}",
+            found=f"against the baseline {sentences.sentence(change)}",
+            verdict=outcome,
+            reason="" if outcome == PASS else change.reason,
+        )
 
 
 def _of_speed(one: verdicts.Judgement, done: Regression) -> Check:
     must = one.metric in done.must_decide
     outcome = _outcome(one.verdict, must, done.allow_worse)
-    return Check(name=f"speed/{one.metric}", what=sentences.wanted(one.metric, must), found=sentences.sentence(one), verdict=outcome,
-                 reason="" if outcome == PASS else one.reason)
+    return Check(
+        name=f"speed/{one.metric}",
+        what=sentences.wanted(one.metric, must),
+        found=sentences.sentence(one),
+        verdict=outcome,
+        reason="" if outcome == PASS else one.reason,
+    )
 
 
 def _of_drawn(done: Regression) -> str:
     """What drawn values have to do with answers that differ, "" for the user's own."""
     values = done.workload["values"]
-    return f"; the values were {values}, and may be such as the model never sees: --data=FILE judges it on yours" \
-        if values.startswith("drawn") else ""
+    return (
+        f"; the values were {values}, and may be such as the model never sees: --data=FILE judges it on yours"
+        if values.startswith("drawn")
+        else ""
+    )
 
 
 def _outcome(verdict: choices.Verdict, must: bool, allow_worse: bool) -> choices.RunVerdict:

@@ -55,7 +55,9 @@ class Goals:
 NAMES = tuple(field.name for field in dataclasses.fields(Goals))
 NUMBERS = tuple(field.name for field in dataclasses.fields(Goals) if field.default is None)
 # Checks that rounds decide; the others depend on the passport, the answers and the engines.
-MEASURED = tuple(f"goal/{name}" for name in ("speed_up_at_least", "p50_ms_at_most", "p99_ms_at_most", "throughput_at_least"))
+MEASURED = tuple(
+    f"goal/{name}" for name in ("speed_up_at_least", "p50_ms_at_most", "p99_ms_at_most", "throughput_at_least")
+)
 _EXAMPLE = 'a file of goals has lines such as speed_up_at_least = 1.5, or accuracy = "top1:max-degradation=0.01"'
 
 
@@ -101,12 +103,16 @@ def _from_file(path: str) -> dict[str, Any]:
     if isinstance(table.get("goals"), dict):
         beside = next((name for name in table if name != "goals"), None)
         if beside:
-            raise errors.UsageError(f"{path}: {beside!r} stands beside [goals]", "put all goals into that table, or leave its line out")
+            raise errors.UsageError(
+                f"{path}: {beside!r} stands beside [goals]", "put all goals into that table, or leave its line out"
+            )
         table = table["goals"]
     for name, value in table.items():
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, 1)
-            raise errors.UsageError(f"{path}: no goal {name!r}", f"did you mean {near[0]}?" if near else f"goals: {', '.join(NAMES)}")
+            raise errors.UsageError(
+                f"{path}: no goal {name!r}", f"did you mean {near[0]}?" if near else f"goals: {', '.join(NAMES)}"
+            )
         if isinstance(value, dict):
             raise errors.UsageError(f"{path}: {name} is a table", _EXAMPLE)
     return table
@@ -130,8 +136,14 @@ def _checked(name: str, value: object, path: str) -> str | bool | float:
     return float(value)
 
 
-def judge(goals: Goals, verdict: verdicts.Verdict, candidate: Model, accuracy: answers.Judged | None = None,
-          engines: engine_evidence.Verdict | None = None, not_judged: str = "") -> tuple[Kept, ...]:
+def judge(
+    goals: Goals,
+    verdict: verdicts.Verdict,
+    candidate: Model,
+    accuracy: answers.Judged | None = None,
+    engines: engine_evidence.Verdict | None = None,
+    not_judged: str = "",
+) -> tuple[Kept, ...]:
     """Judge all goals that are set.
 
     Args: goals: Goals. verdict: verdict.Verdict. candidate: models.Model. accuracy: answers.Judged or None. engines: smoke's
@@ -147,16 +159,24 @@ def judge(goals: Goals, verdict: verdicts.Verdict, candidate: Model, accuracy: a
             found.append(_measured(name, metric, bound, verdict.of(metric)))
     if not_judged:
         found = [dataclasses.replace(one, verdict=UNDECIDED, reason=not_judged) for one in found]
-    for name, what, unit, value in (("build_seconds_at_most", "building the engines", "s", candidate.build_seconds),
-                                    ("engine_mib_at_most", "the engines", "MiB", _mib(candidate.engine_bytes)),
-                                    ("gpu_mib_at_most", "GPU memory while engines were built", "MiB", _mib(candidate.gpu_memory_bytes))):
+    for name, what, unit, value in (
+        ("build_seconds_at_most", "building the engines", "s", candidate.build_seconds),
+        ("engine_mib_at_most", "the engines", "MiB", _mib(candidate.engine_bytes)),
+        ("gpu_mib_at_most", "GPU memory while engines were built", "MiB", _mib(candidate.gpu_memory_bytes)),
+    ):
         bound = getattr(goals, name)
         if bound is not None:
             found.append(_of_passport(name, what, unit, bound, value))
     if goals.accuracy and accuracy is not None:
-        found += [Kept(name="accuracy", goal=one["goal"], value=f"{one['candidate']:.6g} (native {one['native']:.6g})",
-                       verdict=KEPT if one["kept"] else MISSED)
-                  for one in accuracy.goals]
+        found += [
+            Kept(
+                name="accuracy",
+                goal=one["goal"],
+                value=f"{one['candidate']:.6g} (native {one['native']:.6g})",
+                verdict=KEPT if one["kept"] else MISSED,
+            )
+            for one in accuracy.goals
+        ]
     if goals.no_engine_fallback:
         found.append(_no_fallback(engines))
     return tuple(found)
@@ -169,8 +189,13 @@ def _mib(size: int | None) -> float | None:
 def _speed_up(bound: float, one: verdicts.Judgement | None) -> Kept:
     goal = f"at least {bound:g} times as fast"
     if one is None or one.speed_up is None:
-        return Kept(name="speed_up_at_least", goal=goal, value="not known", verdict=UNDECIDED,
-                    reason=one.reason if one else "p50 was not measured")
+        return Kept(
+            name="speed_up_at_least",
+            goal=goal,
+            value="not known",
+            verdict=UNDECIDED,
+            reason=one.reason if one else "p50 was not measured",
+        )
     value, low, high = one.speed_up
     return _by_interval("speed_up_at_least", goal, f"{value:.3f} ({low:.3f} to {high:.3f})", low >= bound, high < bound)
 
@@ -180,7 +205,13 @@ def _measured(name: str, metric: str, bound: float, one: verdicts.Judgement | No
     scale, unit = (1e3, " ms") if at_most else (1.0, "/s")
     goal = f"{metric} {'at most' if at_most else 'at least'} {bound:g}{unit}"
     if one is None or one.candidate is None or one.candidate_low is None or one.candidate_high is None:
-        return Kept(name=name, goal=goal, value="not known", verdict=UNDECIDED, reason=one.reason if one else f"{metric} was not measured")
+        return Kept(
+            name=name,
+            goal=goal,
+            value="not known",
+            verdict=UNDECIDED,
+            reason=one.reason if one else f"{metric} was not measured",
+        )
     low, high = scale * one.candidate_low, scale * one.candidate_high
     shown = f"{scale * one.candidate:.4g}{unit} ({low:.4g} to {high:.4g})"
     return _by_interval(name, goal, shown, *((high <= bound, low > bound) if at_most else (low >= bound, high < bound)))
@@ -195,8 +226,13 @@ def _by_interval(name: str, goal: str, shown: str, kept: bool, missed: bool) -> 
 def _of_passport(name: str, what: str, unit: str, bound: float, value: float | None) -> Kept:
     goal = f"{what}: at most {bound:g} {unit}"
     if value is None:
-        return Kept(name=name, goal=goal, value="not known", verdict=UNDECIDED,
-                    reason="the candidate's passport does not say; `tftrt build` writes it")
+        return Kept(
+            name=name,
+            goal=goal,
+            value="not known",
+            verdict=UNDECIDED,
+            reason="the candidate's passport does not say; `tftrt build` writes it",
+        )
     return Kept(name=name, goal=goal, value=f"{value:.4g} {unit}", verdict=KEPT if value <= bound else MISSED)
 
 

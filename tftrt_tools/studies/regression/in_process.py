@@ -41,7 +41,9 @@ class InProcess:
     # Without a GPU it computes engine ops in TensorFlow.
     replaces_engine_ops = True
 
-    def __init__(self, options: Options, opened: Sequence[Any], matched: Any, folder: str | os.PathLike[str], gpus: bool) -> None:
+    def __init__(
+        self, options: Options, opened: Sequence[Any], matched: Any, folder: str | os.PathLike[str], gpus: bool
+    ) -> None:
         self._options, self._folder = options, pathlib.Path(folder)
         self._opened: dict[rounds.Side, Any] = dict(zip((rounds.NATIVE, rounds.CANDIDATE), opened, strict=True))
         self.notes = tuple(matched.notes)
@@ -49,7 +51,9 @@ class InProcess:
         self.elsewhere: dict[rounds.Side, str] = {}
         for side, python in ((rounds.NATIVE, options.native_python), (rounds.CANDIDATE, options.candidate_python)):
             if python:
-                self._opened[side], self.elsewhere[side] = elsewhere.placed(self._opened[side], python, f"{side}_python")
+                self._opened[side], self.elsewhere[side] = elsewhere.placed(
+                    self._opened[side], python, f"{side}_python"
+                )
                 self.notes += (f"the {side} model ran in {self.elsewhere[side]}, {self._opened[side].python}",)
         self._matched = matched
         self._names: dict[rounds.Side, Any] = {rounds.NATIVE: {}, rounds.CANDIDATE: matched.names}
@@ -67,10 +71,14 @@ class InProcess:
         self.models |= {name: models.of(model, name) for name, model in self._opened.items()}
         native, candidate = self._opened[rounds.NATIVE].signatures, self._matched.second.signatures
         if self._options.paired:
-            return {name: {key: (one.inputs, one.outputs) for key, one in signatures.items()}
-                    for name, signatures in ((rounds.NATIVE, native), (rounds.CANDIDATE, candidate))}
-        return {rounds.NATIVE: {name: (self._inputs(name), one.outputs) for name, one in native.items()},
-                rounds.CANDIDATE: {name: (one.inputs, one.outputs) for name, one in candidate.items()}}
+            return {
+                name: {key: (one.inputs, one.outputs) for key, one in signatures.items()}
+                for name, signatures in ((rounds.NATIVE, native), (rounds.CANDIDATE, candidate))
+            }
+        return {
+            rounds.NATIVE: {name: (self._inputs(name), one.outputs) for name, one in native.items()},
+            rounds.CANDIDATE: {name: (one.inputs, one.outputs) for name, one in candidate.items()},
+        }
 
     def _inputs(self, signature: str) -> tuple[Any, ...]:
         """InputSpecs of the native model's inputs, with the shapes that the candidate takes too. Raises: UsageError where it takes none."""
@@ -79,8 +87,10 @@ class InProcess:
         for one in self._opened[rounds.NATIVE].inputs[signature]:
             other = next((other for other in there if other.name == one.name), one)
             if not name_matching.fits(one, other):
-                raise errors.UsageError(f"input {one.name!r} of {signature!r} is {other.text()} in the candidate, native {one.text()}",
-                                        "compare a model with what was made of it")
+                raise errors.UsageError(
+                    f"input {one.name!r} of {signature!r} is {other.text()} in the candidate, native {one.text()}",
+                    "compare a model with what was made of it",
+                )
             found.append(name_matching.narrowed(one, other))
         return tuple(found)
 
@@ -94,38 +104,65 @@ class InProcess:
         calls, or the first ones."""
         ran = self._ran or self._run(rounds.CANDIDATE, calls)
         if ran.mode != "gpu":
-            one = Evidence(source="model", seen="it has no engine op", speaks=NO, weight=CERTAIN) if ran.mode == "cpu" else \
-                Evidence(source="GPU", seen="there is none here: engine ops were replaced by their native segments", speaks=NO,
-                         weight=CERTAIN)
+            one = (
+                Evidence(source="model", seen="it has no engine op", speaks=NO, weight=CERTAIN)
+                if ran.mode == "cpu"
+                else Evidence(
+                    source="GPU",
+                    seen="there is none here: engine ops were replaced by their native segments",
+                    speaks=NO,
+                    weight=CERTAIN,
+                )
+            )
             verdict: engine_evidence.Verdict = engine_evidence.judge([one], {calls[0].signature: None})
             return verdict
-        found = [one for call, trace in zip(calls, ran.traces[:len(calls)], strict=True) for one in _of_trace(call, trace, self._left)]
+        found = [
+            one
+            for call, trace in zip(calls, ran.traces[: len(calls)], strict=True)
+            for one in _of_trace(call, trace, self._left)
+        ]
         judged: engine_evidence.Verdict = engine_evidence.judge(found, {call.text(): None for call in calls})
         self._verdict = judged
         return judged
 
-    def asking(self, calls: Mapping[rounds.Side, Sequence[run.Call]]) -> contextlib.AbstractContextManager[rounds.Asker]:
+    def asking(
+        self, calls: Mapping[rounds.Side, Sequence[run.Call]]
+    ) -> contextlib.AbstractContextManager[rounds.Asker]:
         """As OnServer.asking."""
         saved = {name: run.save_calls(calls[name], self._folder / f"timed-{name}") for name in self._opened}
         count = len(calls[rounds.NATIVE])
-        requests = {name: {"make": in_process.maker(model.kind), "model": model.path, "answers": "",
-                           "calls": run.named(saved[name], self._names[name])}
-                    for name, model in self._opened.items()}
+        requests = {
+            name: {
+                "make": in_process.maker(model.kind),
+                "model": model.path,
+                "answers": "",
+                "calls": run.named(saved[name], self._names[name]),
+            }
+            for name, model in self._opened.items()
+        }
         # If an engine is known to fall back, its requests would fail, and nothing would be timed.
         env = {gate.VARIABLE: "False"} if self._verdict and self._verdict.ran and not self._left else {}
         if self.elsewhere:
-            jobs = {name: dataclasses.replace(function_load.assignment_of(_MAKE, {"models": [request]}, self._options.concurrency),
-                                              python=self._opened[name].python) for name, request in requests.items()}
+            jobs = {
+                name: dataclasses.replace(
+                    function_load.assignment_of(_MAKE, {"models": [request]}, self._options.concurrency),
+                    python=self._opened[name].python,
+                )
+                for name, request in requests.items()
+            }
             return rounds.asking_each(jobs, count, self._limits, env, self._options.concurrency)
         work = function_load.assignment_of(_MAKE, {"models": list(requests.values())}, self._options.concurrency)
-        return rounds.asking_one(work, dict(zip(self.models, (0, count), strict=True)), count, self._limits, env,
-                                 self._options.concurrency)
+        return rounds.asking_one(
+            work, dict(zip(self.models, (0, count), strict=True)), count, self._limits, env, self._options.concurrency
+        )
 
     @property
     def _limits(self) -> rounds.Limits:
         """The first call of a shape may build engines, which takes minutes."""
         call = self._options.timeout
-        return rounds.Limits(load_seconds=_LOAD_SECONDS, first_seconds=max(call, _LOAD_SECONDS) if self.gpus else call, call_seconds=call)
+        return rounds.Limits(
+            load_seconds=_LOAD_SECONDS, first_seconds=max(call, _LOAD_SECONDS) if self.gpus else call, call_seconds=call
+        )
 
     @property
     def gate_closed(self) -> bool:
@@ -145,9 +182,16 @@ class InProcess:
         folder = self._folder / name
         watched = name == rounds.CANDIDATE and self._options.goals.no_engine_fallback
         try:
-            done = run.run(self._opened[name], run.save_calls(calls, folder / "in"), folder / "out", f"the {name} model", trace=watched,
-                           log_file=self._options.log_file, names=self._names[name],
-                           silence=child.Silence(self._limits.load_seconds, self._limits.first_seconds, "--timeout"))
+            done = run.run(
+                self._opened[name],
+                run.save_calls(calls, folder / "in"),
+                folder / "out",
+                f"the {name} model",
+                trace=watched,
+                log_file=self._options.log_file,
+                names=self._names[name],
+                silence=child.Silence(self._limits.load_seconds, self._limits.first_seconds, "--timeout"),
+            )
         except errors.CallFailed as error:
             if name != rounds.CANDIDATE:
                 raise
@@ -167,7 +211,15 @@ def _of_trace(call: run.Call, trace: Any, left: Mapping[str, str]) -> list[Evide
     if missed:
         return [Evidence(source="trace", seen=one, speaks=NO, weight=CERTAIN, call=call.text()) for one in missed]
     if not trace.engine:
-        return [Evidence(source="trace", seen=f"no engine ran in {call.text()}", speaks=NO, weight=CERTAIN, call=call.text())]
+        return [
+            Evidence(
+                source="trace", seen=f"no engine ran in {call.text()}", speaks=NO, weight=CERTAIN, call=call.text()
+            )
+        ]
     native = "; ".join(f"{name} {left[name]}" for name in trace.fallback) or "no native segment"
     seen = f"{sum(trace.engine.values())} runs of {len(trace.engine)} engines in {call.text()}, and {native}"
-    return [Evidence(source="trace", seen=seen, speaks=YES, weight=LIKELY if "?" in trace.engine else CERTAIN, call=call.text())]
+    return [
+        Evidence(
+            source="trace", seen=seen, speaks=YES, weight=LIKELY if "?" in trace.engine else CERTAIN, call=call.text()
+        )
+    ]

@@ -14,17 +14,42 @@ def text(done: comparison.Regression) -> str:
     """The document of a comparison.Regression, as text."""
     checks = list(done.checks)
     if done.ended:
-        checks.append(comparison.Check(name="complete", what="the run came to its end", found=done.ended, verdict=comparison.ENDED,
-                                       reason="there is no verdict"))
+        checks.append(
+            comparison.Check(
+                name="complete",
+                what="the run came to its end",
+                found=done.ended,
+                verdict=comparison.ENDED,
+                reason="there is no verdict",
+            )
+        )
     failures = sum(one.verdict == comparison.FAIL for one in checks)
     unsure = sum(one.verdict in (comparison.UNSURE, comparison.ENDED) for one in checks)
-    counts = {"tests": str(len(checks)), "failures": str(failures), "errors": str(unsure), "time": f"{done.seconds:.3f}"}
+    counts = {
+        "tests": str(len(checks)),
+        "failures": str(failures),
+        "errors": str(unsure),
+        "time": f"{done.seconds:.3f}",
+    }
     root = ElementTree.Element("testsuites", {"name": "tftrt regress", **counts})
-    suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(f"tftrt regress {done.candidate.title}"), **counts, "skipped": "0",
-                                                       "timestamp": done.stamp["created"]})
+    suite = ElementTree.SubElement(
+        root,
+        "testsuite",
+        {
+            "name": _clean(f"tftrt regress {done.candidate.title}"),
+            **counts,
+            "skipped": "0",
+            "timestamp": done.stamp["created"],
+        },
+    )
     properties = ElementTree.SubElement(suite, "properties")
-    for name, value in (("native", done.native.title), ("candidate", done.candidate.title), ("machine", done.fingerprint.text()),
-                        ("outcome", done.outcome), ("tool", done.stamp["tool"])):
+    for name, value in (
+        ("native", done.native.title),
+        ("candidate", done.candidate.title),
+        ("machine", done.fingerprint.text()),
+        ("outcome", done.outcome),
+        ("tool", done.stamp["tool"]),
+    ):
         ElementTree.SubElement(properties, "property", {"name": name, "value": _clean(value)})
     for one in checks:
         _case(suite, one)
@@ -33,7 +58,9 @@ def text(done: comparison.Regression) -> str:
 
 
 def _case(suite: ElementTree.Element, one: comparison.Check) -> None:
-    case = ElementTree.SubElement(suite, "testcase", {"classname": "tftrt.regress", "name": _clean(one.name), "time": "0"})
+    case = ElementTree.SubElement(
+        suite, "testcase", {"classname": "tftrt.regress", "name": _clean(one.name), "time": "0"}
+    )
     message = _clean(one.text)
     if one.verdict == comparison.PASS:
         ElementTree.SubElement(case, "system-out").text = message

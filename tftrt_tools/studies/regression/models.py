@@ -64,10 +64,18 @@ def _read(path: str, digest: str, manifest: Mapping[str, Any], name: str, versio
     precision = lowest_precision({engine.get("precision") for engine in engines})
     seconds = [one["build_seconds"] for one in manifest.get("signatures", ()) if one.get("build_seconds") is not None]
     peaks = [one["peak_memory_bytes"] for one in built if one.get("peak_memory_bytes") is not None]
-    return Model(path=str(pathlib.Path(path).absolute()), name=name, version=version, digest=digest, precision=precision,
-                 engine_ops=len(engines) if manifest else None, build_seconds=sum(seconds) if seconds else None,
-                 engine_bytes=sum(one["bytes"] for one in built) if built else None, gpu_memory_bytes=max(peaks) if peaks else None,
-                 left_native=passport.left_native(manifest))
+    return Model(
+        path=str(pathlib.Path(path).absolute()),
+        name=name,
+        version=version,
+        digest=digest,
+        precision=precision,
+        engine_ops=len(engines) if manifest else None,
+        build_seconds=sum(seconds) if seconds else None,
+        engine_bytes=sum(one["bytes"] for one in built) if built else None,
+        gpu_memory_bytes=max(peaks) if peaks else None,
+        left_native=passport.left_native(manifest),
+    )
 
 
 def arithmetic(native: Model, candidate: Model, gpus: bool | None) -> tuple[str, str]:

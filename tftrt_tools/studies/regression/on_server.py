@@ -29,8 +29,14 @@ class OnServer:
 
     through = THROUGH
 
-    def __init__(self, options: Options, server: pair.Server, asked: Mapping[rounds.Side, Any], gpus: bool,
-                 gate_closed: bool | None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        server: pair.Server,
+        asked: Mapping[rounds.Side, Any],
+        gpus: bool,
+        gate_closed: bool | None,
+    ) -> None:
         self._options, self._server, self._clients = options, server, asked
         # For a server that ran before, it is not known what it computes with.
         self.gpus = None if options.running else gpus
@@ -38,10 +44,17 @@ class OnServer:
         # One server alone: all but the models is the same.
         self._one = len(addresses) == 1
         kinds = [asked[side].protocol.server for side in (rounds.NATIVE, rounds.CANDIDATE)]
-        self.ran_before = "a server that ran before" if self._one else f"two servers that ran before: {' and '.join(kinds)}"
-        self.notes = () if self._one else (
-            f"two servers: the verdict is on each model together with its server, {kinds[0]} at {addresses[0]} and {kinds[1]} at "
-            f"{addresses[1]}, and with the way there",)
+        self.ran_before = (
+            "a server that ran before" if self._one else f"two servers that ran before: {' and '.join(kinds)}"
+        )
+        self.notes = (
+            ()
+            if self._one
+            else (
+                f"two servers: the verdict is on each model together with its server, {kinds[0]} at {addresses[0]} and {kinds[1]} at "
+                f"{addresses[1]}, and with the way there",
+            )
+        )
         self.gate_closed = gate_closed
         # Without a GPU the development server computes them in TensorFlow; the real one has no kernel for them.
         self.replaces_engine_ops = server.backend == "local"
@@ -54,7 +67,10 @@ class OnServer:
         options, found = self._options, {}
         served = {rounds.NATIVE: self._server.native, rounds.CANDIDATE: self._server.candidate}
         paths = (options.native_dir, options.candidate_dir) if options.running else (options.native, options.candidate)
-        versions = ((options.native_version, options.native_label), (options.candidate_version, options.candidate_label))
+        versions = (
+            (options.native_version, options.native_label),
+            (options.candidate_version, options.candidate_label),
+        )
         for (name, model), path, which in zip(served.items(), paths, versions, strict=True):
             told = subject.of_server(self._clients[name], _Asked(model, *which))
             if options.running and path:
@@ -65,9 +81,16 @@ class OnServer:
             found[name] = told.signatures
         native, candidate = (self.models[name] for name in served)
         same = options.signatures[rounds.NATIVE] == options.signatures[rounds.CANDIDATE]
-        if options.running and self._one and same and (native.name, native.version) == (candidate.name, candidate.version):
-            raise errors.UsageError(f"both are version {native.version} of {native.name!r}: a model against itself",
-                                    "`tftrt versions` shows which version a label is on")
+        if (
+            options.running
+            and self._one
+            and same
+            and (native.name, native.version) == (candidate.name, candidate.version)
+        ):
+            raise errors.UsageError(
+                f"both are version {native.version} of {native.name!r}: a model against itself",
+                "`tftrt versions` shows which version a label is on",
+            )
         return found
 
     def answers(self, calls: Mapping[rounds.Side, Sequence[Call]]) -> list[Sequence[answers.Answer]]:
@@ -90,12 +113,25 @@ class OnServer:
         timed = [dict(one) for one in dict.fromkeys(tuple(sorted(call.shapes.items())) for call in calls)]
         # The user's rows if they can be cut to the timed size; else values drawn for the same shapes.
         own = options.data if options.data and ":" not in options.data else ""
-        sent = {"data": own, "batch_size": options.batch_size or 1} if own else {"shapes": shapes.flag_text(signature, timed)}
+        sent = (
+            {"data": own, "batch_size": options.batch_size or 1}
+            if own
+            else {"shapes": shapes.flag_text(signature, timed)}
+        )
         asked = smoke.Options(
-            model_version=candidate.version, model_dir=candidate.path if options.running else "", **sent, ranges=options.ranges,
-            seed=options.seed, signature_keys=(signature,), native_model_name=native.name if beside else "",
-            native_model_version=native.version if beside else None, tls=options.tls, log_file=options.log_file or "",
-            server_pid=self._server.pid if self._server.backend == "local" else 0, timeout=options.timeout)
+            model_version=candidate.version,
+            model_dir=candidate.path if options.running else "",
+            **sent,
+            ranges=options.ranges,
+            seed=options.seed,
+            signature_keys=(signature,),
+            native_model_name=native.name if beside else "",
+            native_model_version=native.version if beside else None,
+            tls=options.tls,
+            log_file=options.log_file or "",
+            server_pid=self._server.pid if self._server.backend == "local" else 0,
+            timeout=options.timeout,
+        )
         return smoke.smoke(self._server.addresses[rounds.CANDIDATE], candidate.name, asked).engines
 
     def asking(self, calls: Mapping[rounds.Side, Sequence[Call]]) -> contextlib.AbstractContextManager[rounds.Asker]:
@@ -103,10 +139,16 @@ class OnServer:
         payloads, targets = {}, {}
         for name, one in self.models.items():
             client = self._clients[name]
-            payloads[name] = payload.Payload(client.protocol.path, tuple(
-                client.protocol.request_bytes(one.name, call.inputs, call.signature, one.version) for call in calls[name]))
-            targets[name] = load_plan.Target(address=client.address, tls=load_plan.Tls.of(self._options.tls),
-                                             timeout_s=self._options.timeout)
+            payloads[name] = payload.Payload(
+                client.protocol.path,
+                tuple(
+                    client.protocol.request_bytes(one.name, call.inputs, call.signature, one.version)
+                    for call in calls[name]
+                ),
+            )
+            targets[name] = load_plan.Target(
+                address=client.address, tls=load_plan.Tls.of(self._options.tls), timeout_s=self._options.timeout
+            )
         return rounds.asking(targets, payloads, self._options.concurrency, self.problem)
 
     def problem(self) -> errors.TftrtError | None:

@@ -48,8 +48,14 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(native: str | os.PathLike[str], candidate: str | os.PathLike[str], backend: str = "local", image: str = "",
-           log_file: str | None = None, env: Mapping[str, str] | None = None) -> Iterator[Server]:
+def served(
+    native: str | os.PathLike[str],
+    candidate: str | os.PathLike[str],
+    backend: str = "local",
+    image: str = "",
+    log_file: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
     """Serve two SavedModel directories.
 
     Args: native, candidate: directories, which may be the same. backend: as --backend of `tftrt serve`. image: of Docker. log_file: where
@@ -57,5 +63,12 @@ def served(native: str | os.PathLike[str], candidate: str | os.PathLike[str], ba
     Yields: Server. Raises: UsageError; TftrtError where the server does not start.
     """
     with block.served({NATIVE: native, CANDIDATE: candidate}, backend, image, log_file, env) as running:
-        yield Server(address=running.address, native=NATIVE, candidate=CANDIDATE, backend=running.backend, reason=running.reason,
-                     pid=running.pid, problem=running.problem)
+        yield Server(
+            address=running.address,
+            native=NATIVE,
+            candidate=CANDIDATE,
+            backend=running.backend,
+            reason=running.reason,
+            pid=running.pid,
+            problem=running.problem,
+        )

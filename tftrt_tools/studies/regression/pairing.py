@@ -26,8 +26,9 @@ _OF_FLOATS = ("image_scale", "image_mean", "image_std")
 _STRICTER = ("rewrite", "FP32")
 
 
-def calls(options: Any, sides: Mapping[rounds.Side, Any], takes: Callable[[str, Any], inputs.Takes],
-          ) -> tuple[dict[rounds.Side, workload.Workload], bool]:
+def calls(
+    options: Any, sides: Mapping[rounds.Side, Any], takes: Callable[[str, Any], inputs.Takes]
+) -> tuple[dict[rounds.Side, workload.Workload], bool]:
     """The requests.
 
     Args: options: regress.Options. sides: {side: {signature: (inputs, outputs)}}. takes: function of a signature and a side's signatures.
@@ -35,7 +36,9 @@ def calls(options: Any, sides: Mapping[rounds.Side, Any], takes: Callable[[str, 
     """
     chosen = {side: _chosen(side, sides[side], options) for side in (rounds.NATIVE, rounds.CANDIDATE)}
     _check(options, sides, chosen)
-    native = _workload(options, takes(chosen[rounds.NATIVE], sides[rounds.NATIVE]), chosen[rounds.NATIVE], sides[rounds.NATIVE])
+    native = _workload(
+        options, takes(chosen[rounds.NATIVE], sides[rounds.NATIVE]), chosen[rounds.NATIVE], sides[rounds.NATIVE]
+    )
     if not options.paired:
         return {rounds.NATIVE: native, rounds.CANDIDATE: native}, bool(options.data)
     there = sides[rounds.CANDIDATE]
@@ -48,7 +51,10 @@ def arithmetic(kind: tuple[str, str], both: Calls) -> tuple[str, str]:
     """The bounds of the answers: looser where the two signatures take their values in different types, because these are rounded on the
     way. Args: kind: of models.arithmetic. Returns: as there."""
     native, candidate = (both[side][0].inputs for side in (rounds.NATIVE, rounds.CANDIDATE))
-    types = [" and ".join(str(array.dtype) if array.dtype != object else "string" for array in one.values()) for one in (native, candidate)]
+    types = [
+        " and ".join(str(array.dtype) if array.dtype != object else "string" for array in one.values())
+        for one in (native, candidate)
+    ]
     if types[0] == types[1] or kind[0] not in _STRICTER:
         return kind
     return "FP16", f"the inputs are {types[0]} and {types[1]}, and values are rounded on the way"
@@ -60,41 +66,58 @@ def _chosen(side: rounds.Side, signatures: Mapping[str, Any], options: Any) -> s
         wanted = workload.choose_signature(list(signatures), wanted) if wanted in signatures else wanted
     flag = getattr(options, f"{side}_signature")
     if flag and flag not in signatures:
-        raise errors.UsageError(f"--{side}_signature: the {side} model has no signature {flag!r}",
-                                "signatures there: " + ", ".join(signatures))
+        raise errors.UsageError(
+            f"--{side}_signature: the {side} model has no signature {flag!r}",
+            "signatures there: " + ", ".join(signatures),
+        )
     return workload.choose_signature(list(signatures), wanted)
 
 
 def _check(options: Any, sides: Mapping[rounds.Side, Any], chosen: Mapping[rounds.Side, str]) -> None:
     name = chosen[rounds.NATIVE]
     if not options.paired and name not in sides[rounds.CANDIDATE]:
-        raise errors.UsageError(f"the candidate has no signature {name!r}", "signatures there: " + ", ".join(sides[rounds.CANDIDATE]))
+        raise errors.UsageError(
+            f"the candidate has no signature {name!r}", "signatures there: " + ", ".join(sides[rounds.CANDIDATE])
+        )
     before, after = (sides[side][chosen[side]] for side in (rounds.NATIVE, rounds.CANDIDATE))
     for place, kind in enumerate(("input", "output")):
         mine, theirs = ({spec.name: spec.dtype for spec in one[place]} for one in (before, after))
         if mine == theirs:
             continue
         if not options.paired:
-            raise errors.UsageError(f"signature {name!r} has other {kind}s in the candidate: {_text(theirs)}, native {_text(mine)}",
-                                    "compare a model with what was made of it, or two signatures (--native_signature, "
-                                    "--candidate_signature)")
+            raise errors.UsageError(
+                f"signature {name!r} has other {kind}s in the candidate: {_text(theirs)}, native {_text(mine)}",
+                "compare a model with what was made of it, or two signatures (--native_signature, "
+                "--candidate_signature)",
+            )
         if kind == "output" and options.compare:
-            raise errors.UsageError(f"the outputs of {chosen[rounds.NATIVE]!r} are {_text(mine)}, and those of "
-                                    f"{chosen[rounds.CANDIDATE]!r} {_text(theirs)}: they cannot be compared",
-                                    "--nocompare compares the speed alone")
+            raise errors.UsageError(
+                f"the outputs of {chosen[rounds.NATIVE]!r} are {_text(mine)}, and those of "
+                f"{chosen[rounds.CANDIDATE]!r} {_text(theirs)}: they cannot be compared",
+                "--nocompare compares the speed alone",
+            )
         if kind == "input" and not options.data:
-            raise errors.UsageError(f"{chosen[rounds.NATIVE]!r} takes {_text(mine)}, and {chosen[rounds.CANDIDATE]!r} {_text(theirs)}: "
-                                    "drawn values would not be the same", "give the rows of both by --data, such as a folder of pictures")
+            raise errors.UsageError(
+                f"{chosen[rounds.NATIVE]!r} takes {_text(mine)}, and {chosen[rounds.CANDIDATE]!r} {_text(theirs)}: "
+                "drawn values would not be the same",
+                "give the rows of both by --data, such as a folder of pictures",
+            )
 
 
 def _workload(options: Any, takes: inputs.Takes, signature: str, signatures: Mapping[str, Any]) -> workload.Workload:
     reading = options.reading
     if options.paired:
         reading = _reading(reading, {spec.dtype for spec in signatures[signature][0]})
-    asked = inputs.Asked(data=options.data, reading=reading, data_rows=options.data_rows, shapes=options.shapes, ranges=options.ranges,
-                         seed=options.seed)
+    asked = inputs.Asked(
+        data=options.data,
+        reading=reading,
+        data_rows=options.data_rows,
+        shapes=options.shapes,
+        ranges=options.ranges,
+        seed=options.seed,
+    )
     sizes = [options.batch_size] if options.batch_size else []
-    found, = workload.workloads(takes, sizes, asked, _ALL if options.data else options.distinct)
+    (found,) = workload.workloads(takes, sizes, asked, _ALL if options.data else options.distinct)
     return found
 
 
@@ -113,8 +136,10 @@ def _check_rows(options: Any, native: workload.Workload, candidate: workload.Wor
     files = [one.files.names if one.files else () for one in (native, candidate)]
     if rows[0] != rows[1] or files[0] != files[1]:
         names = [call.signature for call in (native.calls[0], candidate.calls[0])]
-        raise errors.UsageError(f"the data gives {names[0]!r} {sum(rows[0])} rows and {names[1]!r} {sum(rows[1])}, and not the same ones",
-                                "both need the same rows: take out files that cannot be decoded")
+        raise errors.UsageError(
+            f"the data gives {names[0]!r} {sum(rows[0])} rows and {names[1]!r} {sum(rows[1])}, and not the same ones",
+            "both need the same rows: take out files that cannot be decoded",
+        )
 
 
 def _text(types: Mapping[str, str]) -> str:

@@ -117,7 +117,10 @@ class Options:
     @property
     def addresses(self) -> dict[Side, str]:
         """{side: HOST:PORT of the server that has its model, "" where none runs}."""
-        return {rounds.NATIVE: self.native_server or self.server, rounds.CANDIDATE: self.candidate_server or self.server}
+        return {
+            rounds.NATIVE: self.native_server or self.server,
+            rounds.CANDIDATE: self.candidate_server or self.server,
+        }
 
     @property
     def running(self) -> bool:
@@ -127,8 +130,10 @@ class Options:
     @property
     def signatures(self) -> dict[Side, str]:
         """{side: name of its signature, "" for the default}."""
-        return {rounds.NATIVE: self.native_signature or self.signature_name,
-                rounds.CANDIDATE: self.candidate_signature or self.signature_name}
+        return {
+            rounds.NATIVE: self.native_signature or self.signature_name,
+            rounds.CANDIDATE: self.candidate_signature or self.signature_name,
+        }
 
     @property
     def paired(self) -> bool:
@@ -163,93 +168,141 @@ def _both(options: Options, gpus: bool) -> Iterator[on_server.OnServer | in_proc
         if options.in_process:
             both = stack.enter_context(opening.opened(options.native, options.candidate))
             asked = (options.signature_name,) if options.signature_name else ()
-            matched = names.beside(*both) if options.paired else names.match(both[0], both[1], asked, names.parse(options.rename))
+            matched = (
+                names.beside(*both)
+                if options.paired
+                else names.match(both[0], both[1], asked, names.parse(options.rename))
+            )
             yield in_process.InProcess(options, both, matched, stack.enter_context(scratch.folder("regress")), gpus)
             return
         if not options.running:
             native, candidate = (stack.enter_context(opened(model)) for model in (options.native, options.candidate))
         closed: bool | None = None
         if options.running:
-            server = pair.Server(address=options.addresses[rounds.NATIVE], candidate_address=options.addresses[rounds.CANDIDATE],
-                                 native=options.native, candidate=options.candidate)
+            server = pair.Server(
+                address=options.addresses[rounds.NATIVE],
+                candidate_address=options.addresses[rounds.CANDIDATE],
+                native=options.native,
+                candidate=options.candidate,
+            )
         else:
             # Requests of what the build left native would fail.
-            closed = options.goals.no_engine_fallback and not passport.left_native(passport.read(candidate, passport.MANIFEST))
+            closed = options.goals.no_engine_fallback and not passport.left_native(
+                passport.read(candidate, passport.MANIFEST)
+            )
             env = {gate.VARIABLE: "False"} if closed else {}
             server = stack.enter_context(
-                pair.served(native, candidate, options.backend, options.image, options.log_file, env))
-        opened_once = {address: stack.enter_context(clients.opened(address, timeout=options.timeout, tls=options.tls))
-                       for address in dict.fromkeys(server.addresses.values())}
+                pair.served(native, candidate, options.backend, options.image, options.log_file, env)
+            )
+        opened_once = {
+            address: stack.enter_context(clients.opened(address, timeout=options.timeout, tls=options.tls))
+            for address in dict.fromkeys(server.addresses.values())
+        }
         connected = {side: opened_once[address] for side, address in server.addresses.items()}
         yield on_server.OnServer(options, server, connected, gpus, closed)
 
 
 def _check_where(options: Options) -> None:
     """Refuse combinations of the models and the way they are called that cannot work."""
-    named = [f"--{name}={given}" for name in ("server", "native_server", "candidate_server") if (given := getattr(options, name))]
+    named = [
+        f"--{name}={given}"
+        for name in ("server", "native_server", "candidate_server")
+        if (given := getattr(options, name))
+    ]
     if options.in_process and (named or options.backend != "local"):
         flag = named[0] if named else f"--backend={options.backend}"
-        raise errors.UsageError(f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out")
+        raise errors.UsageError(
+            f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out"
+        )
     for flag in ("rename", "native_python", "candidate_python"):
         if getattr(options, flag) and not options.in_process:
             raise errors.UsageError(f"--{flag} has no effect on a server", "leave it out, or --server and --backend")
-    there = {f"--{side}_{what}": getattr(options, f"{side}_{what}") for side in _BOTH for what in ("dir", "version", "label")} | \
-        {"--tls": options.tls}
+    there = {
+        f"--{side}_{what}": getattr(options, f"{side}_{what}") for side in _BOTH for what in ("dir", "version", "label")
+    } | {"--tls": options.tls}
     missing = [side for side, address in options.addresses.items() if options.running and not address]
     if missing:
-        raise errors.UsageError(f"--{missing[0]}_server is missing: each model is on a server that runs, or none is",
-                                f"give --{missing[0]}_server=HOST:PORT; --server is one that has both")
+        raise errors.UsageError(
+            f"--{missing[0]}_server is missing: each model is on a server that runs, or none is",
+            f"give --{missing[0]}_server=HOST:PORT; --server is one that has both",
+        )
     beside = {"--image": options.image, "--log_file": options.log_file} if options.running else there
     for flag, value in beside.items():
         if value not in (None, ""):
-            raise errors.UsageError(f"{flag} has no effect {'with' if options.running else 'without'} --server", "leave it out")
+            raise errors.UsageError(
+                f"{flag} has no effect {'with' if options.running else 'without'} --server", "leave it out"
+            )
     for side in _BOTH:
         if there[f"--{side}_version"] is not None and there[f"--{side}_label"]:
             raise errors.UsageError(f"--{side}_version and --{side}_label exclude each other", "give one of them")
     if options.paired and (options.signature_name or options.rename):
-        raise errors.UsageError(f"{'--signature_keys' if options.signature_name else '--rename'} does not go with --native_signature and "
-                                "--candidate_signature", "leave it out: these name the signatures")
+        raise errors.UsageError(
+            f"{'--signature_keys' if options.signature_name else '--rename'} does not go with --native_signature and "
+            "--candidate_signature",
+            "leave it out: these name the signatures",
+        )
     same = options.signatures[rounds.NATIVE] == options.signatures[rounds.CANDIDATE]
     one = len(set(options.addresses.values())) == 1
-    if options.running and one and same and options.native == options.candidate and \
-            (options.native_version, options.native_label) == (options.candidate_version, options.candidate_label):
-        raise errors.UsageError(f"--native and --candidate are both {options.native!r} on {options.addresses[rounds.NATIVE]}",
-                                "name two models, or two versions of it (--native_label=stable --candidate_label=canary); a model against "
-                                "itself is measured from its directory")
+    if (
+        options.running
+        and one
+        and same
+        and options.native == options.candidate
+        and (options.native_version, options.native_label) == (options.candidate_version, options.candidate_label)
+    ):
+        raise errors.UsageError(
+            f"--native and --candidate are both {options.native!r} on {options.addresses[rounds.NATIVE]}",
+            "name two models, or two versions of it (--native_label=stable --candidate_label=canary); a model against "
+            "itself is measured from its directory",
+        )
     if options.running and options.backend != "local":
         flag = named[0].partition("=")[0]
-        raise errors.UsageError(f"{flag} and --backend={options.backend} exclude each other", "a server that runs needs no backend")
+        raise errors.UsageError(
+            f"{flag} and --backend={options.backend} exclude each other", "a server that runs needs no backend"
+        )
 
 
 def check(options: Options) -> None:
     """Refuse options that can never work. Raises: UsageError."""
     unknown = [one for one in (*options.metrics, *options.must_decide) if one not in verdicts.METRICS]
     if unknown or not options.metrics:
-        raise errors.UsageError(f"--metrics: there is no {unknown[0] if unknown else 'metric'}", f"metrics: {', '.join(verdicts.METRICS)}")
+        raise errors.UsageError(
+            f"--metrics: there is no {unknown[0] if unknown else 'metric'}", f"metrics: {', '.join(verdicts.METRICS)}"
+        )
     missing = [one for one in options.must_decide if one not in options.metrics]
     if missing:
         raise errors.UsageError(f"--must_decide={missing[0]} is not among --metrics", "add it there")
     least = verdicts.rounds_needed(options.metrics, options.looks)
     if options.rounds < least:
-        raise errors.UsageError(f"--rounds={options.rounds} can show nothing: at least {least} are needed for "
-                                f"{len(options.metrics)} metrics and {options.looks} looks", f"--rounds={least}, or fewer --metrics")
+        raise errors.UsageError(
+            f"--rounds={options.rounds} can show nothing: at least {least} are needed for "
+            f"{len(options.metrics)} metrics and {options.looks} looks",
+            f"--rounds={least}, or fewer --metrics",
+        )
     if options.max_rounds < options.rounds:
         raise errors.UsageError(f"--max_rounds={options.max_rounds} is below --rounds={options.rounds}", "raise it")
     if options.labels and not options.data:
-        raise errors.UsageError("--labels needs --data: drawn inputs have no right class",
-                                "add --data with the rows that the labels are about")
+        raise errors.UsageError(
+            "--labels needs --data: drawn inputs have no right class",
+            "add --data with the rows that the labels are about",
+        )
     if options.goals.accuracy and not options.compare:
         raise errors.UsageError("a goal on accuracy and --nocompare exclude each other", "leave one of them out")
     if options.labels and not options.goals.accuracy:
-        raise errors.UsageError("--labels without a goal on accuracy has no effect", "add --accuracy=top1:threshold=…, or leave it out")
+        raise errors.UsageError(
+            "--labels without a goal on accuracy has no effect", "add --accuracy=top1:threshold=…, or leave it out"
+        )
     _check_where(options)
     if thresholds.LABELS in judgement.Rules.of(options).bounds:
-        raise errors.UsageError("--thresholds: the score against --labels is a goal here",
-                                "write --accuracy=METRIC:threshold=…")
+        raise errors.UsageError(
+            "--thresholds: the score against --labels is a goal here", "write --accuracy=METRIC:threshold=…"
+        )
 
 
 class _Run:
-    def __init__(self, options: Options, both: on_server.OnServer | in_process.InProcess, machine: fingerprint.Fingerprint) -> None:
+    def __init__(
+        self, options: Options, both: on_server.OnServer | in_process.InProcess, machine: fingerprint.Fingerprint
+    ) -> None:
         self._options, self._both, self._machine = options, both, machine
         self._begun = time.monotonic()
         self._notes: list[str] = []
@@ -273,22 +326,29 @@ class _Run:
         self._truth = _truth(options, both[rounds.NATIVE].files)
         calls = {name: one.calls for name, one in both.items()}
         self._notes += _about_engines(self._models[rounds.CANDIDATE], self._both, options.goals.no_engine_fallback)
-        timed = {name: one[:options.distinct] for name, one in calls.items()}
+        timed = {name: one[: options.distinct] for name, one in calls.items()}
         self._notes += dict.fromkeys(f"drawn: {line}" for one in both.values() for line in filter(None, [one.drew]))
         self._workload = self._described(calls, timed)
-        self._baseline = options.baseline.found(self._machine, self._models, self._workload) if options.baseline else None
+        self._baseline = (
+            options.baseline.found(self._machine, self._models, self._workload) if options.baseline else None
+        )
         try:
             if options.compare:
                 self._judged = self._compared(calls, own)
                 self._notes += self._judged.warnings
                 if self._judged.problems and not options.data:
-                    self._notes.append("the answers were judged on drawn values, which the model may never see: --data gives real ones")
+                    self._notes.append(
+                        "the answers were judged on drawn values, which the model may never see: --data gives real ones"
+                    )
             if options.goals.no_engine_fallback:
                 self._engines = self._both.engines(timed[rounds.CANDIDATE])
             self._measure(timed)
         except answers.Refused as refused:
             # Nothing can be timed; this is a result, and not an error.
-            failed, said = {rounds.NATIVE: 0, rounds.CANDIDATE: 1}, {rounds.CANDIDATE: [f"{refused.cause}; {refused.mend}"]}
+            failed, said = (
+                {rounds.NATIVE: 0, rounds.CANDIDATE: 1},
+                {rounds.CANDIDATE: [f"{refused.cause}; {refused.mend}"]},
+            )
             self._notes.append("nothing was timed: the candidate does not answer all requests that are sent")
             return dataclasses.replace(self._result(), failed=failed, errors=said)
         except KeyboardInterrupt:
@@ -319,13 +379,22 @@ class _Run:
         for call in native if not options.paired else (*native, *timed[rounds.CANDIDATE]):
             for name, array in sorted(call.inputs.items()):
                 digest.update(f"{name}{array.dtype}{array.shape}".encode())
-                digest.update(repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).tobytes())
-        return {"through": self._both.through, "backend": self._both.where["backend"] or self._both.ran_before,
-                "gate_closed": self._both.gate_closed, "signature": " and ".join(dict.fromkeys(self._signatures.values())),
-                "shapes": list(dict.fromkeys(shapes.call_text(call.shapes) for side in timed.values() for call in side)),
-                "values": options.data or f"drawn from seed {options.seed}", "timed": len(native), "compared": len(calls[rounds.NATIVE]),
-                "concurrency": options.concurrency, "digest": digest.hexdigest()[:16],
-                **{f"{side}_in": text for side, text in getattr(self._both, "elsewhere", {}).items()}}
+                digest.update(
+                    repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).tobytes()
+                )
+        return {
+            "through": self._both.through,
+            "backend": self._both.where["backend"] or self._both.ran_before,
+            "gate_closed": self._both.gate_closed,
+            "signature": " and ".join(dict.fromkeys(self._signatures.values())),
+            "shapes": list(dict.fromkeys(shapes.call_text(call.shapes) for side in timed.values() for call in side)),
+            "values": options.data or f"drawn from seed {options.seed}",
+            "timed": len(native),
+            "compared": len(calls[rounds.NATIVE]),
+            "concurrency": options.concurrency,
+            "digest": digest.hexdigest()[:16],
+            **{f"{side}_in": text for side, text in getattr(self._both, "elsewhere", {}).items()},
+        }
 
     def _compared(self, calls: pairing.Calls, own: bool) -> answers.Judged:
         options = self._options
@@ -334,8 +403,17 @@ class _Run:
         origin: inputs.Origin = "data" if options.data else "shapes" if options.shapes else "signature"
         with inputs.explained(dict.fromkeys(self._signatures.values(), origin)):
             native, candidate = self._both.answers(calls)
-        return answers.judge(calls[rounds.NATIVE], native, candidate, kind, own, judgement.Rules.of(options),
-                             answers.parse_goals(options.goals.accuracy), self._truth, options.accuracy_output)
+        return answers.judge(
+            calls[rounds.NATIVE],
+            native,
+            candidate,
+            kind,
+            own,
+            judgement.Rules.of(options),
+            answers.parse_goals(options.goals.accuracy),
+            self._truth,
+            options.accuracy_output,
+        )
 
     def _measure(self, timed: pairing.Calls) -> None:
         options = self._options
@@ -368,7 +446,9 @@ class _Run:
             if most < wanted:
                 cause = f"{metric} needs {wanted} requests to each model, and {options.max_rounds} rounds of {each} are {most}"
                 if metric in options.must_decide:
-                    raise errors.UsageError(cause, f"--requests={-(-wanted // options.max_rounds)}, or more --max_rounds")
+                    raise errors.UsageError(
+                        cause, f"--requests={-(-wanted // options.max_rounds)}, or more --max_rounds"
+                    )
                 self._notes.append(cause)
 
     def _result(self, ended: str = "") -> comparison.Regression:
@@ -377,28 +457,63 @@ class _Run:
         native, candidate = measured.native[:whole], measured.candidate[:whole]
         seconds = [[one.seconds for one in side] for side in (native, candidate)]
         rates = [np.array([one.rate for one in side]) for side in (native, candidate)]
-        found = verdicts.judge(
-            seconds[0], seconds[1], options.metrics, min_effect=options.min_effect, looks=options.looks, seed=options.seed,
-            native_rates=rates[0], candidate_rates=rates[1]) if whole else None
+        found = (
+            verdicts.judge(
+                seconds[0],
+                seconds[1],
+                options.metrics,
+                min_effect=options.min_effect,
+                looks=options.looks,
+                seed=options.seed,
+                native_rates=rates[0],
+                candidate_rates=rates[1],
+            )
+            if whole
+            else None
+        )
         failed = {name: measured.failed(name) for name in _BOTH}
         if found and not_judged:
             found = verdicts.without_verdict(found, not_judged)
         elif found and any(failed.values()):
             lost = sum(failed.values())
-            found = verdicts.without_verdict(found, f"{lost} request{'s' * (lost > 1)} failed; the times are of the others")
+            found = verdicts.without_verdict(
+                found, f"{lost} request{'s' * (lost > 1)} failed; the times are of the others"
+            )
         medians = [tuple(float(np.median(one)) for one in side) for side in seconds]
         figures = comparison.PerRound(*medians, *(tuple(map(float, one)) for one in rates))
         judged = self._baseline if whole and not not_judged else None
         compared = judged.judge(figures, options.min_effect, options.looks, options.seed) if judged else None
-        kept = goal_rules.judge(options.goals, found, self._models[rounds.CANDIDATE], self._judged, self._engines,
-                                not_judged) if found else ()
+        kept = (
+            goal_rules.judge(
+                options.goals, found, self._models[rounds.CANDIDATE], self._judged, self._engines, not_judged
+            )
+            if found
+            else ()
+        )
         return comparison.Regression(
-            stamp=passport.stamp(), native=self._models[rounds.NATIVE], candidate=self._models[rounds.CANDIDATE], server=self._both.where,
-            workload=self._workload, settings=self._settings(), fingerprint=self._machine, verdict=found, rounds=figures,
-            requests=self._per_block * rounds.BLOCKS, failed=failed, errors=dict(measured.errors),
-            answers=self._judged, engines=self._engines, kept=kept, must_decide=options.must_decide, compared=compared,
-            allow_worse=options.allow_worse, speed_not_judged=not_judged, ended=ended,
-            seconds=time.monotonic() - self._begun, notes=(*self._notes, *measured.limits))
+            stamp=passport.stamp(),
+            native=self._models[rounds.NATIVE],
+            candidate=self._models[rounds.CANDIDATE],
+            server=self._both.where,
+            workload=self._workload,
+            settings=self._settings(),
+            fingerprint=self._machine,
+            verdict=found,
+            rounds=figures,
+            requests=self._per_block * rounds.BLOCKS,
+            failed=failed,
+            errors=dict(measured.errors),
+            answers=self._judged,
+            engines=self._engines,
+            kept=kept,
+            must_decide=options.must_decide,
+            compared=compared,
+            allow_worse=options.allow_worse,
+            speed_not_judged=not_judged,
+            ended=ended,
+            seconds=time.monotonic() - self._begun,
+            notes=(*self._notes, *measured.limits),
+        )
 
     def _speed_not_judged(self) -> str:
         """Why the times say nothing of the candidate's engines, "" where they do."""
@@ -414,25 +529,45 @@ class _Run:
 
     def _settings(self) -> dict[str, Any]:
         options = self._options
-        return {"rounds": options.rounds, "max_rounds": options.max_rounds, "looks": options.looks, "requests_per_block": self._per_block,
-                "concurrency": options.concurrency, "metrics": list(options.metrics), "must_decide": list(options.must_decide),
-                "min_effect": options.min_effect, "alpha": verdicts.ALPHA, "seed": options.seed, "thresholds": options.thresholds,
-                "goals": options.goals.to_dict()}
+        return {
+            "rounds": options.rounds,
+            "max_rounds": options.max_rounds,
+            "looks": options.looks,
+            "requests_per_block": self._per_block,
+            "concurrency": options.concurrency,
+            "metrics": list(options.metrics),
+            "must_decide": list(options.must_decide),
+            "min_effect": options.min_effect,
+            "alpha": verdicts.ALPHA,
+            "seed": options.seed,
+            "thresholds": options.thresholds,
+            "goals": options.goals.to_dict(),
+        }
 
 
-def _about_engines(candidate: models.Model, both: on_server.OnServer | in_process.InProcess, watched: bool) -> list[str]:
+def _about_engines(
+    candidate: models.Model, both: on_server.OnServer | in_process.InProcess, watched: bool
+) -> list[str]:
     """Remarks on what is really measured, a line each."""
     if candidate.engine_ops is None and both.gpus is None:
-        return ["whether the candidate has engines is not known: --candidate_dir tells which model it is"] if not watched else []
+        return (
+            ["whether the candidate has engines is not known: --candidate_dir tells which model it is"]
+            if not watched
+            else []
+        )
     # In process, nothing but TensorRT runs a plan.
     if not candidate.engine_ops or isinstance(both, in_process.InProcess) and table.kind(candidate.path) is PLAN:
         return []
     if both.gpus is False and not both.replaces_engine_ops:
-        return ["there is no GPU here, and such a server has no kernel for the candidate's engine ops: it refuses what reaches one; "
-                "--backend=local runs them as TensorFlow ops"]
+        return [
+            "there is no GPU here, and such a server has no kernel for the candidate's engine ops: it refuses what reaches one; "
+            "--backend=local runs them as TensorFlow ops"
+        ]
     if both.gpus is False:
-        return ["there is no GPU here: the candidate's engine ops ran as TensorFlow ops, so neither speed nor answers are those of "
-                "TensorRT"]
+        return [
+            "there is no GPU here: the candidate's engine ops ran as TensorFlow ops, so neither speed nor answers are those of "
+            "TensorRT"
+        ]
     left = [f"{name} {why}: it ran in TensorFlow, which is no fallback" for name, why in candidate.left_native.items()]
     return left if watched else [*left, "nobody looked whether the candidate's engines ran; --no_engine_fallback does"]
 

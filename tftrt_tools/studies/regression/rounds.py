@@ -91,7 +91,10 @@ class Measured:
     @property
     def usable(self) -> int:
         """How many rounds, counted from the first, have answers of both models."""
-        whole = [len(one.seconds) > 0 and len(other.seconds) > 0 for one, other in zip(self.native, self.candidate, strict=True)]
+        whole = [
+            len(one.seconds) > 0 and len(other.seconds) > 0
+            for one, other in zip(self.native, self.candidate, strict=True)
+        ]
         return whole.index(False) if False in whole else len(whole)
 
 
@@ -138,8 +141,14 @@ class Asker:
     Attributes: until: the instant, on time.monotonic(), from which a request that nobody answers ends the load; without one it never does.
     """
 
-    def __init__(self, shares: Mapping[Side, Share], name: str, concurrency: int, problem: Problem = lambda: None,
-                 call_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        shares: Mapping[Side, Share],
+        name: str,
+        concurrency: int,
+        problem: Problem = lambda: None,
+        call_seconds: float | None = None,
+    ) -> None:
         self._shares, self._name, self._concurrency, self._problem = shares, name, concurrency, problem
         self._call_seconds = call_seconds
         self._failures: dict[Side, list[str]] = {name: [] for name in shares}
@@ -152,7 +161,10 @@ class Asker:
         found: dict[Side, float] = {}
         for name in (NATIVE, CANDIDATE, NATIVE, CANDIDATE):
             progress.say(f"warming up {name}")
-            seconds = [float(np.median(self.block(name, count * self._concurrency).seconds)) for count in (_LEAST, _WARM_UP_LEAST)]
+            seconds = [
+                float(np.median(self.block(name, count * self._concurrency).seconds))
+                for count in (_LEAST, _WARM_UP_LEAST)
+            ]
             rest = min(_MOST * 8, math.ceil(_WARM_UP_SECONDS / 2 / max(seconds[-1], 1e-6))) * self._concurrency
             if rest > _WARM_UP_LEAST * self._concurrency:
                 seconds.append(float(np.median(self.block(name, rest).seconds)))
@@ -167,7 +179,18 @@ class Asker:
         team, before = share.team, len(share.team.entries)
         part = {"first": share.first, "count": share.count, "skipped": self._sent[name] % share.count}
         self._sent[name] += count + lead
-        team.tell([{"do": "closed", "slots": self._concurrency, "limit": count + lead, "start": 0, "due_at_start": False, "part": part}])
+        team.tell(
+            [
+                {
+                    "do": "closed",
+                    "slots": self._concurrency,
+                    "limit": count + lead,
+                    "start": 0,
+                    "due_at_start": False,
+                    "part": part,
+                }
+            ]
+        )
         lost, last = "", time.monotonic()
         while not team.idle():
             known = len(team.entries)
@@ -180,17 +203,23 @@ class Asker:
             if problem := self._problem():
                 raise problem
             arrived = Entries.joined(team.entries[before:])
-            lost = lost or self._lost(arrived)  # the first words: later entries are those of requests that were under way
+            lost = lost or self._lost(
+                arrived
+            )  # the first words: later entries are those of requests that were under way
             if lost or self._silent(arrived):
                 team.tell_all("stop")
         ended = Entries.joined(team.entries[before:]).by_sent()
         self._note_failures(name, team, ended.code[~ended.ok])
         if not ended.ok.any():
-            raise errors.TftrtError(f"the {name} model answered none of {len(ended)} requests: {'; '.join(self.failures(name))}",
-                                    "mend the requests (--shapes, --data), the model or the server")
+            raise errors.TftrtError(
+                f"the {name} model answered none of {len(ended)} requests: {'; '.join(self.failures(name))}",
+                "mend the requests (--shapes, --data), the model or the server",
+            )
         if lost:
-            raise errors.TftrtError(f"the {name} model {lost}", "if it hangs, mend it and restart its server; else raise --timeout")
-        counted = ended[min(lead, len(ended) - 1):]
+            raise errors.TftrtError(
+                f"the {name} model {lost}", "if it hangs, mend it and restart its server; else raise --timeout"
+            )
+        counted = ended[min(lead, len(ended) - 1) :]
         window = counted.sent_ns.min(), counted.done_ns.max()
         self._windows[name].append(window)
         return Block(counted[counted.ok].service_ns / 1e9, int((~ended.ok).sum()), (window[1] - window[0]) / 1e9)
@@ -202,7 +231,7 @@ class Asker:
     def _lost(self, arrived: Entries) -> str:
         """What a model does that answered before, and now lets each request run into its deadline; "" where the block goes on. That shows
         in the last requests; after `until` one that nobody answered is enough."""
-        last = arrived.code[-_LEAST * self._concurrency:]
+        last = arrived.code[-_LEAST * self._concurrency :]
         if len(last) == _LEAST * self._concurrency and (last == DEADLINE_EXCEEDED).all() and arrived.ok.any():
             return f"answers no more: the last {len(last)} requests ran past their deadline (--timeout)"
         unanswered = int(np.isin(arrived.code, (DEADLINE_EXCEEDED, UNAVAILABLE)).sum())
@@ -222,13 +251,23 @@ class Asker:
             return ()
         begins, ends = np.array(windows).T
         places = [np.searchsorted(begins, beat.now_ns, "right") - 1 for beat in team.beats]
-        inside = [beat for beat, place in zip(team.beats, places, strict=True) if place >= 0 and beat.now_ns <= ends[place]]
+        inside = [
+            beat for beat, place in zip(team.beats, places, strict=True) if place >= 0 and beat.now_ns <= ends[place]
+        ]
         lags = np.concatenate([beat.lags_ns for beat in inside]) if inside else np.zeros(0)
         seconds = float((ends - begins).sum()) / 1e9
         # A process sleeps between its blocks, so all of its processor time belongs to them.
         used = (team.beats[-1].cpu_ns - team.beats[0].cpu_ns) / 1e9 if team.beats else 0.0
-        return limits.found(cpu_s=used, seconds=seconds, workers=team.size, cores=team.cores, late=0, sent=len(latencies), lags_ns=lags,
-                            latency_ns=1e9 * np.asarray(latencies))
+        return limits.found(
+            cpu_s=used,
+            seconds=seconds,
+            workers=team.size,
+            cores=team.cores,
+            late=0,
+            sent=len(latencies),
+            lags_ns=lags,
+            latency_ns=1e9 * np.asarray(latencies),
+        )
 
     def round(self, number: int, count: int, measured: Measured) -> None:
         """Add round `number`, with `count` requests in each block, to Measured."""
@@ -243,8 +282,11 @@ class Asker:
     def judge_itself(self, measured: Measured) -> None:
         """Record in Measured if the load generator was the limit."""
         said = {limits.RATE: "may have been the limit", limits.TIMES: "may have caused the tail"}
-        measured.limits = [f"with the {name} model the load generator {said[sign.of]}: {sign.text}" for name in self._shares
-                           for sign in self.limits(name, np.concatenate([one.seconds for one in measured.of(name)]))]
+        measured.limits = [
+            f"with the {name} model the load generator {said[sign.of]}: {sign.text}"
+            for name in self._shares
+            for sign in self.limits(name, np.concatenate([one.seconds for one in measured.of(name)]))
+        ]
 
     def failures(self, name: Side) -> list[str]:
         """The first failures of a model, as text."""
@@ -252,8 +294,12 @@ class Asker:
 
 
 @contextlib.contextmanager
-def asking(targets: Mapping[Side, load_plan.Target], payloads: Mapping[Side, Payload], concurrency: int = 1,
-           problem: Problem = lambda: None) -> Iterator[Asker]:
+def asking(
+    targets: Mapping[Side, load_plan.Target],
+    payloads: Mapping[Side, Payload],
+    concurrency: int = 1,
+    problem: Problem = lambda: None,
+) -> Iterator[Asker]:
     """Start a load process for each model of a server, or of two servers.
 
     Args: targets: {NATIVE: load_plan.Target, CANDIDATE: …}. payloads: {NATIVE: payload.Payload, CANDIDATE: …}. concurrency, problem: as
@@ -273,8 +319,14 @@ def asking(targets: Mapping[Side, load_plan.Target], payloads: Mapping[Side, Pay
 
 
 @contextlib.contextmanager
-def asking_one(job: Assignment, firsts: Mapping[Side, int], count: int, limits: Limits, env: Mapping[str, str] | None = None,
-               concurrency: int = 1) -> Iterator[Asker]:
+def asking_one(
+    job: Assignment,
+    firsts: Mapping[Side, int],
+    count: int,
+    limits: Limits,
+    env: Mapping[str, str] | None = None,
+    concurrency: int = 1,
+) -> Iterator[Asker]:
     """Start one process that has both models.
 
     Args: job: assignment.Assignment. firsts: {NATIVE: index of its first request, CANDIDATE: …}. count: requests of each. limits:
@@ -288,8 +340,13 @@ def asking_one(job: Assignment, firsts: Mapping[Side, int], count: int, limits: 
 
 
 @contextlib.contextmanager
-def asking_each(jobs: Mapping[Side, Assignment], count: int, limits: Limits, env: Mapping[str, str] | None = None,
-                concurrency: int = 1) -> Iterator[Asker]:
+def asking_each(
+    jobs: Mapping[Side, Assignment],
+    count: int,
+    limits: Limits,
+    env: Mapping[str, str] | None = None,
+    concurrency: int = 1,
+) -> Iterator[Asker]:
     """Start a process for each model. Args: jobs: {NATIVE: Assignment, CANDIDATE: …}; the others as for asking_one.
 
     Yields: Asker. Raises: TftrtError where a model cannot be loaded.
@@ -298,5 +355,9 @@ def asking_each(jobs: Mapping[Side, Assignment], count: int, limits: Limits, env
         teams = {name: stack.enter_context(workers.started([job], env)) for name, job in jobs.items()}
         for name, team in teams.items():
             team.connected(f"the {name} model", limits.load_seconds, limits.first_seconds)
-        yield Asker({name: Share(team, 0, count) for name, team in teams.items()}, "the models", concurrency,
-                    call_seconds=limits.call_seconds)
+        yield Asker(
+            {name: Share(team, 0, count) for name, team in teams.items()},
+            "the models",
+            concurrency,
+            call_seconds=limits.call_seconds,
+        )

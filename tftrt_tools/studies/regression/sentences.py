@@ -24,8 +24,13 @@ def sentence(one: verdicts.Judgement) -> str:
         return f"{subject} is not known{place}: {one.reason}"
     if one.direction:
         too_little = one.verdict == verdicts.SAME
-        more = ", which is too little to count" if too_little else \
-            ", and whether that counts is open" if one.verdict == verdicts.UNSURE else ""
+        more = (
+            ", which is too little to count"
+            if too_little
+            else ", and whether that counts is open"
+            if one.verdict == verdicts.UNSURE
+            else ""
+        )
         verb, found, interval = _size(one.ratio, *judged, one.direction, rate)
         return f"{subject} {verb} {found}{place} ({interval}){more}"
     interval = f"{_change(judged[0], rate)} to {_change(judged[1], rate)}"

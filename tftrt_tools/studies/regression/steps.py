@@ -37,7 +37,9 @@ class Level:
     value: float
 
 
-def levels(values: npt.ArrayLike, least: int = LEAST, penalty: float = PENALTY, smallest: float = 0.0) -> tuple[Level, ...]:
+def levels(
+    values: npt.ArrayLike, least: int = LEAST, penalty: float = PENALTY, smallest: float = 0.0
+) -> tuple[Level, ...]:
     """The levels of a series.
 
     Args: values: finite floats, in order. least: measurements of a level. smallest: a step must be larger than this, in the unit of the
@@ -51,7 +53,7 @@ def levels(values: npt.ArrayLike, least: int = LEAST, penalty: float = PENALTY, 
         return ()
     cost = _costs(values)
     ends = _ends(cost, penalty * noise(values) * math.log(max(len(values), 2)), least)
-    found = [Level(first, last, float(np.median(values[first:last + 1]))) for first, last in ends]
+    found = [Level(first, last, float(np.median(values[first : last + 1]))) for first, last in ends]
     return tuple(_joined(found, values, smallest))
 
 
@@ -127,5 +129,5 @@ def _joined(found: Iterable[Level], values: Floats, smallest: float) -> list[Lev
         if steps[least] > smallest:
             break
         first, last = left[least].first, left[least + 1].last
-        left[least:least + 2] = [Level(first, last, float(np.median(values[first:last + 1])))]
+        left[least : least + 2] = [Level(first, last, float(np.median(values[first : last + 1])))]
     return left

@@ -134,9 +134,18 @@ class Verdict(records.Record):
         return next((one for one in self.judgements if one.metric == metric), None)
 
 
-def judge(native_rounds: Rounds, candidate_rounds: Rounds, metrics: Sequence[str] = ("p50",), *, min_effect: float = MIN_EFFECT,
-          alpha: float = ALPHA, looks: int = 1, seed: int = 0, native_rates: npt.ArrayLike | None = None,
-          candidate_rates: npt.ArrayLike | None = None) -> Verdict:
+def judge(
+    native_rounds: Rounds,
+    candidate_rounds: Rounds,
+    metrics: Sequence[str] = ("p50",),
+    *,
+    min_effect: float = MIN_EFFECT,
+    alpha: float = ALPHA,
+    looks: int = 1,
+    seed: int = 0,
+    native_rates: npt.ArrayLike | None = None,
+    candidate_rates: npt.ArrayLike | None = None,
+) -> Verdict:
     """Judge two models by their rounds.
 
     Args:
@@ -147,18 +156,28 @@ def judge(native_rounds: Rounds, candidate_rounds: Rounds, metrics: Sequence[str
 
     Returns: Verdict; with few rounds its judgements are UNSURE. Raises: ValueError for unequal or empty rounds, or unknown metrics.
     """
-    native, candidate = (Series(tuple(np.asarray(one, float) for one in rounds), None if rates is None else np.asarray(rates, float))
-                         for rounds, rates in ((native_rounds, native_rates), (candidate_rounds, candidate_rates)))
+    native, candidate = (
+        Series(tuple(np.asarray(one, float) for one in rounds), None if rates is None else np.asarray(rates, float))
+        for rounds, rates in ((native_rounds, native_rates), (candidate_rounds, candidate_rates))
+    )
     _check(native, candidate, metrics)
     level, same_level = alpha / (len(metrics) * looks), 2 * SAME_ALPHA / looks
-    return Verdict(tuple(_judge(metric, native, candidate, min_effect, (level, same_level), seed) for metric in metrics), min_effect, alpha,
-                   looks)
+    return Verdict(
+        tuple(_judge(metric, native, candidate, min_effect, (level, same_level), seed) for metric in metrics),
+        min_effect,
+        alpha,
+        looks,
+    )
 
 
 def without_verdict(found: Verdict, reason: str) -> Verdict:
     """The same figures, from which nothing follows. Args: reason: why."""
-    return dataclasses.replace(found, judgements=tuple(dataclasses.replace(one, verdict=UNSURE, direction="", reason=reason)
-                                                       for one in found.judgements))
+    return dataclasses.replace(
+        found,
+        judgements=tuple(
+            dataclasses.replace(one, verdict=UNSURE, direction="", reason=reason) for one in found.judgements
+        ),
+    )
 
 
 def rounds_needed(metrics: Sequence[str], looks: int, alpha: float = ALPHA) -> int:
@@ -171,8 +190,16 @@ def requests_needed(metric: str) -> int:
     return TAIL_SAMPLES.get(_NAMES.get(metric, 0.0), 0)
 
 
-def judge_change(metric: str, before: npt.ArrayLike, after: npt.ArrayLike, *, min_effect: float = MIN_EFFECT, alpha: float = ALPHA,
-                 looks: int = 1, seed: int = 0) -> Judgement:
+def judge_change(
+    metric: str,
+    before: npt.ArrayLike,
+    after: npt.ArrayLike,
+    *,
+    min_effect: float = MIN_EFFECT,
+    alpha: float = ALPHA,
+    looks: int = 1,
+    seed: int = 0,
+) -> Judgement:
     """Judge whether the candidate's lead over the native model has changed since another run.
 
     Each run has its native model beside the candidate, so a machine that is slower today is slower for both; the test compares candidate
@@ -188,19 +215,36 @@ def judge_change(metric: str, before: npt.ArrayLike, after: npt.ArrayLike, *, mi
     gaps = [np.asarray(one, float) for one in (before, after)]
     native, candidate = (math.exp(averages.trimmed_mean(one)) for one in gaps)
     rounds = min(map(len, gaps))
-    blank = Judgement(metric=metric, native=native, candidate=candidate, rounds=rounds, alpha=level,
-                      effective_rounds=min(map(dependence.worth, gaps)))
+    blank = Judgement(
+        metric=metric,
+        native=native,
+        candidate=candidate,
+        rounds=rounds,
+        alpha=level,
+        effective_rounds=min(map(dependence.worth, gaps)),
+    )
     if rounds < LEAST_ROUNDS:
         return dataclasses.replace(blank, reason=f"{rounds} rounds are too few")
     tested = stats.mannwhitneyu(*gaps, alternative="two-sided")
-    resampled = [resampling.resampled_means(one, resampling.draws(len(one), seed + place)) for place, one in enumerate(gaps)]
+    resampled = [
+        resampling.resampled_means(one, resampling.draws(len(one), seed + place)) for place, one in enumerate(gaps)
+    ]
     ratio, changes = candidate / native, np.exp(resampled[1] - resampled[0])
     (low, high), (same_low, same_high) = (
         resampling.interval(changes, ratio, one, rounds, max(dependence.lengthening(values, one) for values in gaps))
-        for one in (level, same_level))
-    known = dataclasses.replace(blank, ratio=ratio, low=low, high=high, same_low=same_low, same_high=same_high,
-                                statistic=float(len(gaps[0]) * len(gaps[1]) - tested.statistic), p=float(tested.pvalue),
-                                raw_p=float(tested.pvalue))
+        for one in (level, same_level)
+    )
+    known = dataclasses.replace(
+        blank,
+        ratio=ratio,
+        low=low,
+        high=high,
+        same_low=same_low,
+        same_high=same_high,
+        statistic=float(len(gaps[0]) * len(gaps[1]) - tested.statistic),
+        p=float(tested.pvalue),
+        raw_p=float(tested.pvalue),
+    )
     return _decided(known, min_effect, level)
 
 
@@ -209,21 +253,31 @@ def _check(native: Series, candidate: Series, metrics: Sequence[str]) -> None:
     if unknown or not metrics:
         raise ValueError(f"no metric {unknown[0] if unknown else ''!r}; known: {', '.join(METRICS)}")
     if len(native.latencies) != len(candidate.latencies):
-        raise ValueError(f"{len(native.latencies)} rounds of the native model and {len(candidate.latencies)} of the candidate")
+        raise ValueError(
+            f"{len(native.latencies)} rounds of the native model and {len(candidate.latencies)} of the candidate"
+        )
     if not native.latencies or any(not len(one) for series in (native, candidate) for one in series.latencies):
         raise ValueError("there is a round without an answer, or no round at all")
     if THROUGHPUT in metrics and (native.rates is None or candidate.rates is None):
         raise ValueError("throughput needs the rates of both models")
 
 
-def _judge(metric: str, native: Series, candidate: Series, min_effect: float, levels: tuple[float, float], seed: int) -> Judgement:
+def _judge(
+    metric: str, native: Series, candidate: Series, min_effect: float, levels: tuple[float, float], seed: int
+) -> Judgement:
     level, same_level = levels
     both, share = (native, candidate), _NAMES.get(metric)
     values = [_of_each_round(series, share) for series in both]
     whole = [_whole(metric, series, one) for series, one in zip(both, values, strict=True)]
     rounds, gaps = len(values[0]), np.log(values[1]) - np.log(values[0])
-    blank = Judgement(metric=metric, native=whole[0], candidate=whole[1], rounds=rounds, alpha=level,
-                      effective_rounds=dependence.worth(gaps))
+    blank = Judgement(
+        metric=metric,
+        native=whole[0],
+        candidate=whole[1],
+        rounds=rounds,
+        alpha=level,
+        effective_rounds=dependence.worth(gaps),
+    )
     if tail := _too_few_requests(metric, native, candidate):
         return dataclasses.replace(blank, native=None, candidate=None, reason=tail)
     if rounds < LEAST_ROUNDS:
@@ -241,11 +295,26 @@ def _judge(metric: str, native: Series, candidate: Series, min_effect: float, le
 
     low, high = interval(ratios, ratio, gaps, level)
     same_low, same_high = interval(ratios, ratio, gaps, same_level)
-    own = [interval(one, value, np.log(of_rounds), level) for one, value, of_rounds in zip(each, whole, values, strict=True)]
+    own = [
+        interval(one, value, np.log(of_rounds), level)
+        for one, value, of_rounds in zip(each, whole, values, strict=True)
+    ]
     tested = rank_test.signed_rank(gaps)
     known = dataclasses.replace(
-        blank, ratio=ratio, low=low, high=high, same_low=same_low, same_high=same_high, native_low=own[0][0], native_high=own[0][1],
-        candidate_low=own[1][0], candidate_high=own[1][1], statistic=tested.statistic, p=tested.p, raw_p=_raw_p(values))
+        blank,
+        ratio=ratio,
+        low=low,
+        high=high,
+        same_low=same_low,
+        same_high=same_high,
+        native_low=own[0][0],
+        native_high=own[0][1],
+        candidate_low=own[1][0],
+        candidate_high=own[1][1],
+        statistic=tested.statistic,
+        p=tested.p,
+        raw_p=_raw_p(values),
+    )
     return _decided(known, min_effect, level)
 
 
@@ -293,15 +362,22 @@ def _decided(one: Judgement, min_effect: float, level: float) -> Judgement:
     ratio, low, high, same_low, same_high, p = _numbers(one)
     edge = 1 + min_effect
     found = (low > 1 or high < 1) and p <= level
-    words: tuple[choices.Direction, choices.Direction] = ("higher", "lower") if one.higher_is_better else ("slower", "faster")
+    words: tuple[choices.Direction, choices.Direction] = (
+        ("higher", "lower") if one.higher_is_better else ("slower", "faster")
+    )
     direction = words[ratio < 1] if found else ""
     if 1 / edge <= same_low and same_high <= edge:
-        return dataclasses.replace(one, direction=direction, verdict=SAME, reason=f"a difference of {min_effect:.0%} is ruled out")
+        return dataclasses.replace(
+            one, direction=direction, verdict=SAME, reason=f"a difference of {min_effect:.0%} is ruled out"
+        )
     if found and not 1 / edge < ratio < edge:
         worse = (ratio < 1) == one.higher_is_better
         return dataclasses.replace(
-            one, direction=direction, verdict=WORSE if worse else BETTER,
-            reason=f"the interval leaves out 1, p = {p:.2g}, and the ratio is off by {min_effect:.0%} or more")
+            one,
+            direction=direction,
+            verdict=WORSE if worse else BETTER,
+            reason=f"the interval leaves out 1, p = {p:.2g}, and the ratio is off by {min_effect:.0%} or more",
+        )
     return dataclasses.replace(one, direction=direction, verdict=UNSURE, reason=_why(one, min_effect, level, found))
 
 
@@ -317,9 +393,15 @@ def _why(one: Judgement, min_effect: float, level: float, found: bool) -> str:
         return f"{one.rounds} rounds are too few: they cannot show anything at the level of {level:.2g}"
     if found:
         return f"there is a difference, and whether it is {min_effect:.0%} or more is not settled"
-    worth = f"; the {one.rounds} rounds are correlated and worth {one.effective_rounds:.1f} independent ones" if one.hang_together else ""
+    worth = (
+        f"; the {one.rounds} rounds are correlated and worth {one.effective_rounds:.1f} independent ones"
+        if one.hang_together
+        else ""
+    )
     _, low, high, *_ = _numbers(one)
     # Half the interval's width, on the scale of ratios: a smaller difference cannot be outside of it.
     least = math.sqrt(high / low) - 1
-    return (f"too noisy: the interval is wider than the {min_effect:.0%} that count; only a difference of {least:.1%} or more would show"
-            f"{worth}")
+    return (
+        f"too noisy: the interval is wider than the {min_effect:.0%} that count; only a difference of {least:.1%} or more would show"
+        f"{worth}"
+    )

@@ -58,18 +58,26 @@ class Final:
         logs = np.log(np.divide(self.rounds[other], self.rounds[one]))
         times, alpha = math.exp(averages.trimmed_mean(logs)), 1 - LEVEL
         resampled = np.exp(resampling.resampled_means(logs, resampling.draws(len(logs), _SEED)))
-        return Faster(times, *resampling.interval(resampled, times, alpha, len(logs), dependence.lengthening(logs, alpha)))
+        return Faster(
+            times, *resampling.interval(resampled, times, alpha, len(logs), dependence.lengthening(logs, alpha))
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Written by hand: it also has how many times as fast each trial is."""
-        return {"call": self.call, "latencies": {str(number): one.to_dict() for number, one in self.latencies.items()},
-                "rounds_ms": {str(number): list(one) for number, one in self.rounds.items()},
-                "times_as_fast_as_tensorflow": {str(number): self.faster(number).to_dict() for number in self.numbers}}
+        return {
+            "call": self.call,
+            "latencies": {str(number): one.to_dict() for number, one in self.latencies.items()},
+            "rounds_ms": {str(number): list(one) for number, one in self.rounds.items()},
+            "times_as_fast_as_tensorflow": {str(number): self.faster(number).to_dict() for number in self.numbers},
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Final":
-        return cls(data["call"], {int(number): Latency.from_dict(one) for number, one in data["latencies"].items()},
-                   {int(number): tuple(one) for number, one in data["rounds_ms"].items()})
+        return cls(
+            data["call"],
+            {int(number): Latency.from_dict(one) for number, one in data["latencies"].items()},
+            {int(number): tuple(one) for number, one in data["rounds_ms"].items()},
+        )
 
 
 def finalists(trials: Iterable[Trial], winner: Trial, objective: str) -> tuple[Trial, ...]:
@@ -79,15 +87,18 @@ def finalists(trials: Iterable[Trial], winner: Trial, objective: str) -> tuple[T
     near = [one for one in kept if one.ms(objective) <= limit and one != winner]
     fp16 = plain(trials, "FP16")
     beside = (fp16,) if fp16 and fp16.latency(objective) else ()
-    return tuple({one.number: one for one in (winner, *near[:_MOST - 1], *beside)}.values())
+    return tuple({one.number: one for one in (winner, *near[: _MOST - 1], *beside)}.values())
 
 
 def final(call: str, numbers: Sequence[int], seconds: Sequence[Sequence[Sequence[float]]]) -> Final:
     """The result of the turns. Args: call: as text. numbers: of the trials that were called; seconds: of turns_job.in_turns. Returns:
     Final."""
     named = dict(zip(numbers, seconds, strict=True))
-    return Final(call, {number: Latency.of([one for block in blocks for one in block]) for number, blocks in named.items()},
-                 {number: tuple(1e3 * statistics.median(block) for block in blocks) for number, blocks in named.items()})
+    return Final(
+        call,
+        {number: Latency.of([one for block in blocks for one in block]) for number, blocks in named.items()},
+        {number: tuple(1e3 * statistics.median(block) for block in blocks) for number, blocks in named.items()},
+    )
 
 
 def chosen(found: Final, trials: Iterable[Trial], goal: Goal, drift: float = search.DRIFT) -> Trial:

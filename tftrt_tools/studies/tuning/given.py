@@ -29,14 +29,18 @@ def check_kind(named: str | os.PathLike[str] | Source, backends: Sequence[Backen
     source = of(named)
     kind = table.kind(source.path)
     if kind is PYTORCH:
-        raise errors.UsageError(f"{source} cannot be tuned as it is: it is a {kind.name}",
-                                "`tftrt export` makes an ONNX file of it, and `tftrt tune FILE --backends=tensorrt` takes that")
+        raise errors.UsageError(
+            f"{source} cannot be tuned as it is: it is a {kind.name}",
+            "`tftrt export` makes an ONNX file of it, and `tftrt tune FILE --backends=tensorrt` takes that",
+        )
     if kind not in (PLAN, ONNX):
         opening.check_converted(source)
     elif "tftrt" in backends:
         what = "a plan directory" if kind is PLAN else "an ONNX file"
-        raise errors.UsageError(f"--backends={','.join(backends)} cannot tune {source}: it is {what}, and TF-TRT takes TensorFlow models",
-                                "--backends=tensorrt searches among plans of TensorRT itself")
+        raise errors.UsageError(
+            f"--backends={','.join(backends)} cannot tune {source}: it is {what}, and TF-TRT takes TensorFlow models",
+            "--backends=tensorrt searches among plans of TensorRT itself",
+        )
 
 
 def model(named: str | os.PathLike[str] | Source, backends: Sequence[Backend]) -> Source:
@@ -61,15 +65,19 @@ def gpu() -> dict[str, str]:
     """{"gpu", "compute_capability", "driver", "tensorrt"}, asked of the driver and of TensorRT. Raises: TftrtError where no plan can be
     built."""
     if importlib.util.find_spec("tensorrt") is None:
-        raise errors.TftrtError("tune measures speed, and plans cannot be built here: TensorRT is not installed",
-                                "pip install the tensorrt of your GPU's driver, on the machine that the model is for")
+        raise errors.TftrtError(
+            "tune measures speed, and plans cannot be built here: TensorRT is not installed",
+            "pip install the tensorrt of your GPU's driver, on the machine that the model is for",
+        )
     try:
         found = child.run(_CHECK, None).result
     except child.ChildDied:
         raise
     except errors.TftrtError as error:
-        raise errors.TftrtError(f"tune measures speed, and plans cannot be built here: {error.cause}",
-                                "run it on the machine that the model is for; `tftrt doctor` says what is missing") from None
+        raise errors.TftrtError(
+            f"tune measures speed, and plans cannot be built here: {error.cause}",
+            "run it on the machine that the model is for; `tftrt doctor` says what is missing",
+        ) from None
     return {"gpu": found["name"], **{name: found[name] for name in ("compute_capability", "driver", "tensorrt")}}
 
 
@@ -79,9 +87,15 @@ def runtime(package: str) -> str:
 
 
 def _onnx(source: Source, of_plan: bool) -> Source:
-    for flag, value in {"inputs": source.inputs, "outputs": source.outputs, "custom_objects": source.custom_objects}.items():
+    for flag, value in {
+        "inputs": source.inputs,
+        "outputs": source.outputs,
+        "custom_objects": source.custom_objects,
+    }.items():
         if value:
-            raise errors.UsageError(f"--{flag} has no effect: {source} is tuned as an ONNX file, which has no signatures", "leave it out")
+            raise errors.UsageError(
+                f"--{flag} has no effect: {source} is tuned as an ONNX file, which has no signatures", "leave it out"
+            )
     path = str(pathlib.Path(source.path) / document.ONNX) if of_plan else source.path
     seen = onnx_file.overview(path)
     rounded = rounding(seen.ops)
@@ -89,13 +103,15 @@ def _onnx(source: Source, of_plan: bool) -> Source:
     exported = seen.facts.get(PRECISION, "")
     if rounded or halves or exported:
         what = f"{rounded[0]} nodes" if rounded else f"{halves[0]} constants" if halves else exported
-        raise errors.UsageError(f"{path} has a precision written in already ({what}), and tune writes each precision itself",
-                                f"tune what it was made from{_made_from(source.path)}")
+        raise errors.UsageError(
+            f"{path} has a precision written in already ({what}), and tune writes each precision itself",
+            f"tune what it was made from{_made_from(source.path)}",
+        )
     return Source(path=path)
 
 
 def _made_from(path: str) -> str:
-    """": PATH" of the model that an ONNX file or a plan was exported from, "" where that is not known."""
+    """ ": PATH" of the model that an ONNX file or a plan was exported from, "" where that is not known."""
     found = sensitivity.source(path)
     held = (path, os.path.join(path, document.ONNX))
     return "" if os.path.realpath(found) in map(os.path.realpath, held) else f": {found}"
@@ -104,5 +120,7 @@ def _made_from(path: str) -> str:
 def check_plans(freeze: str, backends: Sequence[Backend]) -> None:
     """Refuse what keeps every plan from being made where nothing else is tried. Raises: UsageError."""
     if freeze and "tftrt" not in backends:
-        raise errors.UsageError(f"an export for tune gives no input a constant value, as --freeze={freeze} asks",
-                                "leave it out; `tftrt export --freeze` writes an ONNX file that can be tuned")
+        raise errors.UsageError(
+            f"an export for tune gives no input a constant value, as --freeze={freeze} asks",
+            "leave it out; `tftrt export --freeze` writes an ONNX file that can be tuned",
+        )

@@ -53,8 +53,15 @@ class Journal:
         """Keep a trial. Args: settings, backend: for people. Returns: the file."""
         self._last += 1
         path = self.folder / f"trial-{self._last:04d}.json"
-        document = {"kind": "trial", "schema_version": passport.SCHEMA_VERSION, **passport.stamp(), "key": wanted,
-                    "backend": backend, "settings": settings.to_dict(), "measured": measured.to_dict()}
+        document = {
+            "kind": "trial",
+            "schema_version": passport.SCHEMA_VERSION,
+            **passport.stamp(),
+            "key": wanted,
+            "backend": backend,
+            "settings": settings.to_dict(),
+            "measured": measured.to_dict(),
+        }
         whole_file.write_text(path, json.dumps(document, indent=2) + "\n")
         self._measured[wanted] = document["measured"]
         return path
@@ -65,7 +72,13 @@ class Journal:
         if path.is_file():
             return _read(path)["value"]
         value = make()
-        document = {"kind": name, "schema_version": passport.SCHEMA_VERSION, **passport.stamp(), "key": wanted, "value": value}
+        document = {
+            "kind": name,
+            "schema_version": passport.SCHEMA_VERSION,
+            **passport.stamp(),
+            "key": wanted,
+            "value": value,
+        }
         whole_file.write_text(path, json.dumps(document, indent=2) + "\n")
         return value
 
@@ -74,7 +87,9 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
     with documents.reading(path, "remove it: its trial is then done again"):
         document = documents.read(path)
         if document["schema_version"] > passport.SCHEMA_VERSION:
-            raise errors.TftrtError(f"{path} was written by a newer tftrt-tools", "upgrade tftrt-tools, or take another --work_dir")
+            raise errors.TftrtError(
+                f"{path} was written by a newer tftrt-tools", "upgrade tftrt-tools, or take another --work_dir"
+            )
         if "value" in document:
             return dict(document)
         # An empty trial would be read as one without a failure.

@@ -38,7 +38,14 @@ _LEAST_CALLS = 30
 def job(request: Request) -> Any:
     """Do request["do"]: "score", "native", "calibrate", "trial", "plan" or "final"; the functions of these names say what they take and
     return."""
-    todo = {"score": score_original, "native": native, "calibrate": calibrate, "trial": trial, "plan": plan, "final": in_turns}
+    todo = {
+        "score": score_original,
+        "native": native,
+        "calibrate": calibrate,
+        "trial": trial,
+        "plan": plan,
+        "final": in_turns,
+    }
     try:
         return todo[request["do"]](request)
     finally:
@@ -165,9 +172,13 @@ def _converted(path: pathlib.Path, request: Request) -> AbstractContextManager[R
 
 def _facts(results: Sequence[SignatureResult]) -> dict[str, Any]:
     built = [engine for one in results for engine in one.built]
-    return {"engines": sum(len(one.engines) for one in results), "coverage": coverage(results),
-            "build_seconds": sum(_op_seconds(one.built) for one in results), "cached": sum(one.cached for one in built),
-            "engine_bytes": sum(one.bytes for one in built)}
+    return {
+        "engines": sum(len(one.engines) for one in results),
+        "coverage": coverage(results),
+        "build_seconds": sum(_op_seconds(one.built) for one in results),
+        "cached": sum(one.cached for one in built),
+        "engine_bytes": sum(one.bytes for one in built),
+    }
 
 
 def _op_seconds(built: Iterable[Any]) -> float:
@@ -190,15 +201,22 @@ def _measured(model: Runner, request: Request, facts: Mapping[str, Any]) -> Meas
 
 def _score(scoring: Mapping[str, Any], answers: Sequence[Arrays]) -> score.Score:
     """Args: scoring: {"goal": Goal dict, "output", "kinds": of the outputs, "labels": of Labels.save, or "", "calls": [{"signature",
-      "inputs", "reference"}], .npz paths}."""
+    "inputs", "reference"}], .npz paths}."""
     labels = None
     if scoring["labels"]:
         from tftrt_tools.accuracy import labels as label_reader
 
         labels = label_reader.Labels.load(scoring["labels"])
     calls = scoring["calls"]
-    return score.score(Goal.from_dict(scoring["goal"]), [one["signature"] for one in calls], [npz.load(one["reference"]) for one in calls],
-                       answers, labels, scoring["output"], scoring.get("kinds"))
+    return score.score(
+        Goal.from_dict(scoring["goal"]),
+        [one["signature"] for one in calls],
+        [npz.load(one["reference"]) for one in calls],
+        answers,
+        labels,
+        scoring["output"],
+        scoring.get("kinds"),
+    )
 
 
 def _ready(model: Runner, one: Mapping[str, Any]) -> Ready:
@@ -233,8 +251,11 @@ def _watched(model: Runner, ready: Ready, text: str) -> tuple[Arrays, str]:
     if seen is None:
         return answers, f"no engine ran at {text}"
     reason = f" ({seen.reasons[0]})" if seen.reasons else ""
-    for kind, said in (("fallback", "engine ops ran in TensorFlow"), ("build", "engines were built inside the call"),
-                       ("calibration", "engine ops are still in calibration mode")):
+    for kind, said in (
+        ("fallback", "engine ops ran in TensorFlow"),
+        ("build", "engines were built inside the call"),
+        ("calibration", "engine ops are still in calibration mode"),
+    ):
         if getattr(seen, kind):
             return answers, f"{sum(getattr(seen, kind).values())} {said} at {text}{reason}"
     return answers, "" if seen.engine else f"no engine ran at {text}"

@@ -32,15 +32,27 @@ class PlanRanking:
 
     def snr_db(self, settings: Settings) -> float:
         """As Ranking.snr_db, of INT8. One simulation tells of all methods, and which one "auto" takes. Raises: TftrtError."""
-        found = self._found("plan-noise", dataclasses.replace(settings, calibration_method=AUTO), None, lambda harm, taken: {
-            "auto": taken, "levels": {one.method: str(one.snr_db) for one in harm.methods}})
-        asked = next((one.text for one in settings.candidates if one.name == settings.calibration_method), found["auto"])
+        found = self._found(
+            "plan-noise",
+            dataclasses.replace(settings, calibration_method=AUTO),
+            None,
+            lambda harm, taken: {"auto": taken, "levels": {one.method: str(one.snr_db) for one in harm.methods}},
+        )
+        asked = next(
+            (one.text for one in settings.candidates if one.name == settings.calibration_method), found["auto"]
+        )
         return float(found["levels"][asked])
 
-    def _found(self, name: str, settings: Settings, nodes: str | None, read: Callable[[SignatureHarm, str], Any]) -> Any:
+    def _found(
+        self, name: str, settings: Settings, nodes: str | None, read: Callable[[SignatureHarm, str], Any]
+    ) -> Any:
         task = self._task
-        key = journal_module.key(settings=settings.to_dict(), engines=[one.to_dict() for one in task.table.engines] if task.table else [],
-                                 calibration=task.data_facts, **task.facts)
+        key = journal_module.key(
+            settings=settings.to_dict(),
+            engines=[one.to_dict() for one in task.table.engines] if task.table else [],
+            calibration=task.data_facts,
+            **task.facts,
+        )
         return self._journal.fact(name, key, lambda: read(*self._simulated(settings, nodes)))
 
     def _simulated(self, settings: Settings, nodes: str | None) -> tuple[SignatureHarm, str]:
@@ -48,13 +60,23 @@ class PlanRanking:
         plans = self._plans
         name, twins = next(iter(plans.names.items()))
         int8 = settings.precision_mode == "INT8"
-        asked = sensitivity.Asked(precision=settings.precision_mode, table=plans.table if int8 else "",
-                                  method=settings.calibration_method, percentile=settings.calibration_percentile)
+        asked = sensitivity.Asked(
+            precision=settings.precision_mode,
+            table=plans.table if int8 else "",
+            method=settings.calibration_method,
+            percentile=settings.calibration_percentile,
+        )
         try:
             file = plans.export(space.with_precision(settings, "FP32"))
             progress.say("simulating the rounding of the exported file")
-            return sensitivity.simulated(file, asked, ranking.first_calls(self._task.scoring)[name], plans.data if int8 else None, nodes,
-                                         names=tuple(dict.fromkeys((name, *twins))))
+            return sensitivity.simulated(
+                file,
+                asked,
+                ranking.first_calls(self._task.scoring)[name],
+                plans.data if int8 else None,
+                nodes,
+                names=tuple(dict.fromkeys((name, *twins))),
+            )
         except errors.UsageError as error:
             # What the export or the simulation refuses is not an error in the command's flags.
             raise errors.TftrtError(error.cause, error.mend) from None

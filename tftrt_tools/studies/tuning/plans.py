@@ -62,9 +62,12 @@ class Plans:
         """The settings of the build from the ONNX file, which has one signature without a name."""
         names = next(iter(self.names.values()), ())
         return plan_settings.Settings(
-            precision_mode=settings.precision_mode, shapes=shaping.without_signature(settings.shapes, names),
+            precision_mode=settings.precision_mode,
+            shapes=shaping.without_signature(settings.shapes, names),
             max_workspace_size_bytes=settings.max_workspace_size_bytes
-            if settings.max_workspace_size_bytes != Settings().max_workspace_size_bytes else 0)
+            if settings.max_workspace_size_bytes != Settings().max_workspace_size_bytes
+            else 0,
+        )
 
     def options(self, settings: Settings) -> export.Options:
         """How the model is exported. The goal judges the precision, as it does with conversions."""
@@ -72,12 +75,22 @@ class Plans:
         # Of an ONNX file there is nothing to choose.
         keys = (name,) if table.kind(self.source.path).named_signatures else ()
         asked = precision.Asked(
-            precision=settings.precision_mode, data=self.data if int8 and not self.table else None, table=self.table if int8 else "",
-            method=settings.calibration_method, percentile=settings.calibration_percentile,
+            precision=settings.precision_mode,
+            data=self.data if int8 and not self.table else None,
+            table=self.table if int8 else "",
+            method=settings.calibration_method,
+            percentile=settings.calibration_percentile,
             # A comma in a name would end an expression of --fp32_nodes.
-            fp32_nodes=tuple(filter(None, (settings.fp32_nodes.replace(",", "."),))))
-        return export.Options(target=targets.here(), signature_keys=keys, precision=asked,
-                              judge_precision=settings.precision_mode == "FP32", comparison=self.comparison, log_file=self.log_file)
+            fp32_nodes=tuple(filter(None, (settings.fp32_nodes.replace(",", "."),))),
+        )
+        return export.Options(
+            target=targets.here(),
+            signature_keys=keys,
+            precision=asked,
+            judge_precision=settings.precision_mode == "FP32",
+            comparison=self.comparison,
+            log_file=self.log_file,
+        )
 
     def export(self, settings: Settings) -> pathlib.Path:
         """The ONNX file, made if it is not there. Raises: UsageError, TftrtError where the model cannot be exported so."""
@@ -96,15 +109,26 @@ class Plans:
         path, target = self.export(settings), self.plan(settings)
         if not target.is_dir():
             progress.say("building the plan")
-            convert.convert(str(path), target, plan_settings.checked(self.built_with(settings)), cache=self.cache, log_file=self._log(),
-                            build_minutes=minutes)
+            convert.convert(
+                str(path),
+                target,
+                plan_settings.checked(self.built_with(settings)),
+                cache=self.cache,
+                log_file=self._log(),
+                build_minutes=minutes,
+            )
         return target
 
     def facts_of(self, plan: pathlib.Path) -> dict[str, Any]:
         """Fields of tried.Measured that the build of a plan tells."""
         manifest = passport.read(plan, passport.MANIFEST) or {}
-        return {"build_seconds": manifest["build_seconds"], "engine_bytes": document.read(plan).bytes, "engines": 1, "coverage": 1.0,
-                "cached": int(manifest.get("cached", False))}
+        return {
+            "build_seconds": manifest["build_seconds"],
+            "engine_bytes": document.read(plan).bytes,
+            "engines": 1,
+            "coverage": 1.0,
+            "cached": int(manifest.get("cached", False)),
+        }
 
     def _place(self, settings: Settings) -> pathlib.Path:
         key = journal.key(settings=settings.to_dict(), **self.facts).removeprefix("sha256:")[:16]
@@ -112,10 +136,14 @@ class Plans:
 
     def _check(self, settings: Settings) -> None:
         if len(self.names) > 1:
-            raise errors.TftrtError(f"a plan has one signature, and {len(self.names)} are tuned: {', '.join(self.names)}",
-                                    f"--signature_keys={DEFAULT if DEFAULT in self.names else next(iter(self.names))} names one")
+            raise errors.TftrtError(
+                f"a plan has one signature, and {len(self.names)} are tuned: {', '.join(self.names)}",
+                f"--signature_keys={DEFAULT if DEFAULT in self.names else next(iter(self.names))} names one",
+            )
         if settings.freeze:
-            raise errors.TftrtError(f"an export gives no input a constant value, as --freeze={settings.freeze} asks", "leave it out")
+            raise errors.TftrtError(
+                f"an export gives no input a constant value, as --freeze={settings.freeze} asks", "leave it out"
+            )
 
     def _log(self) -> str | None:
         return f"{self.log_file}.plan" if self.log_file else None

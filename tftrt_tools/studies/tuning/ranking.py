@@ -31,14 +31,28 @@ class Ranking:
 
     def snr_db(self, settings: Settings) -> float:
         """SNR in dB of the worst output with everything rounded, before any node gets a higher precision. Raises: TftrtError."""
-        return float(self._found("noise", settings, None, lambda signatures: str(min(harm.worst(one.total).snr_db for one in signatures))))
+        return float(
+            self._found(
+                "noise", settings, None, lambda signatures: str(min(harm.worst(one.total).snr_db for one in signatures))
+            )
+        )
 
-    def _found(self, name: str, settings: Settings, nodes: str | None, read: Callable[[list[harm.SignatureHarm]], Any]) -> Any:
+    def _found(
+        self, name: str, settings: Settings, nodes: str | None, read: Callable[[list[harm.SignatureHarm]], Any]
+    ) -> Any:
         table = self._trials.calibration(settings)
-        request = {"model": self._task.model, "settings": settings.to_dict(), "calls": first_calls(self._task.scoring), "nodes": nodes,
-                   "int8": {"options": None, "given": table.to_dict() if table else None}}
-        key = journal_module.key(settings=settings.to_dict(), engines=[one.to_dict() for one in table.engines] if table else [],
-                                 **self._task.facts)
+        request = {
+            "model": self._task.model,
+            "settings": settings.to_dict(),
+            "calls": first_calls(self._task.scoring),
+            "nodes": nodes,
+            "int8": {"options": None, "given": table.to_dict() if table else None},
+        }
+        key = journal_module.key(
+            settings=settings.to_dict(),
+            engines=[one.to_dict() for one in table.engines] if table else [],
+            **self._task.facts,
+        )
         return self._journal.fact(name, key, lambda: read(_simulated(request)))
 
 
@@ -65,6 +79,8 @@ def _simulated(request: Mapping[str, Any]) -> list[harm.SignatureHarm]:
 
 def ranked(signatures: Sequence[harm.SignatureHarm]) -> Ranked:
     """Ranked nodes of several harm.SignatureHarm: those that do any harm; `first` is the number of nodes that the study suggests."""
-    nodes = sorted((node for one in signatures for node in one.nodes if node.worst.noise > 0), key=lambda node: -node.worst.noise)
+    nodes = sorted(
+        (node for one in signatures for node in one.nodes if node.worst.noise > 0), key=lambda node: -node.worst.noise
+    )
     suggested = {name for one in signatures for name in one.suggested_nodes}
     return Ranked(tuple(dict.fromkeys(node.name for node in nodes)), max(1, len(suggested)))

@@ -85,7 +85,11 @@ class Repeats(records.Record):
     @property
     def slowest(self) -> Repeat | None:
         """The build beside which the kept one gains most, None if only one was timed."""
-        return max((one for one in self.builds if one.kept_is), key=lambda one: one.kept_is.times if one.kept_is else 0.0, default=None)
+        return max(
+            (one for one in self.builds if one.kept_is),
+            key=lambda one: one.kept_is.times if one.kept_is else 0.0,
+            default=None,
+        )
 
     def text(self) -> str:
         """The spread, for people."""
@@ -126,7 +130,13 @@ class Timed:
 
     def __init__(self, worker: child.Worker, side: Side) -> None:
         self._worker = worker
-        request = {"do": "load", "model": side.model, "calls": run.named(side.saved), "tags": list(side.tags), "from_host": side.from_host}
+        request = {
+            "do": "load",
+            "model": side.model,
+            "calls": run.named(side.saved),
+            "tags": list(side.tags),
+            "from_host": side.from_host,
+        }
         self.counts: list[int] = worker.call(request, silence=_LOADED_WITHIN).result
 
     def medians(self, counts: Sequence[int]) -> list[float]:
@@ -135,9 +145,18 @@ class Timed:
         return [1e3 * statistics.median(block) for block in blocks]
 
 
-def fastest(model: str, output: str | os.PathLike[str] | None, options: builds.Options, repeat: int, *, overwrite: bool = False,
-            log_file: str | None = None, layers: bool = False, build_minutes: float | None = None,
-            build: Callable[..., Build] = builds.build) -> Repeated:
+def fastest(
+    model: str,
+    output: str | os.PathLike[str] | None,
+    options: builds.Options,
+    repeat: int,
+    *,
+    overwrite: bool = False,
+    log_file: str | None = None,
+    layers: bool = False,
+    build_minutes: float | None = None,
+    build: Callable[..., Build] = builds.build,
+) -> Repeated:
     """Build the engines of a model several times, and keep the fastest.
 
     Args: model, output, options, overwrite, layers, build_minutes: as of conversion.build.build. repeat: builds, from 2 on. log_file: the
@@ -150,7 +169,15 @@ def fastest(model: str, output: str | os.PathLike[str] | None, options: builds.O
         for number in range(1, repeat + 1):
             progress.say(f"build {number} of {repeat}")
             log = f"{log_file}.{number}" if log_file and number > 1 else log_file
-            made[number] = build(model, f"{folder}/{number}", options, cache=None, log_file=log, layers=layers, build_minutes=build_minutes)
+            made[number] = build(
+                model,
+                f"{folder}/{number}",
+                options,
+                cache=None,
+                log_file=log,
+                layers=layers,
+                build_minutes=build_minutes,
+            )
         # What is not whole may well be fast, and is no candidate.
         least = min(len(one.unbuilt) for one in made.values())
         whole = {number: f"{folder}/{number}" for number, one in made.items() if len(one.unbuilt) == least}
@@ -159,7 +186,11 @@ def fastest(model: str, output: str | os.PathLike[str] | None, options: builds.O
         with staging.staged(target, overwrite or output is None) as stage:
             shutil.copytree(f"{folder}/{found.kept}", stage, dirs_exist_ok=True)
             document = passport.read(stage, passport.MANIFEST) or {}
-            passport.write(stage, passport.MANIFEST, {**document, "build": {**document.get("build", {}), "repeats": found.to_dict()}})
+            passport.write(
+                stage,
+                passport.MANIFEST,
+                {**document, "build": {**document.get("build", {}), "repeats": found.to_dict()}},
+            )
     kept = dataclasses.replace(made[found.kept], output=str(target), seconds=sum(one.seconds for one in made.values()))
     return Repeated(kept, found)
 
@@ -177,7 +208,10 @@ def timed(models: Mapping[int, str], tags: Sequence[str], folder: str) -> tuple[
     chosen = inputs.choose(takes, inputs.Asked(), folder, inputs.up_to(1)).all
     saved = run.save_calls(chosen, pathlib.Path(folder) / "calls")
     sides = {number: Side(path, saved, tags) for number, path in models.items()}
-    return tuple(call.text() for call in chosen), (turns(sides, "choosing among the builds"), turns(sides, "comparing the builds"))
+    return tuple(call.text() for call in chosen), (
+        turns(sides, "choosing among the builds"),
+        turns(sides, "comparing the builds"),
+    )
 
 
 def turns(sides: Mapping[int, Side], what: str, rounds: int = ROUNDS) -> Rounds:
@@ -193,7 +227,7 @@ def turns(sides: Mapping[int, Side], what: str, rounds: int = ROUNDS) -> Rounds:
         found: dict[int, list[list[float]]] = {number: [] for number in sides}
         for round_number in range(rounds):
             progress.say(f"{what} in turns", round_number, rounds)
-            for number in list(sides)[::-1 if round_number % 2 else 1]:
+            for number in list(sides)[:: -1 if round_number % 2 else 1]:
                 found[number].append(asked[number].medians(counts))
     return found
 
@@ -212,8 +246,16 @@ def judged(calls: Sequence[str], rounds: tuple[Rounds, Rounds], made: Mapping[in
             found.append(Repeat(number=number, build_seconds=seconds, unbuilt=unbuilt))
             continue
         medians = _medians(judging[number])
-        found.append(Repeat(number=number, build_seconds=seconds, unbuilt=unbuilt, ms=dict(zip(calls, medians, strict=True)),
-                            mean_ms=_mean_ms(medians), kept_is=None if number == kept else by_round.faster(kept, number)))
+        found.append(
+            Repeat(
+                number=number,
+                build_seconds=seconds,
+                unbuilt=unbuilt,
+                ms=dict(zip(calls, medians, strict=True)),
+                mean_ms=_mean_ms(medians),
+                kept_is=None if number == kept else by_round.faster(kept, number),
+            )
+        )
     return Repeats(kept=kept, calls=tuple(calls), builds=tuple(found))
 
 

@@ -32,7 +32,9 @@ def job(request: Mapping[str, Any]) -> Any:
     model = _HELD.enter_context(runner_job.load(request["model"], Wanted(label="a build", tags=tuple(request["tags"]))))
     for call in request["calls"]:
         inputs = run_job.read_inputs(call)
-        _READY.append(_whole(model, call["signature"], inputs) if request["from_host"] else model.ready(call["signature"], inputs))
+        _READY.append(
+            _whole(model, call["signature"], inputs) if request["from_host"] else model.ready(call["signature"], inputs)
+        )
         for _ in range(timing.WARM_UP_CALLS):
             _READY[-1]()
     return [turns_job.count(one) for one in _READY]

@@ -82,8 +82,15 @@ class _Spent(Exception):
     """The budget ends the search."""
 
 
-def search(means: Mapping[choices.Backend, Means], space: space_module.Space, objective: str, goal: Goal, original: float,
-           budget: Budget | None = None, drift: float = DRIFT) -> Outcome:
+def search(
+    means: Mapping[choices.Backend, Means],
+    space: space_module.Space,
+    objective: str,
+    goal: Goal,
+    original: float,
+    budget: Budget | None = None,
+    drift: float = DRIFT,
+) -> Outcome:
     """Find the fastest settings that keep the goal.
 
     Args:
@@ -124,8 +131,16 @@ def _accuracy(one: Trial) -> float:
 
 
 class _Search:
-    def __init__(self, means: Mapping[choices.Backend, Means], space: space_module.Space, objective: str, goal: Goal, original: float,
-                 budget: Budget, drift: float) -> None:
+    def __init__(
+        self,
+        means: Mapping[choices.Backend, Means],
+        space: space_module.Space,
+        objective: str,
+        goal: Goal,
+        original: float,
+        budget: Budget,
+        drift: float,
+    ) -> None:
         self._means, self._space, self._objective, self._goal, self._original = means, space, objective, goal, original
         self._budget, self._drift = budget, drift
         self._trials: list[Trial] = []
@@ -143,13 +158,22 @@ class _Search:
             for backend in self._means:
                 self._keep_high("FP16", backend)
                 self._keep_high("INT8", backend)
-            self._vary("segment sizes", self._space.sizes, lambda settings, size: dataclasses.replace(settings, minimum_segment_size=size))
+            self._vary(
+                "segment sizes",
+                self._space.sizes,
+                lambda settings, size: dataclasses.replace(settings, minimum_segment_size=size),
+            )
             self._vary("profile strategies", self._space.strategies, space_module.with_strategy)
         except _Spent as spent:
             ended = str(spent)
         winner = self._best()
-        return Outcome(trials=tuple(self._trials), winner=winner, best=None if winner else self._nearest(), ended=ended,
-                       notes=tuple(self._notes))
+        return Outcome(
+            trials=tuple(self._trials),
+            winner=winner,
+            best=None if winner else self._nearest(),
+            ended=ended,
+            notes=tuple(self._notes),
+        )
 
     def _trial(self, settings: Settings, high: Sequence[str] = (), backend: choices.Backend = "tftrt") -> Trial:
         if (backend, settings) in self._seen:
@@ -160,9 +184,19 @@ class _Search:
         if sum(one.measured.seconds for one in self._trials) >= 60 * self._budget.minutes:
             raise _Spent(f"--max_minutes={self._budget.minutes:g} are over; {following}")
         measured = self._means[backend].evaluate(settings)
-        kept = not measured.failure and measured.accuracy is not None and self._goal.kept(measured.accuracy, self._original)
-        one = Trial(number=len(self._trials) + 1, settings=settings, high=tuple(high), measured=measured, kept=kept,
-                    backend=backend)
+        kept = (
+            not measured.failure
+            and measured.accuracy is not None
+            and self._goal.kept(measured.accuracy, self._original)
+        )
+        one = Trial(
+            number=len(self._trials) + 1,
+            settings=settings,
+            high=tuple(high),
+            measured=measured,
+            kept=kept,
+            backend=backend,
+        )
         self._trials.append(one)
         self._seen[backend, settings] = one
         self._say_what_was_not_taken(one)
@@ -194,17 +228,27 @@ class _Search:
         return bool(one.measured.failure) or one.ms(self._objective) < best
 
     def _keep_high(self, precision: choices.Precision, backend: choices.Backend) -> None:
-        plain, named = self._seen.get((backend, space_module.with_precision(self._space.base, precision))), _named(precision, backend)
+        plain, named = (
+            self._seen.get((backend, space_module.with_precision(self._space.base, precision))),
+            _named(precision, backend),
+        )
         if plain is None or plain.kept or plain.measured.failure:
             return
-        above = [one for one in self._trials
-                 if one.settings.precision_mode in _ABOVE[precision] and not one.high and one.backend == backend]
+        above = [
+            one
+            for one in self._trials
+            if one.settings.precision_mode in _ABOVE[precision] and not one.high and one.backend == backend
+        ]
         if above and not any(one.kept for one in above):
-            self._notes.append(f"{named} misses the goal, and so does {' and '.join(one.settings.precision_mode for one in above)}: no "
-                               "nodes were kept in a higher precision")
+            self._notes.append(
+                f"{named} misses the goal, and so does {' and '.join(one.settings.precision_mode for one in above)}: no "
+                "nodes were kept in a higher precision"
+            )
             return
         if not self._worth(plain):
-            self._notes.append(f"{named} misses the goal and is no faster than what keeps it: no nodes were kept in a higher precision")
+            self._notes.append(
+                f"{named} misses the goal and is no faster than what keeps it: no nodes were kept in a higher precision"
+            )
             return
         if precision == "INT8":
             plain = self._calibrated_otherwise(plain)
@@ -246,8 +290,10 @@ class _Search:
             return others
         better = [one for one in others if levels[one] >= levels[settings] + harm.PROMISE_DB]
         if others and not better:
-            self._notes.append(f"no other calibration method{of} promises a fifth less noise: " + ", ".join(
-                f"{one.calibration_method} {level:.1f} dB" for one, level in levels.items()))
+            self._notes.append(
+                f"no other calibration method{of} promises a fifth less noise: "
+                + ", ".join(f"{one.calibration_method} {level:.1f} dB" for one, level in levels.items())
+            )
         return sorted(better, key=lambda one: -levels[one])
 
     def _fewest(self, plain: Trial, ranked: Sequence[str], first: int) -> None:
@@ -260,8 +306,10 @@ class _Search:
             if one.kept:
                 keeps = count
             elif not self._worth(one):
-                self._notes.append(f"{named} with {count} nodes in a higher precision misses the goal and is no faster than what keeps it: "
-                                   "more were not tried")
+                self._notes.append(
+                    f"{named} with {count} nodes in a higher precision misses the goal and is no faster than what keeps it: "
+                    "more were not tried"
+                )
                 return
             elif count == len(ranked):
                 self._notes.append(f"{named} misses the goal even with all {count} ranked nodes in a higher precision")

@@ -49,8 +49,11 @@ def with_precision(base: Settings, precision: choices.Precision) -> Settings:
 
 def with_method(settings: Settings, method: choices.CalibrationMethod, percentile: float) -> Settings:
     """INT8 settings with another calibration method. Args: percentile: of the methods "percentile" and "auto"; the others have none."""
-    return dataclasses.replace(settings, calibration_method=method,
-                               calibration_percentile=percentile if method in (AUTO, "percentile") else Settings().calibration_percentile)
+    return dataclasses.replace(
+        settings,
+        calibration_method=method,
+        calibration_percentile=percentile if method in (AUTO, "percentile") else Settings().calibration_percentile,
+    )
 
 
 def with_high(settings: Settings, nodes: Iterable[str], backend: choices.Backend = "tftrt") -> Settings:
@@ -95,7 +98,9 @@ def sizes(plan: Plan, current: int) -> tuple[int, ...]:
     for signature in plan.signatures:
         here = next((one for one in signature.sizes if one.holds(current)), None)
         found |= {one.low for one in signature.sizes if one.engines and one is not here}
-    return tuple(sorted(size for size in found if size > current)) + tuple(sorted((size for size in found if size < current), reverse=True))
+    return tuple(sorted(size for size in found if size > current)) + tuple(
+        sorted((size for size in found if size < current), reverse=True)
+    )
 
 
 def text(settings: Settings, high: Sequence[str] = (), backend: choices.Backend = "tftrt") -> str:
@@ -115,8 +120,11 @@ def text(settings: Settings, high: Sequence[str] = (), backend: choices.Backend 
 def flag_lines(settings: Settings) -> list[str]:
     """The flags of `tftrt convert` that give these settings, one a line; defaults are left out."""
     default = Settings()
-    return [_line(field.name, getattr(settings, field.name)) for field in dataclasses.fields(Settings)
-            if getattr(settings, field.name) != getattr(default, field.name)]
+    return [
+        _line(field.name, getattr(settings, field.name))
+        for field in dataclasses.fields(Settings)
+        if getattr(settings, field.name) != getattr(default, field.name)
+    ]
 
 
 def _line(name: str, value: object) -> str:

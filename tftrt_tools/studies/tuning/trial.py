@@ -29,8 +29,18 @@ from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 # The settings that decide the segments, and so which table an engine needs; nodes in a higher precision only remove entries.
-_OF_SEGMENTS = ("signature_keys", "tags", "minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "calibrator",
-                "calibration_method", "calibration_percentile", "allow_quantization_changes")
+_OF_SEGMENTS = (
+    "signature_keys",
+    "tags",
+    "minimum_segment_size",
+    "max_engines",
+    "keep_native_ops",
+    "keep_native_nodes",
+    "calibrator",
+    "calibration_method",
+    "calibration_percentile",
+    "allow_quantization_changes",
+)
 TARGET = "tftrt_tools.studies.tuning.measure_job:job"
 # The last comparison says when it loads a model, and nothing during its rounds.
 _TURNS_WITHIN = child.Silence(3600, 3600)
@@ -72,21 +82,41 @@ class Task:
         """The model's path for people and evidence."""
         return self.given or self.model
 
-    def convert_request(self, settings: Settings, table: Calibration | None = None, data: DataOptions | None = None) -> dict[str, Any]:
+    def convert_request(
+        self, settings: Settings, table: Calibration | None = None, data: DataOptions | None = None
+    ) -> dict[str, Any]:
         """A request of conversion.convert_job:job, less "output"."""
         int8 = {"options": data.to_dict() if data else None, "given": table.to_dict() if table else None}
-        return {"source": self.model, "settings": settings.to_dict(), "int8": int8, "cache": self.cache,
-                "build_minutes": self.build_minutes}
+        return {
+            "source": self.model,
+            "settings": settings.to_dict(),
+            "int8": int8,
+            "cache": self.cache,
+            "build_minutes": self.build_minutes,
+        }
 
 
 class Trials:
     """Measures settings; a context that holds the work folder for itself and ends the worker."""
 
-    def __init__(self, task: Task, journal: journal_module.Journal, log_file: str | None = None, retry_failed: bool = False,
-                 trial_minutes: float = 0, target: str = TARGET) -> None:
+    def __init__(
+        self,
+        task: Task,
+        journal: journal_module.Journal,
+        log_file: str | None = None,
+        retry_failed: bool = False,
+        trial_minutes: float = 0,
+        target: str = TARGET,
+    ) -> None:
         """Args: task: Task; journal: journal.Journal. retry_failed: do failed trials of an earlier run again. trial_minutes: a trial is
         ended after this time, 0 for never. target: the function that the worker calls."""
-        self._task, self._journal, self._log_file, self._retry_failed, self._target = task, journal, log_file, retry_failed, target
+        self._task, self._journal, self._log_file, self._retry_failed, self._target = (
+            task,
+            journal,
+            log_file,
+            retry_failed,
+            target,
+        )
         self._trial_minutes = trial_minutes
         self._stack, self._started = contextlib.ExitStack(), 0
         self._worker: Any = None
@@ -98,7 +128,9 @@ class Trials:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._lock.close()
-            raise errors.TftrtError(f"another tune works in {self._journal.folder}", "wait for it, or take another --work_dir") from None
+            raise errors.TftrtError(
+                f"another tune works in {self._journal.folder}", "wait for it, or take another --work_dir"
+            ) from None
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -113,7 +145,9 @@ class Trials:
         for path in self._journal.folder.glob(".trial-*"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def ask(self, request: Mapping[str, Any], seconds: float | None = None, silence: child.Silence | None = None) -> Any:
+    def ask(
+        self, request: Mapping[str, Any], seconds: float | None = None, silence: child.Silence | None = None
+    ) -> Any:
         """Call measure_job.job in the worker for `seconds` at most, and without progress as long as `silence` says; start a worker if there
         is none. Raises: as child.Worker.call."""
         if self._worker is None or not self._worker.alive:
@@ -133,17 +167,36 @@ class Trials:
         except errors.TftrtError as error:
             failure = f"calibration failed: {error.cause}"
         key = journal_module.key(settings=settings.to_dict(), tables=_digest(table), **self._task.facts)
-        return self._once(key, settings, "tftrt", start, lambda: Measured(failure=failure) if failure else self._measured(settings, table))
+        return self._once(
+            key,
+            settings,
+            "tftrt",
+            start,
+            lambda: Measured(failure=failure) if failure else self._measured(settings, table),
+        )
 
     def plan(self, settings: Settings) -> Measured:
         """As a call, for a plan of Task.plans with these settings."""
         start = time.monotonic()
         progress.say("trial: " + space.text(settings, backend=plans_module.BACKEND))
-        key = journal_module.key(backend=plans_module.BACKEND, settings=settings.to_dict(), tables=_digest(self._task.table),
-                                 calibration=self._task.data_facts, **self._task.facts)
-        return self._once(key, settings, plans_module.BACKEND, start, lambda: self._tried(lambda limit: self._of_plan(settings, limit)))
+        key = journal_module.key(
+            backend=plans_module.BACKEND,
+            settings=settings.to_dict(),
+            tables=_digest(self._task.table),
+            calibration=self._task.data_facts,
+            **self._task.facts,
+        )
+        return self._once(
+            key,
+            settings,
+            plans_module.BACKEND,
+            start,
+            lambda: self._tried(lambda limit: self._of_plan(settings, limit)),
+        )
 
-    def _once(self, key: str, settings: Settings, backend: Backend, start: float, measure: Callable[[], Measured]) -> Measured:
+    def _once(
+        self, key: str, settings: Settings, backend: Backend, start: float, measure: Callable[[], Measured]
+    ) -> Measured:
         """What the journal has, or what `measure` gives, which is kept. Args: start: of the trial, by time.monotonic."""
         found = self._journal.get(key)
         if found and not (found.failure and (self._retry_failed or self._has_longer(found.failure))):
@@ -155,8 +208,14 @@ class Trials:
 
     def _measured(self, settings: Settings, table: Calibration | None) -> Measured:
         task = self._task
-        request = {"do": "trial", "convert": task.convert_request(settings, table), "folder": str(self._journal.folder.absolute()),
-                   "tags": list(settings.tags), "timed": list(task.timed), "scoring": task.scoring}
+        request = {
+            "do": "trial",
+            "convert": task.convert_request(settings, table),
+            "folder": str(self._journal.folder.absolute()),
+            "tags": list(settings.tags),
+            "timed": list(task.timed),
+            "scoring": task.scoring,
+        }
         return self._tried(lambda limit: Measured.from_dict(self.ask(request, limit)))
 
     def _of_plan(self, settings: Settings, limit: float | None) -> Measured:
@@ -167,8 +226,14 @@ class Trials:
         left = limit and max(limit - (time.monotonic() - begun), 1.0)
         minutes = min((one for one in (task.build_minutes, left and left / 60) if one), default=None)
         path = task.plans.made(settings, minutes)
-        request = {"do": "plan", "plan": str(path.absolute()), "plan_jobs": task.plans.jobs, "facts": task.plans.facts_of(path),
-                   "timed": list(task.timed), "scoring": task.scoring}
+        request = {
+            "do": "plan",
+            "plan": str(path.absolute()),
+            "plan_jobs": task.plans.jobs,
+            "facts": task.plans.facts_of(path),
+            "timed": list(task.timed),
+            "scoring": task.scoring,
+        }
         return Measured.from_dict(self.ask(request, limit and max(limit - (time.monotonic() - begun), 1.0)))
 
     def _tried(self, measure: Callable[[float | None], Measured]) -> Measured:
@@ -191,7 +256,9 @@ class Trials:
             self._end_worker()
         return measured
 
-    def in_turns(self, settings: Mapping[int, Settings], timed: Mapping[str, Any], plans: Mapping[int, Settings] | None = None) -> Final:
+    def in_turns(
+        self, settings: Mapping[int, Settings], timed: Mapping[str, Any], plans: Mapping[int, Settings] | None = None
+    ) -> Final:
         """Time conversions and the original in turns, or take what the journal has.
 
         It runs in a new process: engines are cached in their process by name, and the old process may still have the trials' engines.
@@ -199,16 +266,32 @@ class Trials:
         Args: settings: {number of the trial: Settings}; timed: the one of Task.timed; plans: as `settings`, of plans. Returns:
         final.Final. Raises: TftrtError.
         """
-        task, tables, plans = self._task, {number: self.calibration(one) for number, one in settings.items()}, plans or {}
-        request = {"do": "final", "model": task.model, "jobs": task.jobs, "tags": list(next(iter((settings or plans).values())).tags),
-                   "timed": timed, "folder": str(self._journal.folder.absolute()),
-                   "converts": {str(number): task.convert_request(one, tables[number]) for number, one in settings.items()},
-                   "plans": {str(number): str(task.plans.made(one).absolute()) for number, one in plans.items()} if task.plans else {},
-                   "plan_jobs": task.plans.jobs if task.plans else ""}
+        task, tables, plans = (
+            self._task,
+            {number: self.calibration(one) for number, one in settings.items()},
+            plans or {},
+        )
+        request = {
+            "do": "final",
+            "model": task.model,
+            "jobs": task.jobs,
+            "tags": list(next(iter((settings or plans).values())).tags),
+            "timed": timed,
+            "folder": str(self._journal.folder.absolute()),
+            "converts": {str(number): task.convert_request(one, tables[number]) for number, one in settings.items()},
+            "plans": {str(number): str(task.plans.made(one).absolute()) for number, one in plans.items()}
+            if task.plans
+            else {},
+            "plan_jobs": task.plans.jobs if task.plans else "",
+        }
         # The task's facts are one entry: their own names could collide with names in this key.
-        key = journal_module.key(timed=timed["call"], settings={number: one.to_dict() for number, one in settings.items()},
-                                 tables={number: _digest(one) for number, one in tables.items()}, task=self._task.facts,
-                                 **({"plans": {number: one.to_dict() for number, one in plans.items()}} if plans else {}))
+        key = journal_module.key(
+            timed=timed["call"],
+            settings={number: one.to_dict() for number, one in settings.items()},
+            tables={number: _digest(one) for number, one in tables.items()},
+            task=self._task.facts,
+            **({"plans": {number: one.to_dict() for number, one in plans.items()}} if plans else {}),
+        )
         progress.say("loading the best once more")
         return Final.from_dict(self._journal.fact("final", key, lambda: self._alone(request)))
 
@@ -237,10 +320,17 @@ class Trials:
         path = self.calibration_path(settings)
         if path.is_file():
             return calibration_file.read(path)
-        plain = dataclasses.replace(settings, shapes="", use_dynamic_shape=settings.dynamic, dynamic_shape_profile_strategy=None,
-                                    high_precision_nodes="")
+        plain = dataclasses.replace(
+            settings,
+            shapes="",
+            use_dynamic_shape=settings.dynamic,
+            dynamic_shape_profile_strategy=None,
+            high_precision_nodes="",
+        )
         progress.say("calibrating")
-        answer = self.ask({"do": "calibrate", "convert": {**task.convert_request(plain, data=task.data), "output": None}})
+        answer = self.ask(
+            {"do": "calibrate", "convert": {**task.convert_request(plain, data=task.data), "output": None}}
+        )
         made = _calibration(answer, settings, task)
         made.write(path)
         return made
@@ -248,7 +338,9 @@ class Trials:
     def calibration_path(self, settings: Settings) -> pathlib.Path:
         """Where the Calibration of INT8 settings lies."""
         plain = settings.to_dict()
-        segments = {name: plain[name] for name in _OF_SEGMENTS} | ({"freeze": settings.freeze} if settings.freeze else {})
+        segments = {name: plain[name] for name in _OF_SEGMENTS} | (
+            {"freeze": settings.freeze} if settings.freeze else {}
+        )
         key = journal_module.key(dynamic=settings.dynamic, **segments, **self._task.data_facts)
         return self._journal.folder / f"calibration-{key.removeprefix('sha256:')[:16]}.json"
 
@@ -259,10 +351,18 @@ def _calibration(answer: Mapping[str, Any], settings: Settings, task: Task) -> C
     record = merge.combined(records) if len(records) > 1 else dict(*records)
     compared = answer["comparison"]
     stamp: dict[str, Any] = passport.stamp()
-    return Calibration(**stamp, calibrator=settings.calibrator, method=answer["method"],
-                       tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=task.named,
-                       model_digest=task.facts.get("model", ""), data=record, engines=tuple(map(EngineTable.from_dict, answer["tables"])),
-                       comparison=Comparison.from_dict(compared) if compared else None)
+    return Calibration(
+        **stamp,
+        calibrator=settings.calibrator,
+        method=answer["method"],
+        tensorrt=answer["versions"]["tensorrt"],
+        tensorflow=answer["versions"]["tensorflow"],
+        model=task.named,
+        model_digest=task.facts.get("model", ""),
+        data=record,
+        engines=tuple(map(EngineTable.from_dict, answer["tables"])),
+        comparison=Comparison.from_dict(compared) if compared else None,
+    )
 
 
 def _told(bug: child.ChildBug) -> str:

@@ -103,13 +103,21 @@ class Trial:
 
     def to_dict(self) -> dict[str, Any]:
         """Written by hand: the measurements stand beside the settings."""
-        return {"number": self.number, "backend": self.backend, "settings": self.settings.to_dict(), "high_precision": list(self.high),
-                "kept": self.kept, **self.measured.to_dict()}
+        return {
+            "number": self.number,
+            "backend": self.backend,
+            "settings": self.settings.to_dict(),
+            "high_precision": list(self.high),
+            "kept": self.kept,
+            **self.measured.to_dict(),
+        }
 
 
 def plain(trials: Iterable[Trial], precision: Precision) -> Trial | None:
     """The first of TF-TRT's `trials` in a precision, without nodes in a higher one, or None."""
-    return next((one for one in trials if one.settings.precision_mode == precision and not one.high and not one.is_plan), None)
+    return next(
+        (one for one in trials if one.settings.precision_mode == precision and not one.high and not one.is_plan), None
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -172,17 +180,38 @@ class Tuning:
         if fp16 and beside:
             others["TF-TRT's FP16" if self.winner.is_plan else "FP16"] = (fp16.number, beside)
         if not self.final:
-            return mine.ms, [f"{latency.ms / mine.ms:.2f} times as fast as {name}" for name, (_, latency) in others.items()]
+            return mine.ms, [
+                f"{latency.ms / mine.ms:.2f} times as fast as {name}" for name, (_, latency) in others.items()
+            ]
         number = self.winner.number
-        return self.final.latencies[number].ms, [self.final.faster(number, other).text(name) for name, (other, _) in others.items()
-                                                 if other in self.final.rounds]
+        return self.final.latencies[number].ms, [
+            self.final.faster(number, other).text(name)
+            for name, (other, _) in others.items()
+            if other in self.final.rounds
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Written by hand: the document names trials by their numbers."""
-        return {"kind": "tuning", **passport.stamp(), "model": self.model, "goal": self.goal.to_dict(), "goal_text": self.goal_text,
-                "original": records.plain(self.original), "calls": list(self.calls), "objective": self.objective,
-                "native": {call: one.to_dict() for call, one in self.native.items()}, "native_runtime": self.runtime,
-                "trials": [one.to_dict() for one in self.trials], "winner": self.winner.number if self.winner else None,
-                "best": self.best.number if self.best else None, "ended": self.ended, "notes": list(self.notes), "gpu": self.gpu,
-                "tensorrt": self.tensorrt, "data": self.data, "warnings": list(self.warnings), "recipe": list(self.recipe),
-                "final": self.final.to_dict() if self.final else None}
+        return {
+            "kind": "tuning",
+            **passport.stamp(),
+            "model": self.model,
+            "goal": self.goal.to_dict(),
+            "goal_text": self.goal_text,
+            "original": records.plain(self.original),
+            "calls": list(self.calls),
+            "objective": self.objective,
+            "native": {call: one.to_dict() for call, one in self.native.items()},
+            "native_runtime": self.runtime,
+            "trials": [one.to_dict() for one in self.trials],
+            "winner": self.winner.number if self.winner else None,
+            "best": self.best.number if self.best else None,
+            "ended": self.ended,
+            "notes": list(self.notes),
+            "gpu": self.gpu,
+            "tensorrt": self.tensorrt,
+            "data": self.data,
+            "warnings": list(self.warnings),
+            "recipe": list(self.recipe),
+            "final": self.final.to_dict() if self.final else None,
+        }

@@ -148,7 +148,11 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
         _objective(options.objective_shape, specs, _timed(maker.declared(), settings, specs))
         given = maker.given(folder)
         assert given is not None
-        labels = label_reader.read(options.labels, given.rows, options.label_column, options.classes) if options.labels else None
+        labels = (
+            label_reader.read(options.labels, given.rows, options.label_column, options.classes)
+            if options.labels
+            else None
+        )
         gpu = _gpu() if original.kind.unconverted is None else given_model.gpu()
         journal = journal_module.Journal(options.work_dir)
         prepared = _prepare(original, settings, options, specs, maker, given, labels, journal.folder)
@@ -156,66 +160,158 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
         return _searched(source, settings, options, table, gpu, journal, prepared, names)
 
 
-def _searched(source: Source, settings: Settings, options: Options, table: Calibration | None, gpu: Mapping[str, str],
-              journal: journal_module.Journal, prepared: "_Prepared", names: Mapping[str, tuple[str, ...]]) -> Found:
+def _searched(
+    source: Source,
+    settings: Settings,
+    options: Options,
+    table: Calibration | None,
+    gpu: Mapping[str, str],
+    journal: journal_module.Journal,
+    prepared: "_Prepared",
+    names: Mapping[str, tuple[str, ...]],
+) -> Found:
     """Try, choose, and time the best in turns. Args: source: as the user named it; names: of each signature. Returns: Found."""
     shown = nothing_shown(prepared.scoring["calls"], options.allow_constant_outputs)
     data_facts = {"model": prepared.digest, "tensorrt": gpu["tensorrt"], "calibration": _facts_of(options.calibration)}
-    facts = {"model": prepared.digest, "data": prepared.data["digest"], "metric": options.goal.metric, "higher": options.goal.higher,
-             "metric_digest": _metric_digest(options.goal), "output": options.output, **_kind_facts(options),
-             "timed": [one["call"] for one in prepared.timed], **gpu}
-    task = Task(model=prepared.model, jobs=prepared.jobs, timed=prepared.timed, scoring=prepared.scoring, data=options.calibration,
-                table=table, cache=options.cache, build_minutes=options.build_minutes, facts=facts, data_facts=data_facts,
-                given=str(pathlib.Path(source).absolute()),
-                plans=_plans(source, options, journal.folder, names, {**facts, **data_facts}) if plans_module.BACKEND in options.backends
-                else None)
+    facts = {
+        "model": prepared.digest,
+        "data": prepared.data["digest"],
+        "metric": options.goal.metric,
+        "higher": options.goal.higher,
+        "metric_digest": _metric_digest(options.goal),
+        "output": options.output,
+        **_kind_facts(options),
+        "timed": [one["call"] for one in prepared.timed],
+        **gpu,
+    }
+    task = Task(
+        model=prepared.model,
+        jobs=prepared.jobs,
+        timed=prepared.timed,
+        scoring=prepared.scoring,
+        data=options.calibration,
+        table=table,
+        cache=options.cache,
+        build_minutes=options.build_minutes,
+        facts=facts,
+        data_facts=data_facts,
+        given=str(pathlib.Path(source).absolute()),
+        plans=_plans(source, options, journal.folder, names, {**facts, **data_facts})
+        if plans_module.BACKEND in options.backends
+        else None,
+    )
     converted = "tftrt" in options.backends
     with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
         key = journal_module.key(**facts)
-        original = float(journal.fact("original", key, lambda: str(trials.ask({"do": "score", "scoring": prepared.scoring}))))
+        original = float(
+            journal.fact("original", key, lambda: str(trials.ask({"do": "score", "scoring": prepared.scoring})))
+        )
         if not options.goal.kept(original, original):
-            raise errors.CheckFailed(f"the original itself misses the goal {options.goal.text(original)}: its {options.goal.metric} is "
-                                     f"{original:.6g}", "ask for what the original can do, or use max-degradation")
-        native = journal.fact("native", key, lambda: trials.ask({"do": "native", "model": task.model, "jobs": task.jobs,
-                                                                 "tags": list(settings.tags), "timed": list(prepared.timed)}))
+            raise errors.CheckFailed(
+                f"the original itself misses the goal {options.goal.text(original)}: its {options.goal.metric} is "
+                f"{original:.6g}",
+                "ask for what the original can do, or use max-degradation",
+            )
+        native = journal.fact(
+            "native",
+            key,
+            lambda: trials.ask(
+                {
+                    "do": "native",
+                    "model": task.model,
+                    "jobs": task.jobs,
+                    "tags": list(settings.tags),
+                    "timed": list(prepared.timed),
+                }
+            ),
+        )
         base = dataclasses.replace(settings, precision_mode="FP32")
         if converted and "INT8" in options.precisions:
             table = _first_table(trials, space_module.with_precision(base, "INT8"))
-        sizes = journal.fact("sizes", journal_module.key(settings=base.to_dict(), model=prepared.digest),
-                             lambda: _sizes(task.model, base)) if converted else ()
+        sizes = (
+            journal.fact(
+                "sizes",
+                journal_module.key(settings=base.to_dict(), model=prepared.digest),
+                lambda: _sizes(task.model, base),
+            )
+            if converted
+            else ()
+        )
         # If no engine needs a table, as in a quantization-aware model, all methods give the same.
         methods = options.methods if table is not None and table.engines else ()
-        space = space_module.Space(base=base, precisions=options.precisions if converted else (), sizes=tuple(sizes), methods=methods,
-                                   plans=options.precisions if task.plans else (), plan_methods=options.methods if task.plans else (),
-                                   strategies=space_module.strategies(base, prepared.calls) if converted else (),
-                                   percentile=options.percentile)
-        outcome = search_module.search(_means(task, journal, trials), space, prepared.objective, options.goal, original, options.budget)
+        space = space_module.Space(
+            base=base,
+            precisions=options.precisions if converted else (),
+            sizes=tuple(sizes),
+            methods=methods,
+            plans=options.precisions if task.plans else (),
+            plan_methods=options.methods if task.plans else (),
+            strategies=space_module.strategies(base, prepared.calls) if converted else (),
+            percentile=options.percentile,
+        )
+        outcome = search_module.search(
+            _means(task, journal, trials), space, prepared.objective, options.goal, original, options.budget
+        )
         winner, final, said = _in_turns(outcome, prepared, trials, options)
         calibration = _calibration_path(winner or outcome.best, options, trials)
     warnings = (*options.warnings, *prepared.warnings, *shown, *_overlap(table, prepared.scoring["calls"]))
-    done = Tuning(model=task.named, goal=options.goal, original=original, calls=tuple(one["call"] for one in prepared.timed),
-                  objective=prepared.objective, native={call: Latency(**one) for call, one in native.items()}, trials=outcome.trials,
-                  winner=winner, best=outcome.best, ended=outcome.ended, notes=(*options.notes, *outcome.notes, *said), gpu=gpu["gpu"],
-                  tensorrt=gpu["tensorrt"], data=prepared.data, warnings=warnings, final=final, runtime=prepared.runtime)
+    done = Tuning(
+        model=task.named,
+        goal=options.goal,
+        original=original,
+        calls=tuple(one["call"] for one in prepared.timed),
+        objective=prepared.objective,
+        native={call: Latency(**one) for call, one in native.items()},
+        trials=outcome.trials,
+        winner=winner,
+        best=outcome.best,
+        ended=outcome.ended,
+        notes=(*options.notes, *outcome.notes, *said),
+        gpu=gpu["gpu"],
+        tensorrt=gpu["tensorrt"],
+        data=prepared.data,
+        warnings=warnings,
+        final=final,
+        runtime=prepared.runtime,
+    )
     return Found(done, calibration, task.plans)
 
 
-def _plans(source: Source, options: Options, folder: pathlib.Path, names: Mapping[str, tuple[str, ...]],
-           facts: Mapping[str, Any]) -> Plans:
+def _plans(
+    source: Source,
+    options: Options,
+    folder: pathlib.Path,
+    names: Mapping[str, tuple[str, ...]],
+    facts: Mapping[str, Any],
+) -> Plans:
     """What makes the plans. The file in FP32 is compared with the model on the rows that score the trials."""
     asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows)
-    comparison = verify.Options(asked=asked, batch_size=options.batch_size, output_kind=options.output_kind,
-                                allow_constant_outputs=options.allow_constant_outputs)
+    comparison = verify.Options(
+        asked=asked,
+        batch_size=options.batch_size,
+        output_kind=options.output_kind,
+        allow_constant_outputs=options.allow_constant_outputs,
+    )
     table = files.digest(options.calibration_table) if options.calibration_table else ""
-    return Plans(source=source, names=names, folder=folder, comparison=comparison, data=options.calibration,
-                 table=options.calibration_table, cache=options.cache, log_file=options.log_file, facts={**facts, "table": table})
+    return Plans(
+        source=source,
+        names=names,
+        folder=folder,
+        comparison=comparison,
+        data=options.calibration,
+        table=options.calibration_table,
+        cache=options.cache,
+        log_file=options.log_file,
+        facts={**facts, "table": table},
+    )
 
 
 def _means(task: Task, journal: journal_module.Journal, trials: Trials) -> dict[choices.Backend, search_module.Means]:
     """What the search asks of TF-TRT, and of TensorRT where plans are tried."""
     simulated = ranking.Ranking(task, journal, trials)
     found: dict[choices.Backend, search_module.Means] = {
-        "tftrt": search_module.Means(evaluate=trials, rank=simulated, snr_db=simulated.snr_db)}
+        "tftrt": search_module.Means(evaluate=trials, rank=simulated, snr_db=simulated.snr_db)
+    }
     if task.plans:
         exported = plan_ranking.PlanRanking(task, task.plans, journal)
         found[plans_module.BACKEND] = search_module.Means(evaluate=trials.plan, rank=exported, snr_db=exported.snr_db)
@@ -237,24 +333,36 @@ def nothing_shown(calls: Sequence[Mapping[str, Any]], allowed: bool = False) -> 
     return (*(f"{text} (accepted)" for text in nothing.values()), *beside)
 
 
-def _in_turns(outcome: search_module.Outcome, prepared: "_Prepared", trials: Trials,
-              options: Options) -> tuple[Trial | None, Final | None, tuple[str, ...]]:
+def _in_turns(
+    outcome: search_module.Outcome, prepared: "_Prepared", trials: Trials, options: Options
+) -> tuple[Trial | None, Final | None, tuple[str, ...]]:
     """Choose the winner again, after timing the best trials in turns. Returns: (Trial or None, Final or None, notes)."""
     if outcome.winner is None:
         return None, None, ()
     if not options.cache:
-        return outcome.winner, None, ("the best trials were not timed in turns: without an engine cache all engines would be built again",)
+        return (
+            outcome.winner,
+            None,
+            ("the best trials were not timed in turns: without an engine cache all engines would be built again",),
+        )
     best = final_module.finalists(outcome.trials, outcome.winner, prepared.objective)
     timed = next(one for one in prepared.timed if one["call"] == prepared.objective)
     try:
-        found = trials.in_turns({one.number: one.settings for one in best if not one.is_plan}, timed,
-                                {one.number: one.settings for one in best if one.is_plan})
+        found = trials.in_turns(
+            {one.number: one.settings for one in best if not one.is_plan},
+            timed,
+            {one.number: one.settings for one in best if one.is_plan},
+        )
     except errors.TftrtError as error:
         return outcome.winner, None, (f"the best trials could not be timed in turns: {error.cause}",)
     winner = final_module.chosen(found, outcome.trials, options.goal)
     if winner == outcome.winner:
         return winner, found, ()
-    return winner, found, (f"timed one by one trial {outcome.winner.number} was the best; timed in turns, trial {winner.number} is",)
+    return (
+        winner,
+        found,
+        (f"timed one by one trial {outcome.winner.number} was the best; timed in turns, trial {winner.number} is",),
+    )
 
 
 def _first_table(trials: Trials, settings: Settings) -> Calibration | None:
@@ -280,11 +388,17 @@ def _gpu() -> dict[str, str]:
     found = stack_room.diagnose(60)
     able = found.can("build")
     if not able.can:
-        raise errors.TftrtError(f"tune measures speed, and engines cannot be built here: {able.cause}",
-                                able.mend or "run it on the machine that the model is for; `tftrt doctor` says what is missing")
+        raise errors.TftrtError(
+            f"tune measures speed, and engines cannot be built here: {able.cause}",
+            able.mend or "run it on the machine that the model is for; `tftrt doctor` says what is missing",
+        )
     first = found.gpus[0] if found.gpus else None
-    return {"gpu": first.name if first else "unknown", "compute_capability": first.compute_capability if first else "",
-            "driver": found.driver or "", "tensorrt": found.tensorrt_loaded or found.tensorrt_linked or ""}
+    return {
+        "gpu": first.name if first else "unknown",
+        "compute_capability": first.compute_capability if first else "",
+        "driver": found.driver or "",
+        "tensorrt": found.tensorrt_loaded or found.tensorrt_linked or "",
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -313,16 +427,22 @@ class _Prepared:
 def _specs(model: Model, settings: Settings) -> tuple[dict[str, Sequence[InputSpec]], signatures.Once]:
     """({signature: [InputSpec]} of the original, each function once, signatures.Once of them)."""
     if model.engines:
-        raise errors.UsageError(f"{model.title} is a converted model itself",
-                                "tune the original; its manifest in assets.extra/tftrt names it")
+        raise errors.UsageError(
+            f"{model.title} is a converted model itself",
+            "tune the original; its manifest in assets.extra/tftrt names it",
+        )
     walked = signatures.Once.of(signatures.chosen(list(model.inputs), settings.signature_keys), model.contents.same)
     model.check_dense(walked.names)
     return {name: model.inputs[name] for name in walked.names}, walked
 
 
-def _maker(settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once) -> inputs.CallMaker:
+def _maker(
+    settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once
+) -> inputs.CallMaker:
     takes = inputs.Takes.walking(walked, specs)
-    asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=settings.shapes)
+    asked = inputs.Asked(
+        data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=settings.shapes
+    )
     return inputs.CallMaker(dataclasses.replace(takes, frozen=_frozen(settings, takes.specs)), asked)
 
 
@@ -334,8 +454,12 @@ def _frozen(settings: Settings, specs: Mapping[str, Sequence[InputSpec]]) -> dic
 def _of_walked(options: Options, walked: signatures.Once) -> Options:
     """The Options, with names of twin signatures replaced by the names that are called."""
     said = tuple(walked.path(part.strip()) for text in options.output_kind for part in text.split(";"))
-    return dataclasses.replace(options, output=walked.path(options.output), objective_shape=walked.path(options.objective_shape),
-                               output_kind=said)
+    return dataclasses.replace(
+        options,
+        output=walked.path(options.output),
+        objective_shape=walked.path(options.objective_shape),
+        output_kind=said,
+    )
 
 
 def _check_output(said: str, outputs: Mapping[str, Sequence[str]]) -> None:
@@ -344,12 +468,22 @@ def _check_output(said: str, outputs: Mapping[str, Sequence[str]]) -> None:
     mine = outputs.get(signature, ())
     # The outputs of a detector together are named by all of them.
     if said and name not in mine and not set(name.split("+")) <= set(mine):
-        raise errors.UsageError(f"--accuracy_output={said} is no output of the model",
-                                errors.nearest(said, [f"{key}/{one}" for key, listed in outputs.items() for one in listed]))
+        raise errors.UsageError(
+            f"--accuracy_output={said} is no output of the model",
+            errors.nearest(said, [f"{key}/{one}" for key, listed in outputs.items() for one in listed]),
+        )
 
 
-def _prepare(model: Model, settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]],
-             maker: inputs.CallMaker, given: Any, labels: label_reader.Labels | None, folder: pathlib.Path) -> _Prepared:
+def _prepare(
+    model: Model,
+    settings: Settings,
+    options: Options,
+    specs: Mapping[str, Sequence[InputSpec]],
+    maker: inputs.CallMaker,
+    given: Any,
+    labels: label_reader.Labels | None,
+    folder: pathlib.Path,
+) -> _Prepared:
     calls = maker.declared()
     timed = _timed(calls, settings, specs)
     scored, dropped = _scored_calls(maker, given, calls, shape_grammar.is_range(settings.shapes), options.batch_size)
@@ -359,43 +493,78 @@ def _prepare(model: Model, settings: Settings, options: Options, specs: Mapping[
     digest, data_digest = model.digest(), _data_digest(scored, labels)
     scoring = _reference(model, digest, scored, data_digest, folder, options, labels)
     drew = dict.fromkeys(line for name, listed in calls.items() for line in drawing.drew(specs[name], listed))
-    warnings = (*given.notes, *(f"drawn, to time: {line}" for line in drew),
-                *([f"{dropped} rows of the data were left out: no declared batch size fits them"] if dropped else []))
-    return _Prepared(model=str(pathlib.Path(model.path).absolute()), jobs=model.runtime.jobs, digest=digest, calls=calls, timed=timed,
-                     scoring=scoring, objective=_objective(options.objective_shape, specs, timed), warnings=warnings,
-                     runtime=given_model.runtime(model.runtime.package),
-                     data={"source": options.data, "rows": rows, "dropped": dropped, "digest": data_digest})
+    warnings = (
+        *given.notes,
+        *(f"drawn, to time: {line}" for line in drew),
+        *([f"{dropped} rows of the data were left out: no declared batch size fits them"] if dropped else []),
+    )
+    return _Prepared(
+        model=str(pathlib.Path(model.path).absolute()),
+        jobs=model.runtime.jobs,
+        digest=digest,
+        calls=calls,
+        timed=timed,
+        scoring=scoring,
+        objective=_objective(options.objective_shape, specs, timed),
+        warnings=warnings,
+        runtime=given_model.runtime(model.runtime.package),
+        data={"source": options.data, "rows": rows, "dropped": dropped, "digest": data_digest},
+    )
 
 
-def _timed(calls: space_module.Calls, settings: Settings, specs: Mapping[str, Sequence[InputSpec]]) -> tuple[Mapping[str, Any], ...]:
+def _timed(
+    calls: space_module.Calls, settings: Settings, specs: Mapping[str, Sequence[InputSpec]]
+) -> tuple[Mapping[str, Any], ...]:
     """The calls that are timed, as measure_job.job takes them, each once. Args: calls: of --shapes."""
     frozen = _frozen(settings, specs)
-    timed = tuple({"call": f"{name}({shape_grammar.call_text(dict(call))})", "signature": name,
-                   "shapes": {key: list(shape) for key, shape in call.items()}, "specs": [spec.to_dict() for spec in specs[name]],
-                   "frozen": {key: value.item() for key, value in frozen.get(name, {}).items()}}
-                  for name, listed in calls.items() for call in listed)
+    timed = tuple(
+        {
+            "call": f"{name}({shape_grammar.call_text(dict(call))})",
+            "signature": name,
+            "shapes": {key: list(shape) for key, shape in call.items()},
+            "specs": [spec.to_dict() for spec in specs[name]],
+            "frozen": {key: value.item() for key, value in frozen.get(name, {}).items()},
+        }
+        for name, listed in calls.items()
+        for call in listed
+    )
     return tuple({one["call"]: one for one in timed}.values())
 
 
-def _scored_calls(maker: inputs.CallMaker, given: Any, calls: space_module.Calls, ranged: bool, batch_size: int) -> tuple[list[Call], int]:
+def _scored_calls(
+    maker: inputs.CallMaker, given: Any, calls: space_module.Calls, ranged: bool, batch_size: int
+) -> tuple[list[Call], int]:
     """The data cut into calls that engines serve. Returns: ([run.Call], rows left out)."""
     declared = {shape[0] for listed in calls.values() for call in listed for shape in call.values() if shape}
     if batch_size and batch_size not in declared and not ranged:
-        raise errors.UsageError(f"--batch_size={batch_size} is not among --shapes, so no engine would answer the data",
-                                "declared batch sizes: " + ", ".join(map(str, sorted(declared))))
+        raise errors.UsageError(
+            f"--batch_size={batch_size} is not among --shapes, so no engine would answer the data",
+            "declared batch sizes: " + ", ".join(map(str, sorted(declared))),
+        )
     found, dropped = maker.cut(given, (batch_size,) if batch_size else tuple(sorted(declared, reverse=True)))
     scored = [call for listed in found.values() for call in listed]
     if not scored:
-        raise errors.UsageError("the data has fewer rows than the smallest batch of --shapes", "give more rows, or declare a smaller batch")
+        raise errors.UsageError(
+            "the data has fewer rows than the smallest batch of --shapes", "give more rows, or declare a smaller batch"
+        )
     for call in scored:
         if call.shapes not in calls.get(call.signature, ()) and not ranged:
-            raise errors.UsageError(f"the data is called at {call.text()}, which --shapes does not declare, so no engine would answer it",
-                                    "add that shape to --shapes")
+            raise errors.UsageError(
+                f"the data is called at {call.text()}, which --shapes does not declare, so no engine would answer it",
+                "add that shape to --shapes",
+            )
     return scored, dropped
 
 
-def _reference(model: Model, digest: str, scored: Sequence[Call], data_digest: str, folder: pathlib.Path, options: Options,
-               labels: label_reader.Labels | None) -> dict[str, Any]:
+def _reference(
+    model: Model,
+    digest: str,
+    scored: Sequence[Call],
+    data_digest: str,
+    folder: pathlib.Path,
+    options: Options,
+    labels: label_reader.Labels | None,
+) -> dict[str, Any]:
     """The scoring part of a trial's request. The original answers once, in float32 without TF32, and its answers are kept."""
     key = journal_module.key(model=digest, data=data_digest).removeprefix("sha256:")[:16]
     place = folder / f"calls-{key}"  # that of a version before, data-…, has pickled strings
@@ -406,16 +575,29 @@ def _reference(model: Model, digest: str, scored: Sequence[Call], data_digest: s
         shutil.rmtree(place, ignore_errors=True)
         saved = run.save_calls(scored, place / "in")
         answered = run.run(model, saved, place / "original", "the original", exact=True)
-        calls = [{"signature": call.signature, "rows": call.rows, "inputs": f"in/{pathlib.Path(path).name}",
-                  "reference": f"original/{pathlib.Path(answer).name}"}
-                 for call, (_, path), answer in zip(scored, saved, answered.answers, strict=True)]
+        calls = [
+            {
+                "signature": call.signature,
+                "rows": call.rows,
+                "inputs": f"in/{pathlib.Path(path).name}",
+                "reference": f"original/{pathlib.Path(answer).name}",
+            }
+            for call, (_, path), answer in zip(scored, saved, answered.answers, strict=True)
+        ]
         whole_file.write_text(done, json.dumps(calls))
-    absolute = [{**one, **{name: str((place / one[name]).absolute()) for name in ("inputs", "reference")}} for one in calls]
+    absolute = [
+        {**one, **{name: str((place / one[name]).absolute()) for name in ("inputs", "reference")}} for one in calls
+    ]
     kept = (place / "labels.npz").absolute()
     if labels is not None:
         labels.save(kept)
-    return {"goal": options.goal.to_dict(), "output": options.output, "kinds": kinds.parse(options.output_kind),
-            "labels": str(kept) if labels is not None else "", "calls": absolute}
+    return {
+        "goal": options.goal.to_dict(),
+        "output": options.output,
+        "kinds": kinds.parse(options.output_kind),
+        "labels": str(kept) if labels is not None else "",
+        "calls": absolute,
+    }
 
 
 def _kept_calls(path: pathlib.Path) -> list[dict[str, Any]]:
@@ -427,8 +609,10 @@ def _kept_calls(path: pathlib.Path) -> list[dict[str, Any]]:
         documents.check(calls, [{"signature!": str, "rows!": int, "inputs!": str, "reference!": str}])
     for name in (str(one[part]) for one in calls for part in ("inputs", "reference")):
         if os.path.dirname(os.path.dirname(os.path.realpath(path.parent / name))) != home:
-            raise errors.TftrtError(f"{path} names a file outside its folder: {name}",
-                                    f"it was changed by somebody: remove {path.parent}, or take another --work_dir")
+            raise errors.TftrtError(
+                f"{path} names a file outside its folder: {name}",
+                f"it was changed by somebody: remove {path.parent}, or take another --work_dir",
+            )
     return calls
 
 
@@ -452,8 +636,9 @@ def _declared_objective(text: str, specs: Mapping[str, Sequence[InputSpec]] | No
         parsed = shape_grammar.parse(text)
         calls = shape_grammar.calls(parsed, specs) if specs else {}
     except errors.UsageError as error:
-        raise errors.UsageError(error.cause.replace("--shapes", "--objective_shape", 1),
-                                error.mend.replace("--shapes", "--objective_shape")) from None
+        raise errors.UsageError(
+            error.cause.replace("--shapes", "--objective_shape", 1), error.mend.replace("--shapes", "--objective_shape")
+        ) from None
     return [f"{name}({shape_grammar.call_text(call)})" for name, listed in calls.items() for call in listed]
 
 
@@ -474,8 +659,10 @@ def _data_digest(scored: Sequence[Call], labels: label_reader.Labels | None) -> 
         sha.update(call.text().encode())
         sha.update("".join(row_module.row_hashes(call.inputs)).encode())
     for array in labels.arrays.values() if labels is not None else ():
-        sha.update(str(array.dtype).encode() + (repr(array.tolist()).encode() if array.dtype == object else
-                                                np.ascontiguousarray(array).tobytes()))
+        sha.update(
+            str(array.dtype).encode()
+            + (repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).tobytes())
+        )
     return "sha256:" + sha.hexdigest()
 
 
@@ -523,8 +710,12 @@ def flag_file(model: str | os.PathLike[str], found: Found) -> str:
     if chosen.is_plan:
         return "\n".join(_plan_lines(found)) + "\n"
     settings = dataclasses.replace(chosen.settings, calibration_table=found.calibration)
-    lines = [f"--input_saved_model_dir={pathlib.Path(model).absolute()}", *of(model).flag_lines(),
-             *(f"--op_library={path}" for path in op_libraries.named()), *space_module.flag_lines(settings)]
+    lines = [
+        f"--input_saved_model_dir={pathlib.Path(model).absolute()}",
+        *of(model).flag_lines(),
+        *(f"--op_library={path}" for path in op_libraries.named()),
+        *space_module.flag_lines(settings),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -533,18 +724,35 @@ def _plan_lines(found: Found) -> list[str]:
     assert found.plans
     settings, default = found.plans.built_with(found.chosen.settings), plan_settings.Settings()
     said = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    return [f"--backend={plans_module.BACKEND}", f"--input_saved_model_dir={found.onnx}",
-            *(f"--{name}={value}" for name, value in said.items() if value != getattr(default, name))]
+    return [
+        f"--backend={plans_module.BACKEND}",
+        f"--input_saved_model_dir={found.onnx}",
+        *(f"--{name}={value}" for name, value in said.items() if value != getattr(default, name)),
+    ]
 
 
-def write_winner(model: str | os.PathLike[str] | Source, output: str, found: Found, options: Options,
-                 overwrite: bool) -> Conversion | Built:
+def write_winner(
+    model: str | os.PathLike[str] | Source, output: str, found: Found, options: Options, overwrite: bool
+) -> Conversion | Built:
     """Make the winner in a directory, as what it is. Args: overwrite: replace a model that is there. Raises: as the conversion."""
     winner, text = found.chosen, flag_file(model, found)
     if found.plans and winner.is_plan:
-        return build_plan.convert(found.onnx, output, plan_settings.checked(found.plans.built_with(winner.settings)), overwrite=overwrite,
-                                  flag_file=text, cache=options.cache, build_minutes=options.build_minutes)
+        return build_plan.convert(
+            found.onnx,
+            output,
+            plan_settings.checked(found.plans.built_with(winner.settings)),
+            overwrite=overwrite,
+            flag_file=text,
+            cache=options.cache,
+            build_minutes=options.build_minutes,
+        )
     settings = dataclasses.replace(winner.settings, calibration_table=found.calibration)
-    return pipeline.convert(model, output, settings, overwrite=overwrite, flag_file=text, cache=options.cache,
-                            build_minutes=options.build_minutes)
-
+    return pipeline.convert(
+        model,
+        output,
+        settings,
+        overwrite=overwrite,
+        flag_file=text,
+        cache=options.cache,
+        build_minutes=options.build_minutes,
+    )

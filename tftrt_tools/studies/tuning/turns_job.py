@@ -22,7 +22,7 @@ def in_turns(calls: Sequence[Callable[[], Any]]) -> list[list[list[float]]]:
     counts = list(map(count, calls))
     found: list[list[list[float]]] = [[] for _ in calls]
     for number in range(ROUNDS):
-        for at in range(len(calls))[::-1 if number % 2 else 1]:
+        for at in range(len(calls))[:: -1 if number % 2 else 1]:
             found[at].append(block(calls[at], counts[at]))
     return found
 

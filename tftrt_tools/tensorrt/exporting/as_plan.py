@@ -50,19 +50,31 @@ def read(plan: str | os.PathLike[str], said: str = "") -> AsPlan:
     where INT8 is worth it."""
     name = said or str(plan)
     if plan == AUTO:
-        raise errors.UsageError(f"--int8_as={AUTO} builds a plan, and nothing is built here",
-                                f"name a plan directory, or use `tftrt convert --backend=tensorrt --int8_as={AUTO}`")
+        raise errors.UsageError(
+            f"--int8_as={AUTO} builds a plan, and nothing is built here",
+            f"name a plan directory, or use `tftrt convert --backend=tensorrt --int8_as={AUTO}`",
+        )
     if not (pathlib.Path(plan) / document.DOCUMENT).is_file():
-        raise errors.UsageError(f"--int8_as={name} is no plan directory", "`tftrt convert --backend=tensorrt` makes one")
+        raise errors.UsageError(
+            f"--int8_as={name} is no plan directory", "`tftrt convert --backend=tensorrt` makes one"
+        )
     manifest = passport.read(plan, passport.MANIFEST) or {}
     if not manifest.get("ranged"):
-        why = "its file has the INT8 written in" if manifest.get("settings", {}).get("precision_mode") == "INT8" else "it has no INT8"
-        raise errors.UsageError(f"--int8_as={name} does not tell where INT8 is worth it: {why}",
-                                "build it from the FP32 file, with --precision_mode=INT8 and --calibration_table (TensorRT 8 and 9)")
+        why = (
+            "its file has the INT8 written in"
+            if manifest.get("settings", {}).get("precision_mode") == "INT8"
+            else "it has no INT8"
+        )
+        raise errors.UsageError(
+            f"--int8_as={name} does not tell where INT8 is worth it: {why}",
+            "build it from the FP32 file, with --precision_mode=INT8 and --calibration_table (TensorRT 8 and 9)",
+        )
     layers = seen(passport.read(plan, document.LAYER_INFORMATION))
     if not layers:
-        raise errors.UsageError(f"--int8_as={name} does not tell the types of its layers, as plans with ranges of shapes do not",
-                                "build it with exact shapes: --shapes=INPUT:1x…,32x…")
+        raise errors.UsageError(
+            f"--int8_as={name} does not tell the types of its layers, as plans with ranges of shapes do not",
+            "build it with exact shapes: --shapes=INPUT:1x…,32x…",
+        )
     return AsPlan(plan=name, layers=layers)
 
 
@@ -97,15 +109,22 @@ def wider(asked: AsPlan, nodes: Sequence[str]) -> dict[str, str]:
         for node in layer_names.held(layer.name, known):
             found[node].append(layer.type)
     if not found and len(apart) < len(asked.layers):
-        raise errors.UsageError(f"--int8_as={asked.plan}: TensorRT's compiler takes the model as one layer, and does not tell where that "
-                                "computes in INT8", "leave it out")
+        raise errors.UsageError(
+            f"--int8_as={asked.plan}: TensorRT's compiler takes the model as one layer, and does not tell where that "
+            "computes in INT8",
+            "leave it out",
+        )
     if not found:
-        raise errors.UsageError(f"--int8_as={asked.plan} is a plan of another model: none of its layers has the name of a node of this one",
-                                "build it from what `tftrt export` writes of this model in FP32")
+        raise errors.UsageError(
+            f"--int8_as={asked.plan} is a plan of another model: none of its layers has the name of a node of this one",
+            "build it from what `tftrt export` writes of this model in FP32",
+        )
     stay = {node: types for node, types in found.items() if 2 * types.count(_INT8) < len(types)}
     if len(stay) == len(found):
-        raise errors.UsageError(f"--int8_as={asked.plan}: TensorRT computes no node of it in INT8, so INT8 is not worth it there",
-                                "take --precision_mode=FP16")
+        raise errors.UsageError(
+            f"--int8_as={asked.plan}: TensorRT computes no node of it in INT8, so INT8 is not worth it there",
+            "take --precision_mode=FP16",
+        )
     return {node: f"{WHY}{asked.plan} has it in {_said(types)}, which was faster" for node, types in stay.items()}
 
 

@@ -24,7 +24,11 @@ def job(request: dict[str, Any]) -> dict[str, Any] | None:
         definition = tf.compat.v1.GraphDef.FromString(pathlib.Path(request["frozen"]).read_bytes())
         tf.import_graph_def(definition, name="")
     there = {name: tensor for tensor, name in renamed.items()}
-    tensors = {name: tensor for name in departing.producers(model) if (tensor := _tensor(graph, there.get(name, name))) is not None}
+    tensors = {
+        name: tensor
+        for name in departing.producers(model)
+        if (tensor := _tensor(graph, there.get(name, name))) is not None
+    }
     feed = npz.load(request["inputs"])
     try:
         with tf.compat.v1.Session(graph=graph) as session:

@@ -24,8 +24,14 @@ def declared(takes: inputs.Takes, asked: inputs.Asked) -> dict[str, list[Call]]:
     return found
 
 
-def of(options: verify.Options, name: str, specs: Sequence[InputSpec], names: Collection[str],
-       calls: Mapping[str, Sequence[Call]], kept: tuple[str, ...] = ()) -> verify.Options:
+def of(
+    options: verify.Options,
+    name: str,
+    specs: Sequence[InputSpec],
+    names: Collection[str],
+    calls: Mapping[str, Sequence[Call]],
+    kept: tuple[str, ...] = (),
+) -> verify.Options:
     """The Options of the comparison of one signature, which `verify` makes alone: what is about another one would be an error there.
 
     Args: name, specs: the signature and its inputs; names: all signatures that are exported; calls: of `declared`; kept: those of the
@@ -34,11 +40,19 @@ def of(options: verify.Options, name: str, specs: Sequence[InputSpec], names: Co
     own, asked = {spec.name for spec in specs}, options.asked
     shapes = shape_grammar.flag_text(name, calls[name]) if name in calls else ""
     ranges = ";".join(item for item in asked.ranges.split(";") if item.rsplit(":", 2)[0].strip() in own)
-    asked = dataclasses.replace(asked, shapes=shapes, ranges=ranges, reading=dataclasses.replace(asked.reading, shapes=shapes))
+    asked = dataclasses.replace(
+        asked, shapes=shapes, ranges=ranges, reading=dataclasses.replace(asked.reading, shapes=shapes)
+    )
     others = tuple(f"{other}/" for other in names if other != name)
     thresholds = ";".join(item for item in options.thresholds.split(";") if not item.strip().startswith(others))
-    return dataclasses.replace(options, asked=asked, thresholds=thresholds, signature_keys=(name,), outputs=kept,
-                               freeze=frozen(options.freeze, name, specs))
+    return dataclasses.replace(
+        options,
+        asked=asked,
+        thresholds=thresholds,
+        signature_keys=(name,),
+        outputs=kept,
+        freeze=frozen(options.freeze, name, specs),
+    )
 
 
 def frozen(flag: str, name: str, specs: Sequence[InputSpec]) -> str:
@@ -52,17 +66,28 @@ def outputs(asked: Sequence[str], given: Mapping[str, Sequence[InputSpec]]) -> d
     exported: its outputs}. Raises: UsageError for one that no signature has, and for a signature that would keep none."""
     if not asked:
         return dict.fromkeys(given, ())
-    known = {name: [(key, spec.name) for key, specs in given.items() for spec in specs if name in (spec.name, f"{key}/{spec.name}")]
-             for name in asked}
+    known = {
+        name: [
+            (key, spec.name)
+            for key, specs in given.items()
+            for spec in specs
+            if name in (spec.name, f"{key}/{spec.name}")
+        ]
+        for name in asked
+    }
     for name, places in known.items():
         if not places:
             listed = dict.fromkeys(spec.name for specs in given.values() for spec in specs)
             raise errors.UsageError(f"--outputs: no output {name!r}", errors.nearest(name, listed))
-    kept = {key: tuple(spec.name for spec in specs if any((key, spec.name) in places for places in known.values()))
-            for key, specs in given.items()}
+    kept = {
+        key: tuple(spec.name for spec in specs if any((key, spec.name) in places for places in known.values()))
+        for key, specs in given.items()
+    }
     empty = next((key for key, names in kept.items() if not names), None)
     if empty is not None:
-        raise errors.UsageError(f"--outputs={','.join(asked)} leaves signature {empty!r} without an output",
-                                "name one of " + ", ".join(spec.name for spec in given[empty]) + ", or choose signatures with "
-                                "--signature_keys")
+        raise errors.UsageError(
+            f"--outputs={','.join(asked)} leaves signature {empty!r} without an output",
+            "name one of " + ", ".join(spec.name for spec in given[empty]) + ", or choose signatures with "
+            "--signature_keys",
+        )
     return kept

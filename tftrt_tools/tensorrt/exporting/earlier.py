@@ -40,7 +40,11 @@ def weights(path: str) -> Weights | None:
         found, stat = onnx_file.overview(path), os.stat(beside)
     except (errors.TftrtError, OSError):
         return None
-    return Weights(beside, TOOL in found.facts, stat) if os.path.basename(beside) in [one.name for one in found.files] else None
+    return (
+        Weights(beside, TOOL in found.facts, stat)
+        if os.path.basename(beside) in [one.name for one in found.files]
+        else None
+    )
 
 
 def cleared(left: Iterable[Weights]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -55,7 +59,9 @@ def cleared(left: Iterable[Weights]) -> tuple[tuple[str, ...], tuple[str, ...]]:
             if user:
                 stay.append(f"{one.path} stays: {user}")
             elif not one.own:
-                stay.append(f"{one.path} stays, which held the weights of the file that was replaced: another tool wrote it")
+                stay.append(
+                    f"{one.path} stays, which held the weights of the file that was replaced: another tool wrote it"
+                )
             else:
                 os.unlink(one.path)
                 removed.append(one.path)

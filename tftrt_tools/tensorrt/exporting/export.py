@@ -87,44 +87,88 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
     progress.say("looking at the model")
     with opening.opened(source, log_file=options.log_file) as (described,), scratch.folder("onnx") as folder:
         if described.engines:
-            raise errors.UsageError(f"{source} is a converted model: its engine ops mean nothing outside TF-TRT",
-                                    f"export the model that it was made from{_original(described.path)}")
-        walked = signatures.Once.of(signatures.chosen(list(described.inputs), options.signature_keys), described.contents.same)
+            raise errors.UsageError(
+                f"{source} is a converted model: its engine ops mean nothing outside TF-TRT",
+                f"export the model that it was made from{_original(described.path)}",
+            )
+        walked = signatures.Once.of(
+            signatures.chosen(list(described.inputs), options.signature_keys), described.contents.same
+        )
         described.check_dense(walked.names)
         chosen = {name: described.inputs[name] for name in walked.names}
         frozen_inputs.check(options.freeze, described.freezable(walked.with_twins(chosen)), walked.twins)
         outputs = comparing.outputs(options.outputs, {name: described.outputs[name] for name in walked.names})
         places = _places(pathlib.Path(output), walked.names, options.precision.output_table)
-        calls = comparing.declared(inputs.Takes.walking(walked, described.inputs).with_frozen(options.freeze), options.comparison.asked)
+        calls = comparing.declared(
+            inputs.Takes.walking(walked, described.inputs).with_frozen(options.freeze), options.comparison.asked
+        )
         digest = described.digest()
         fixed = _fixed(next(iter(calls.values()), []), options)
-        work = _Work(source=source, saved=described.path, exporter=exporter, folder=pathlib.Path(folder), digest=digest, options=options,
-                     target=target, specs=described.inputs, given=described.outputs, outputs=outputs, fixed=fixed)
+        work = _Work(
+            source=source,
+            saved=described.path,
+            exporter=exporter,
+            folder=pathlib.Path(folder),
+            digest=digest,
+            options=options,
+            target=target,
+            specs=described.inputs,
+            given=described.outputs,
+            outputs=outputs,
+            fixed=fixed,
+        )
         asked = dataclasses.replace(options.comparison, log_file=options.log_file, freeze=options.freeze)
         if asked.labels and len(walked.names) > 1:
-            raise errors.UsageError("--labels is about one signature, and several are exported", "choose it with --signature_keys")
-        compared = {name: comparing.of(asked, name, described.inputs[name], walked.names, calls, outputs[name]) for name in walked.names}
+            raise errors.UsageError(
+                "--labels is about one signature, and several are exported", "choose it with --signature_keys"
+            )
+        compared = {
+            name: comparing.of(asked, name, described.inputs[name], walked.names, calls, outputs[name])
+            for name in walked.names
+        }
         made = [_one(work, name, walked.twins[name], places[name], compared[name]) for name in walked.names]
         done = Exported(
-            source=str(pathlib.Path(source.path).absolute()), source_digest=digest, target=options.target, remark=target.remark,
-            opset=work.opset, exporter=made[0].exporter, files=tuple(one.file for one in made), written=False,
-            refused_allowed=options.allow_refused, precision=options.precision.precision)
+            source=str(pathlib.Path(source.path).absolute()),
+            source_digest=digest,
+            target=options.target,
+            remark=target.remark,
+            opset=work.opset,
+            exporter=made[0].exporter,
+            files=tuple(one.file for one in made),
+            written=False,
+            refused_allowed=options.allow_refused,
+            precision=options.precision.precision,
+        )
         if done.passed:
             progress.say("writing")
             table = options.precision.output_table
-            tables = precise.calibration({one.file.signature: one.precise for one in made if one.precise}, done.source, digest).text() \
-                if table else ""
+            tables = (
+                precise.calibration(
+                    {one.file.signature: one.precise for one in made if one.precise}, done.source, digest
+                ).text()
+                if table
+                else ""
+            )
             before = [found for one in done.files if not one.weights and (found := earlier.weights(one.path))]
             _write(done.files, pathlib.Path(folder), {table: tables} if table else {})
             removed, stay = earlier.cleared(before)
-            done = dataclasses.replace(done, written=True, table=str(pathlib.Path(table).absolute()) if table else "", removed=removed,
-                                       stay=stay)
+            done = dataclasses.replace(
+                done,
+                written=True,
+                table=str(pathlib.Path(table).absolute()) if table else "",
+                removed=removed,
+                stay=stay,
+            )
     return done
 
 
 def _cut(source: Source, options: Options) -> tuple[Source, Options]:
     """--outputs is about the signatures' outputs, if the model has signatures. Of a graph without any it says what is fetched."""
-    if not source.outputs or table.kind(source.path) is SAVED_MODEL and kinds.kind(source.path) not in (kinds.SAVED_MODEL, kinds.KERAS):
+    if (
+        not source.outputs
+        or table.kind(source.path) is SAVED_MODEL
+        and kinds.kind(source.path) not in (kinds.SAVED_MODEL, kinds.KERAS)
+    ):
         return source, options
     return dataclasses.replace(source, outputs=()), dataclasses.replace(options, outputs=source.outputs)
 
@@ -136,19 +180,27 @@ def _check(source: Source, output: str | os.PathLike[str], options: Options) -> 
         raise errors.UsageError(f"--output={output} does not end in {SUFFIX}", f"such as --output=model{SUFFIX}")
     most = TARGETS["onnxruntime"].newest if foreign else OPSETS[1]
     if options.opset and not OPSETS[0] <= options.opset <= most:
-        raise errors.UsageError(f"--opset={options.opset} is none that an export writes", f"give one from {OPSETS[0]} to {most}")
+        raise errors.UsageError(
+            f"--opset={options.opset} is none that an export writes", f"give one from {OPSETS[0]} to {most}"
+        )
     whole_file.check_place(output)
     whole_file.check_named(output)
     if options.freeze and exporter.unfrozen:
         raise errors.UsageError(exporter.unfrozen, "give the module without that input")
     if options.fix_shapes and not foreign:
-        raise errors.UsageError(f"--fix_shapes has no effect: {source} is no ONNX file",
-                                "export it, and fix the sizes of the file that comes out")
+        raise errors.UsageError(
+            f"--fix_shapes has no effect: {source} is no ONNX file",
+            "export it, and fix the sizes of the file that comes out",
+        )
     if foreign:
         _check_onnx(source, pathlib.Path(output), options)
     precise.check(options.precision, options.opset or TARGETS[options.target].opset)
     if not options.judge_precision and (options.precision.precision == "FP32" or options.comparison.labels):
-        what = "--labels are about the answers in the written precision" if options.comparison.labels else "FP32 is always judged"
+        what = (
+            "--labels are about the answers in the written precision"
+            if options.comparison.labels
+            else "FP32 is always judged"
+        )
         raise errors.UsageError(f"--nojudge_precision: {what}", "leave it out")
     if options.precision.output_table:
         whole_file.check_place(options.precision.output_table)
@@ -157,11 +209,17 @@ def _check(source: Source, output: str | os.PathLike[str], options: Options) -> 
 
 def _check_onnx(source: Source, output: pathlib.Path, options: Options) -> None:
     """Refuse what means nothing for an ONNX file, or would write over it. Raises: UsageError, TftrtError."""
-    given = {"signature_keys": options.signature_keys, "inputs": source.inputs, "custom_objects": source.custom_objects,
-             "allow_unsafe_deserialization": source.unsafe}
+    given = {
+        "signature_keys": options.signature_keys,
+        "inputs": source.inputs,
+        "custom_objects": source.custom_objects,
+        "allow_unsafe_deserialization": source.unsafe,
+    }
     for flag, value in given.items():
         if value:
-            raise errors.UsageError(f"--{flag} has no effect: {source} is an ONNX file, which has no signatures", "leave it out")
+            raise errors.UsageError(
+                f"--{flag} has no effect: {source} is an ONNX file, which has no signatures", "leave it out"
+            )
     opening.check(source)
     own = {os.path.realpath(path) for path in (source.path, *onnx_file.outside(source.path))}
     for path in (output, output.with_name(output.name + earlier.WEIGHTS)):
@@ -174,8 +232,11 @@ def _fixed(calls: Sequence[Call], options: Options) -> Call:
     if not options.fix_shapes:
         return {}
     if len(calls) != 1:
-        raise errors.UsageError("--fix_shapes gives inputs the sizes of --shapes for good, and " + (
-            "there is no --shapes" if not calls else f"--shapes has {len(calls)} of them"), "give one shape for each input")
+        raise errors.UsageError(
+            "--fix_shapes gives inputs the sizes of --shapes for good, and "
+            + ("there is no --shapes" if not calls else f"--shapes has {len(calls)} of them"),
+            "give one shape for each input",
+        )
     return calls[0]
 
 
@@ -189,7 +250,10 @@ def _places(output: pathlib.Path, names: Sequence[str], ranges: str) -> dict[str
     or "". Raises: UsageError."""
     if len(names) == 1:
         return {names[0]: output.absolute()}
-    found = {name: output.absolute().with_name(f"{output.stem}.{re.sub(r'[^A-Za-z0-9_-]+', '_', name)}{output.suffix}") for name in names}
+    found = {
+        name: output.absolute().with_name(f"{output.stem}.{re.sub(r'[^A-Za-z0-9_-]+', '_', name)}{output.suffix}")
+        for name in names
+    }
     weights = (place.with_name(place.name + earlier.WEIGHTS) for place in found.values())
     whole_file.check_places((*found.values(), *weights, *filter(None, [ranges])))
     return found
@@ -224,7 +288,9 @@ class _Work:
 
     def run(self, job: str, request: Mapping[str, Any]) -> Any:
         """The answer of a function of this room in a child."""
-        return child.run(f"tftrt_tools.tensorrt.exporting.{job}", request, env=_ENV, log_file=self.options.log_file).result
+        return child.run(
+            f"tftrt_tools.tensorrt.exporting.{job}", request, env=_ENV, log_file=self.options.log_file
+        ).result
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -241,34 +307,67 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
     path, frozen, beside = work.folder / place.name, work.folder / f"{place.name}.pb", _beside(work, place)
     # Labels are for the file that is written.
     in_fp32 = dataclasses.replace(comparison, labels="") if work.options.precision.precision != "FP32" else comparison
-    asked = rewriting.chosen((), work.options.target, work.options.opset) if work.options.rewrites is None else work.options.rewrites
+    asked = (
+        rewriting.chosen((), work.options.target, work.options.opset)
+        if work.options.rewrites is None
+        else work.options.rewrites
+    )
     tried, rewrites = rewriting.settle(
-        asked, lambda names: _tried(work, name, path, frozen, beside.name if beside else "", names, in_fp32))
+        asked, lambda names: _tried(work, name, path, frozen, beside.name if beside else "", names, in_fp32)
+    )
     answer, nodes, checked = tried.answer, tried.nodes, tried.checked
     assert checked, "an export without rewrites that cannot be compared has raised"
     taken, given = (tuple(map(InputSpec.from_dict, answer[kind])) for kind in ("inputs", "outputs"))
     departure = None
     if not checked.passed and work.options.bisect and (work.exporter.bisects_source or frozen.is_file()):
         progress.say(f"looking for the first tensor of {name} that departs")
-        departure = _departure(work, name, taken, comparison, {"onnx": str(path), "frozen": str(frozen), "source": work.saved,
-                                                               "renamed": answer["renamed"]})
+        departure = _departure(
+            work,
+            name,
+            taken,
+            comparison,
+            {"onnx": str(path), "frozen": str(frozen), "source": work.saved, "renamed": answer["renamed"]},
+        )
     made, written = None, None
     if checked.passed and work.options.precision.precision != "FP32":
-        exported = precise.Exported(path=path, weights=beside.name if beside else "", signature=name, twins=twins,
-                                    inputs=work.specs, asked=tuple(dict.fromkeys((name, *twins, *work.outputs))))
+        exported = precise.Exported(
+            path=path,
+            weights=beside.name if beside else "",
+            signature=name,
+            twins=twins,
+            inputs=work.specs,
+            asked=tuple(dict.fromkeys((name, *twins, *work.outputs))),
+        )
         made = _precise(work, exported, taken, comparison)
-        nodes, written = made.nodes, _verified(work, made, place, comparison) if work.options.judge_precision else made.written
+        nodes, written = (
+            made.nodes,
+            _verified(work, made, place, comparison) if work.options.judge_precision else made.written,
+        )
         _put(made.path, path, beside.name if beside else "")
     progress.say(f"checking {name} against {work.target.title}")
     files = (path, path.with_name(beside.name)) if beside else (path,)
-    return _Made(file=File(
-        signature=name, twins=twins, path=str(place), weights=str(beside or ""), bytes=sum(one.stat().st_size for one in files),
-        inputs=taken, outputs=given, dimensions={key: tuple(where) for key, where in answer["dimensions"].items()},
-        nodes=sum(one.op not in (INPUT, OUTPUT) for one in nodes), notes=(*answer["notes"], *_narrowed(taken, work.target)),
-        findings=parser.findings(nodes, work.target),
-        opset=tried.opset, rewrites=rewrites, verification=dataclasses.replace(checked, converted=str(place)), departure=departure,
-        precision=written),
-        exporter=answer["exporter"], precise=made)
+    return _Made(
+        file=File(
+            signature=name,
+            twins=twins,
+            path=str(place),
+            weights=str(beside or ""),
+            bytes=sum(one.stat().st_size for one in files),
+            inputs=taken,
+            outputs=given,
+            dimensions={key: tuple(where) for key, where in answer["dimensions"].items()},
+            nodes=sum(one.op not in (INPUT, OUTPUT) for one in nodes),
+            notes=(*answer["notes"], *_narrowed(taken, work.target)),
+            findings=parser.findings(nodes, work.target),
+            opset=tried.opset,
+            rewrites=rewrites,
+            verification=dataclasses.replace(checked, converted=str(place)),
+            departure=departure,
+            precision=written,
+        ),
+        exporter=answer["exporter"],
+        precise=made,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -288,8 +387,15 @@ class _Tried:
         return self.failed if self.checked is None else next(iter(self.checked.problems), "")
 
 
-def _tried(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, weights: str, names: tuple[str, ...],
-           comparison: verify.Options) -> _Tried:
+def _tried(
+    work: _Work,
+    name: str,
+    path: pathlib.Path,
+    frozen: pathlib.Path,
+    weights: str,
+    names: tuple[str, ...],
+    comparison: verify.Options,
+) -> _Tried:
     """Export a signature with these rewrites, and compare its answers."""
     converting = tuple(one for one in names if rewriting.REWRITES[one].converting)
     answer = _converted(work, name, path, frozen, weights, converting, comparison)
@@ -298,14 +404,25 @@ def _tried(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, wei
     if later := [one for one in names if one not in converting]:
         folder = work.folder / "rewritten"
         folder.mkdir(exist_ok=True)
-        made = work.run("rewrite_job:job", {"onnx": str(path), "output": str(folder / path.name), "weights": weights, "rewrites": later,
-                                            "target": work.options.target, "raised": not work.options.opset})
+        made = work.run(
+            "rewrite_job:job",
+            {
+                "onnx": str(path),
+                "output": str(folder / path.name),
+                "weights": weights,
+                "rewrites": later,
+                "target": work.options.target,
+                "raised": not work.options.opset,
+            },
+        )
         rewrites += map(Rewritten.from_dict, made["rewrites"])
         if made["changed"]:
             nodes, opset = made["nodes"], made["opset"]
             _put(folder / path.name, path, weights)
     progress.say(f"running {name} under ONNX Runtime")
-    tried = _Tried(answer=answer, nodes=tuple(map(Node.from_dict, nodes)), opset=opset, rewrites=tuple(rewrites), checked=None)
+    tried = _Tried(
+        answer=answer, nodes=tuple(map(Node.from_dict, nodes)), opset=opset, rewrites=tuple(rewrites), checked=None
+    )
     try:
         return dataclasses.replace(tried, checked=verify.verify(work.source, path, comparison))
     except errors.UsageError:
@@ -316,10 +433,14 @@ def _tried(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, wei
         return dataclasses.replace(tried, failed=error.cause)
 
 
-def _precise(work: _Work, exported: precise.Exported, specs: Sequence[InputSpec], comparison: verify.Options) -> precise.Precise:
+def _precise(
+    work: _Work, exported: precise.Exported, specs: Sequence[InputSpec], comparison: verify.Options
+) -> precise.Precise:
     """The graph with the precision that is asked for. Raises: UsageError, TftrtError."""
     asked = work.options.precision
-    calls = [path for _, path in _calls(work, exported.signature, specs, comparison)] if asked.precision == "FP16" else []
+    calls = (
+        [path for _, path in _calls(work, exported.signature, specs, comparison)] if asked.precision == "FP16" else []
+    )
     with _told_by_name(work.source, exported.signature):
         return precise.make(asked, exported, work.folder / f"precise-{exported.path.name}", work.run, tuple(calls))
 
@@ -327,7 +448,9 @@ def _precise(work: _Work, exported: precise.Exported, specs: Sequence[InputSpec]
 def _verified(work: _Work, made: precise.Precise, place: pathlib.Path, comparison: verify.Options) -> precision.Written:
     """What was written, with the comparison of its answers."""
     progress.say(f"running {made.written.precision} under ONNX Runtime")
-    checked = verify.verify(work.source, made.judged, dataclasses.replace(comparison, arithmetic=made.written.precision))
+    checked = verify.verify(
+        work.source, made.judged, dataclasses.replace(comparison, arithmetic=made.written.precision)
+    )
     return dataclasses.replace(made.written, verification=dataclasses.replace(checked, converted=str(place)))
 
 
@@ -341,7 +464,10 @@ def _beside(work: _Work, place: pathlib.Path) -> pathlib.Path | None:
     """The file for the weights, if they do not go into the ONNX file."""
     saved = pathlib.Path(work.saved)
     beside = onnx_file.outside(work.saved) if table.kind(work.saved) is ONNX else ()
-    size = sum(one.stat().st_size for one in (saved.glob("variables/*") if saved.is_dir() else (saved, *map(pathlib.Path, beside))))
+    size = sum(
+        one.stat().st_size
+        for one in (saved.glob("variables/*") if saved.is_dir() else (saved, *map(pathlib.Path, beside)))
+    )
     return place.with_name(place.name + earlier.WEIGHTS) if work.options.external_data or size > _MOST_INSIDE else None
 
 
@@ -354,23 +480,50 @@ def _telling(work: _Work, name: str, comparison: verify.Options) -> list[str]:
     return [path for _, path in _calls(work, name, work.specs[name], comparison, "told")]
 
 
-def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, weights: str, rewrites: tuple[str, ...],
-               comparison: verify.Options) -> dict[str, Any]:
+def _converted(
+    work: _Work,
+    name: str,
+    path: pathlib.Path,
+    frozen: pathlib.Path,
+    weights: str,
+    rewrites: tuple[str, ...],
+    comparison: verify.Options,
+) -> dict[str, Any]:
     """What the exporter's job answers."""
     freeze = comparison.freeze
     progress.say(f"exporting {name}")
     said = {verify.OUTPUTS: ",".join(work.outputs[name]), verify.FREEZE: freeze}
-    properties = {TOOL: passport.Stamped().tool, "tftrt.source": pathlib.Path(work.source.path).name,
-                  "tftrt.source_digest": work.digest, "tftrt.signature": name, "tftrt.target": work.target.title,
-                  "tftrt.opset": str(work.opset), **{key: text for key, text in said.items() if text}}
+    properties = {
+        TOOL: passport.Stamped().tool,
+        "tftrt.source": pathlib.Path(work.source.path).name,
+        "tftrt.source_digest": work.digest,
+        "tftrt.signature": name,
+        "tftrt.target": work.target.title,
+        "tftrt.opset": str(work.opset),
+        **{key: text for key, text in said.items() if text},
+    }
     calls = _telling(work, name, comparison)
     with _told_by_name(work.source, name):
-        answer: dict[str, Any] = work.run(work.exporter.job, {
-            "calls": calls,
-            "model": work.saved, "signature": name, "output": str(path), "opset": work.opset, "properties": properties,
-            "weights": weights, "frozen": str(frozen), "freeze": work.options.freeze, "fixed": work.fixed, "outputs": work.outputs[name],
-            "rewrites": rewrites, "precision": work.options.precision.precision, "newest": 0 if work.options.opset else work.target.newest,
-            "least": precise.least_opset(work.options.precision)})
+        answer: dict[str, Any] = work.run(
+            work.exporter.job,
+            {
+                "calls": calls,
+                "model": work.saved,
+                "signature": name,
+                "output": str(path),
+                "opset": work.opset,
+                "properties": properties,
+                "weights": weights,
+                "frozen": str(frozen),
+                "freeze": work.options.freeze,
+                "fixed": work.fixed,
+                "outputs": work.outputs[name],
+                "rewrites": rewrites,
+                "precision": work.options.precision.precision,
+                "newest": 0 if work.options.opset else work.target.newest,
+                "least": precise.least_opset(work.options.precision),
+            },
+        )
     return answer
 
 
@@ -392,15 +545,18 @@ def _narrowed(specs: Sequence[InputSpec], target: Target) -> tuple[str, ...]:
     return (f"{target.title} has no INT64: {', '.join(wide)} becomes INT32 there, and larger values are cut",)
 
 
-def _departure(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options,
-               request: Mapping[str, Any]) -> Departure | None:
+def _departure(
+    work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options, request: Mapping[str, Any]
+) -> Departure | None:
     """The first tensor that departs, on the first of the calls that were compared; None if none does that both graphs have."""
     (_, path), *_ = _calls(work, name, specs, comparison)
     found = work.run(work.exporter.bisect, {**request, "inputs": path})
     return Departure.from_dict(found) if found else None
 
 
-def _calls(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options, folder: str = "rows") -> list[tuple[str, str]]:
+def _calls(
+    work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options, folder: str = "rows"
+) -> list[tuple[str, str]]:
     """run.save_calls of the first calls that are compared. Args: folder: the beginning of its folder's name."""
     size = comparison.batch_size
     sizes = inputs.up_to(size) if size else inputs.batch_sizes(())

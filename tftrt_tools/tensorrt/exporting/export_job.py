@@ -35,7 +35,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     model = loading.load(request["model"])
     function = model.root.signatures[request["signature"]]
     specs = loading.input_specs(function)
-    outputs = [name for name in sorted(function.structured_outputs) if not request["outputs"] or name in request["outputs"]]
+    outputs = [
+        name for name in sorted(function.structured_outputs) if not request["outputs"] or name in request["outputs"]
+    ]
     _check_distinct([one.name for one in specs], outputs)
     others = [name for name in model.root.signatures if name != request["signature"]]
     _check_no_writes(graph_protos.variable_writers(function.graph.as_graph_def()), others)
@@ -44,9 +46,18 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     calls = ranks.read(request.get("calls", ()))
     unranked = [one.name for one in specs if one.shape is None]
     found = ranks.of_inputs(unranked, calls, [name for name in unranked if name in values])
-    made = conversion.convert(model.root, function, conversion.Asked(
-        opset=request["opset"], outside=bool(request["weights"]), frozen=values, outputs=tuple(request["outputs"]),
-        rewrites=tuple(request["rewrites"]), ranks=found))
+    made = conversion.convert(
+        model.root,
+        function,
+        conversion.Asked(
+            opset=request["opset"],
+            outside=bool(request["weights"]),
+            frozen=values,
+            outputs=tuple(request["outputs"]),
+            rewrites=tuple(request["rewrites"]),
+            ranks=found,
+        ),
+    )
     _check_ops(model_file.missing_ops(made.model), made, specs, others)
     progress.say(f"checking {request['signature']}")
     ranks.set_ranks(made.model.graph.input, found)
@@ -56,33 +67,52 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     if request["weights"]:
         model_file.place_weights(graph, made.weights, output.with_name(request["weights"]))
     rewrites = ",".join(name for name, nodes in made.rewritten.items() if nodes)
-    model_file.write(graph, output, {**request["properties"], "tftrt.exporter": conversion.EXPORTER,
-                                     **({"tftrt.rewrites": rewrites} if rewrites else {})})
+    model_file.write(
+        graph,
+        output,
+        {
+            **request["properties"],
+            "tftrt.exporter": conversion.EXPORTER,
+            **({"tftrt.rewrites": rewrites} if rewrites else {}),
+        },
+    )
     if made.frozen is not None:
         pathlib.Path(request["frozen"]).write_bytes(made.frozen.SerializeToString())
-    return {"exporter": conversion.EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
-            "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions,
-            "renamed": dict(made.renamed), "nodes": [one.to_dict() for one in model_file.nodes(graph)],
-            "notes": [*made.notes, *ranks.notes(found, values), *freezing.notes(unread)], "rewritten": dict(made.rewritten),
-            "opset": request["opset"]}
+    return {
+        "exporter": conversion.EXPORTER,
+        "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
+        "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)],
+        "dimensions": dimensions,
+        "renamed": dict(made.renamed),
+        "nodes": [one.to_dict() for one in model_file.nodes(graph)],
+        "notes": [*made.notes, *ranks.notes(found, values), *freezing.notes(unread)],
+        "rewritten": dict(made.rewritten),
+        "opset": request["opset"],
+    }
 
 
 def _check_distinct(inputs: list[str], outputs: list[str]) -> None:
     both = [name for name in outputs if name in inputs]
     if both:
-        raise errors.TftrtError(f"{both[0]!r} is an input and an output of it, and a name stands for one value in ONNX",
-                                "give one of the two another name in the model")
+        raise errors.TftrtError(
+            f"{both[0]!r} is an input and an output of it, and a name stands for one value in ONNX",
+            "give one of the two another name in the model",
+        )
 
 
 def _check_no_writes(writers: list[str], others: list[str]) -> None:
     if writers:
         raise errors.TftrtError(
             f"it changes variables ({writers[0]}), and an ONNX graph has none",
-            f"leave it out: --signature_keys={','.join(others)} names the others" if others else
-            "leave the change out: save a signature that reads them alone, such as one of model(x, training=False), and export that")
+            f"leave it out: --signature_keys={','.join(others)} names the others"
+            if others
+            else "leave the change out: save a signature that reads them alone, such as one of model(x, training=False), and export that",
+        )
 
 
-def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, specs: list[InputSpec], others: list[str]) -> None:
+def _check_ops(
+    missing: Mapping[str, list[str]], made: conversion.Converted, specs: list[InputSpec], others: list[str]
+) -> None:
     if not missing:
         return
     named = [node.name for node in made.frozen.node if node.op in _CONDITIONALS] if made.frozen is not None else []
@@ -92,18 +122,29 @@ def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, spe
         raise errors.TftrtError(
             f"the branches of its conditionals ({', '.join(named[:_MOST_NAMED])}{more}) keep values for a gradient "
             f"({', '.join(sorted(_OF_CONDITIONALS & missing.keys()))}), which ONNX cannot say",
-            f"--freeze={offered[0]}:false (or true) decides them: input {offered[0]} is read by conditionals alone" if offered else
-            "export a model without these conditionals, as it is for inference")
-    listed = "; ".join(f"{op} ({', '.join(names[:_MOST_NAMED] + ['…'] * (len(names) > _MOST_NAMED))})" for op, names in missing.items())
+            f"--freeze={offered[0]}:false (or true) decides them: input {offered[0]} is read by conditionals alone"
+            if offered
+            else "export a model without these conditionals, as it is for inference",
+        )
+    listed = "; ".join(
+        f"{op} ({', '.join(names[:_MOST_NAMED] + ['…'] * (len(names) > _MOST_NAMED))})" for op, names in missing.items()
+    )
     advised = advice.of_tensorflow(missing)
-    mend = "leave the signature out with --signature_keys, or export a model without that part" if others else \
-        "leave that part out of the model that is exported"
-    raise errors.TftrtError(f"{conversion.EXPORTER} does not know its ops {listed}", mend + (f": {'; '.join(advised)}" if advised else ""))
+    mend = (
+        "leave the signature out with --signature_keys, or export a model without that part"
+        if others
+        else "leave that part out of the model that is exported"
+    )
+    raise errors.TftrtError(
+        f"{conversion.EXPORTER} does not know its ops {listed}", mend + (f": {'; '.join(advised)}" if advised else "")
+    )
 
 
 def _check_names(graph: Any, inputs: list[str], outputs: list[str]) -> None:
     for what, wanted, values in (("inputs", inputs, graph.graph.input), ("outputs", outputs, graph.graph.output)):
         found = [one.name for one in values]
         if found != wanted:
-            raise errors.TftrtError(f"{conversion.EXPORTER} made the {what} {', '.join(found)} of {', '.join(wanted)}",
-                                    "another --opset may do; else leave the signature out with --signature_keys")
+            raise errors.TftrtError(
+                f"{conversion.EXPORTER} made the {what} {', '.join(found)} of {', '.join(wanted)}",
+                "another --opset may do; else leave the signature out with --signature_keys",
+            )

@@ -38,15 +38,25 @@ class Exporter:
     # Whether `bisect` runs the source itself, and not what `job` has kept of it.
     bisects_source: bool = False
 
+
 # {name of a kind: what exports its models}.
 _EXPORTERS = {
     SAVED_MODEL.name: Exporter(
-        job="export_job:job", bisect="bisect_job:job", needed={"tensorflow": "TensorFlow", "tf2onnx": "tf2onnx", **_CHECKS},
-        extra="export" if sys.version_info[:2] == _WITH_TF_TRT else "export-tensorflow"),
+        job="export_job:job",
+        bisect="bisect_job:job",
+        needed={"tensorflow": "TensorFlow", "tf2onnx": "tf2onnx", **_CHECKS},
+        extra="export" if sys.version_info[:2] == _WITH_TF_TRT else "export-tensorflow",
+    ),
     PYTORCH.name: Exporter(
-        job="torch_job:job", bisect="torch_bisect_job:job", needed={"torch": "PyTorch", "onnxscript": "onnxscript", **_CHECKS},
-        extra="export-torch", unfrozen="--freeze is for models of TensorFlow and ONNX files"),
-    ONNX.name: Exporter(job="onnx_job:job", bisect="onnx_bisect_job:job", needed=_CHECKS, extra="export-onnx", bisects_source=True),
+        job="torch_job:job",
+        bisect="torch_bisect_job:job",
+        needed={"torch": "PyTorch", "onnxscript": "onnxscript", **_CHECKS},
+        extra="export-torch",
+        unfrozen="--freeze is for models of TensorFlow and ONNX files",
+    ),
+    ONNX.name: Exporter(
+        job="onnx_job:job", bisect="onnx_bisect_job:job", needed=_CHECKS, extra="export-onnx", bisects_source=True
+    ),
 }
 
 
@@ -55,9 +65,11 @@ def of(source: Source) -> Exporter:
     kind = table.kind(source.path)
     found = _EXPORTERS.get(kind.name)
     if found is None:
-        raise errors.UsageError(f"{source} is {kind.forms[0].partition(' (')[0]} already",
-                                f"give the ONNX file that it was built from, {os.path.join(source.path, document.ONNX)}; `tftrt build` "
-                                "builds the plan anew")
+        raise errors.UsageError(
+            f"{source} is {kind.forms[0].partition(' (')[0]} already",
+            f"give the ONNX file that it was built from, {os.path.join(source.path, document.ONNX)}; `tftrt build` "
+            "builds the plan anew",
+        )
     for package, title in found.needed.items():
         if importlib.util.find_spec(package) is None:
             raise errors.TftrtError(f"{title}, which an export needs, is not installed", errors.install(found.extra))

@@ -28,14 +28,19 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     names = kept(request["fp32_nodes"], map(name_of, all_nodes(model.graph)))
     calls = list(map(npz.load, request["calls"]))
     # Silence and empty pictures are rare in data, and the largest number may be an inverse of the smallest.
-    nothing = [{name: np.zeros_like(array) if array.dtype == np.float32 else array for name, array in call.items()} for call in calls[:1]]
+    nothing = [
+        {name: np.zeros_like(array) if array.dtype == np.float32 else array for name, array in call.items()}
+        for call in calls[:1]
+    ]
     largest = onnx_ranges.largest(model, Facts(model).floats, [*calls, *nothing])
     progress.say("writing FP16 into the graph")
     made = half.convert(model, names, largest)
     if not any(one.precision == "FP16" for one in made.nodes):
         fewer = "name fewer nodes with --fp32_nodes, or " if request["fp32_nodes"] else ""
-        raise errors.TftrtError("no node of it can be in FP16" + (f" ({made.nodes[0].name}: {made.nodes[0].reason})" if made.nodes else ""),
-                                f"{fewer}export it with another --precision_mode")
+        raise errors.TftrtError(
+            "no node of it can be in FP16" + (f" ({made.nodes[0].name}: {made.nodes[0].reason})" if made.nodes else ""),
+            f"{fewer}export it with another --precision_mode",
+        )
     # It loads: the types fit, and there is a kernel for each node.
     remark = onnx_ranges.Session(made.model).remark
     if remark and (products := squares.as_products(made.model)):
@@ -44,4 +49,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     written = model_file.rewrite(made.model, request["output"], request["weights"], {PRECISION: "FP16"})
     model_file.save(half.convert(model, names, largest, simulated=True).model, request["judged"])
     said = Written(precision="FP16", nodes=made.nodes, constants=made.constants, remarks=(remark,) if remark else ())
-    return {"written": said.to_dict(), "judged": request["judged"], "nodes": [one.to_dict() for one in model_file.nodes(written)]}
+    return {
+        "written": said.to_dict(),
+        "judged": request["judged"],
+        "nodes": [one.to_dict() for one in model_file.nodes(written)],
+    }

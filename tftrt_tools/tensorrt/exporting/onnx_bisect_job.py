@@ -11,8 +11,18 @@ from onnx import TensorProto, shape_inference
 from tftrt_tools.models.execution import npz
 from tftrt_tools.tensorrt.exporting.job import departing, onnx_ranges
 
-_COMPARED = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.INT32, TensorProto.UINT8,
-                       TensorProto.INT8, TensorProto.BOOL})
+_COMPARED = frozenset(
+    {
+        TensorProto.FLOAT,
+        TensorProto.DOUBLE,
+        TensorProto.FLOAT16,
+        TensorProto.INT64,
+        TensorProto.INT32,
+        TensorProto.UINT8,
+        TensorProto.INT8,
+        TensorProto.BOOL,
+    }
+)
 
 
 def job(request: dict[str, Any]) -> dict[str, Any] | None:
@@ -23,4 +33,6 @@ def job(request: dict[str, Any]) -> dict[str, Any] | None:
     made, feed = departing.producers(source), npz.load(request["inputs"])
     names = [name for name in departing.producers(model) if name in made and kinds.get(name) in _COMPARED]
     values = onnx_ranges.Session(source, names).run(feed)
-    return departing.first(model, pathlib.Path(request["onnx"]), feed, {name: (made[name].op_type, values[name]) for name in names})
+    return departing.first(
+        model, pathlib.Path(request["onnx"]), feed, {name: (made[name].op_type, values[name]) for name in names}
+    )

@@ -29,7 +29,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     path = request["model"]
     (model, said_dimensions), notes = foreign.read(path), list[str]()
     if request["precision"] != "FP32":
-        foreign.check_unwritten(model, path, f"leave --precision_mode={request['precision']} out: its precision stays; or give it in FP32")
+        foreign.check_unwritten(
+            model, path, f"leave --precision_mode={request['precision']} out: its precision stays; or give it in FP32"
+        )
     values = frozen_inputs.of_signature(request["freeze"], request["signature"], model_file.specs(model.graph.input))
     calls = ranks.read(request["calls"])
     unsaid = [one.name for one in model.graph.input if not one.type.tensor_type.HasField("shape")]
@@ -55,14 +57,27 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         if request["weights"]:
             model_file.place_weights(graph, weights, output.with_name(request["weights"]))
         said = {one.key: one.value for one in model.metadata_props}
-        model_file.write(graph, output, {**said, **request["properties"], "tftrt.exporter": EXPORTER, "tftrt.opset": str(opsets.of(graph))})
+        model_file.write(
+            graph,
+            output,
+            {**said, **request["properties"], "tftrt.exporter": EXPORTER, "tftrt.opset": str(opsets.of(graph))},
+        )
     except errors.TftrtError as error:
-        raise errors.TftrtError(error.cause, _ANOTHER if "onnx.checker" in error.cause or "types that do not fit" in error.cause
-                                else error.mend) from None
-    return {"exporter": EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
-            "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions, "renamed": {},
-            "nodes": [one.to_dict() for one in model_file.nodes(graph)], "notes": [*notes, *more], "rewritten": {},
-            "opset": opsets.of(graph)}
+        raise errors.TftrtError(
+            error.cause,
+            _ANOTHER if "onnx.checker" in error.cause or "types that do not fit" in error.cause else error.mend,
+        ) from None
+    return {
+        "exporter": EXPORTER,
+        "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
+        "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)],
+        "dimensions": dimensions,
+        "renamed": {},
+        "nodes": [one.to_dict() for one in model_file.nodes(graph)],
+        "notes": [*notes, *more],
+        "rewritten": {},
+        "opset": opsets.of(graph),
+    }
 
 
 @contextlib.contextmanager
@@ -86,12 +101,19 @@ def _in_opset(model: onnx.ModelProto, request: dict[str, Any]) -> tuple[onnx.Mod
             made, notes = lowering.lowered(onnx.shape_inference.infer_shapes(model), newest or asked, before)
             foreign.name_nodes(made)
             return made, notes
-        return opsets.converted(onnx.shape_inference.infer_shapes(model), asked), [f"{before}; onnx converted it to {asked}"]
+        return opsets.converted(onnx.shape_inference.infer_shapes(model), asked), [
+            f"{before}; onnx converted it to {asked}"
+        ]
     except errors.TftrtError as error:
         least = request["least"]
         if own < asked and newest and own >= least:
             return model, [f"{error.cause}; it keeps its opset"]
         advised = advice.of_onnx(name for found in _LACKING.findall(error.cause) for name in found)
-        raise errors.TftrtError(error.cause, advised[0] if advised else
-                                "give a --target or an --opset that is nearer to the file's" if own > asked or not newest else
-                                f"--precision_mode needs opset {least}: export the model anew, in that opset or a newer one") from None
+        raise errors.TftrtError(
+            error.cause,
+            advised[0]
+            if advised
+            else "give a --target or an --opset that is nearer to the file's"
+            if own > asked or not newest
+            else f"--precision_mode needs opset {least}: export the model anew, in that opset or a newer one",
+        ) from None

@@ -49,8 +49,10 @@ def lines(found: Sequence[Finding], most: int = 3) -> list[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     for one in found:
         groups.setdefault((one.op, one.reason), []).append(one.node)
-    return [f"{op}: {reason} ({', '.join(names[:most])}{f' and {len(names) - most} more' if len(names) > most else ''})"
-            for (op, reason), names in groups.items()]
+    return [
+        f"{op}: {reason} ({', '.join(names[:most])}{f' and {len(names) - most} more' if len(names) > most else ''})"
+        for (op, reason), names in groups.items()
+    ]
 
 
 def mends(found: Sequence[Finding], outputs: int) -> list[str]:
@@ -92,7 +94,7 @@ def _refusals(node: Node, target: Target, parser: Parser) -> Iterator[str]:
 
 def _of_end(node: Node, target: Target, parser: Parser) -> Iterator[str]:
     """Why an input or output of the graph is refused."""
-    dtype, = (value.dtype for value in node.inputs)
+    (dtype,) = (value.dtype for value in node.inputs)
     if dtype and dtype not in parser.types or dtype in _NARROWED:
         yield f"{target.title} has no {dtype} tensors"
     if target.narrow and node.beyond_int32 is not None:
@@ -114,4 +116,6 @@ def _doubt(node: Node, target: Target, parser: Parser) -> str:
     became = parser.types.get(dtype, "")
     if not became or became in parser.ops[node.op]:
         return ""
-    return f"the parser's list does not name {dtype} for it" + (f" ({became} in {target.title})" if became.lower() != dtype else "")
+    return f"the parser's list does not name {dtype} for it" + (
+        f" ({became} in {target.title})" if became.lower() != dtype else ""
+    )

@@ -57,17 +57,25 @@ def check(asked: Asked, opset: int) -> None:
     """Refuse what cannot work. Raises: UsageError, TftrtError."""
     if asked.int8_as:
         if asked.precision != "INT8":
-            raise errors.UsageError(f"--int8_as has no effect with --precision_mode={asked.precision}", "leave it out, or choose INT8")
+            raise errors.UsageError(
+                f"--int8_as has no effect with --precision_mode={asked.precision}", "leave it out, or choose INT8"
+            )
         as_plan.read(asked.int8_as, asked.int8_said)
     if asked.precision == "FP32":
         if asked.fp32_nodes:
-            raise errors.UsageError("--fp32_nodes has no effect with --precision_mode=FP32", "leave it out, or choose another precision")
+            raise errors.UsageError(
+                "--fp32_nodes has no effect with --precision_mode=FP32", "leave it out, or choose another precision"
+            )
         return
     if opset < least_opset(asked):
-        raise errors.UsageError(f"--opset={opset} has no nodes for --precision_mode={asked.precision}", f"give {_LEAST_OPSET} or more")
+        raise errors.UsageError(
+            f"--opset={opset} has no nodes for --precision_mode={asked.precision}", f"give {_LEAST_OPSET} or more"
+        )
     if asked.precision == "INT8" and not asked.data and not asked.table:
-        raise errors.UsageError("INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
-                                "give one of them; --calibrate_on_random_data shows that it works, with useless ranges")
+        raise errors.UsageError(
+            "INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
+            "give one of them; --calibrate_on_random_data shows that it works, with useless ranges",
+        )
     if asked.table:
         calibration_files.read(asked.table)
 
@@ -77,27 +85,52 @@ def least_opset(asked: Asked) -> int:
     return 0 if asked.precision == "FP32" else _LEAST_OPSET
 
 
-def make(asked: Asked, exported: Exported, folder: pathlib.Path, run: Callable[[str, Mapping[str, Any]], Any],
-         calls: tuple[str, ...] = ()) -> Precise:
+def make(
+    asked: Asked,
+    exported: Exported,
+    folder: pathlib.Path,
+    run: Callable[[str, Mapping[str, Any]], Any],
+    calls: tuple[str, ...] = (),
+) -> Precise:
     """Write the precision. Args: folder: where the file is written, under its own name; run: runs a job of this room; calls: .npz files of
     inputs, for FP16. Raises: UsageError, TftrtError."""
     folder.mkdir()
     output = folder / exported.path.name
     progress.say(f"writing {asked.precision} into {exported.signature}")
-    request = {"onnx": str(exported.path), "output": str(output), "weights": exported.weights, "signature": exported.signature,
-               "fp32_nodes": list(asked.fp32_nodes)}
+    request = {
+        "onnx": str(exported.path),
+        "output": str(output),
+        "weights": exported.weights,
+        "signature": exported.signature,
+        "fp32_nodes": list(asked.fp32_nodes),
+    }
     if asked.precision == "FP16":
         answer = run("fp16_job:job", {**request, "calls": list(calls), "judged": str(folder / f"judged-{output.name}")})
     else:
         table = scales(calibration_files.read(asked.table), exported, asked.table) if asked.table else {}
-        answer = run("quantize_job:job", {
-            **request, "twins": list(exported.twins), "asked": list(exported.asked),
-            "inputs": {name: [one.to_dict() for one in specs] for name, specs in exported.inputs.items()},
-            "data": asked.data.to_dict() if asked.data else None, "method": asked.method,
-            "percentile": asked.percentile, "table": table, "all": bool(asked.output_table),
-            "as_plan": as_plan.request(asked.int8_as, asked.int8_said)})
-    return Precise(path=output, judged=pathlib.Path(answer.get("judged", output)), written=Written.from_dict(answer["written"]),
-                   nodes=tuple(map(Node.from_dict, answer["nodes"])), scales=answer.get("scales", {}), data=answer.get("data", {}))
+        answer = run(
+            "quantize_job:job",
+            {
+                **request,
+                "twins": list(exported.twins),
+                "asked": list(exported.asked),
+                "inputs": {name: [one.to_dict() for one in specs] for name, specs in exported.inputs.items()},
+                "data": asked.data.to_dict() if asked.data else None,
+                "method": asked.method,
+                "percentile": asked.percentile,
+                "table": table,
+                "all": bool(asked.output_table),
+                "as_plan": as_plan.request(asked.int8_as, asked.int8_said),
+            },
+        )
+    return Precise(
+        path=output,
+        judged=pathlib.Path(answer.get("judged", output)),
+        written=Written.from_dict(answer["written"]),
+        nodes=tuple(map(Node.from_dict, answer["nodes"])),
+        scales=answer.get("scales", {}),
+        data=answer.get("data", {}),
+    )
 
 
 def scales(calibration: Calibration, exported: Exported, path: str) -> dict[str, float]:
@@ -105,8 +138,10 @@ def scales(calibration: Calibration, exported: Exported, path: str) -> dict[str,
     names = ("", exported.signature, *exported.twins)
     engines = [one for one in calibration.engines if one.signature in names]
     if not engines:
-        raise errors.TftrtError(f"{path} has no table of signature {exported.signature!r}",
-                                "it has tables of " + ", ".join(dict.fromkeys(repr(one.signature) for one in calibration.engines)))
+        raise errors.TftrtError(
+            f"{path} has no table of signature {exported.signature!r}",
+            "it has tables of " + ", ".join(dict.fromkeys(repr(one.signature) for one in calibration.engines)),
+        )
     found: dict[str, float] = {}
     for one in engines:
         for tensor, scale in one.table.scales.items():
@@ -118,7 +153,19 @@ def calibration(made: Mapping[str, Precise], model: str, digest: str) -> Calibra
     """The calibration file of an export: the ranges of all tensors, under their names in the graphs. Args: made: by signature, one or
     more; model, digest: the source's path and digest."""
     first = next(iter(made.values()))
-    engines = tuple(EngineTable(segment="", signature=name, engine=name, table=Table(header(_TENSORRT), dict(one.scales)))
-                    for name, one in made.items())
-    return Calibration(**passport.stamp(), calibrator="toolkit", method=first.written.method, tensorrt=_TENSORRT, tensorflow="",
-                       model=model, model_digest=digest, data=dict(first.data), engines=engines, comparison=first.written.comparison)
+    engines = tuple(
+        EngineTable(segment="", signature=name, engine=name, table=Table(header(_TENSORRT), dict(one.scales)))
+        for name, one in made.items()
+    )
+    return Calibration(
+        **passport.stamp(),
+        calibrator="toolkit",
+        method=first.written.method,
+        tensorrt=_TENSORRT,
+        tensorflow="",
+        model=model,
+        model_digest=digest,
+        data=dict(first.data),
+        engines=engines,
+        comparison=first.written.comparison,
+    )

@@ -89,11 +89,16 @@ def kept(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str]:
         try:
             expression = re.compile(pattern)
         except re.error as error:
-            raise errors.UsageError(f"--fp32_nodes={pattern} is no regular expression: {error}", "see Python's `re` syntax") from None
+            raise errors.UsageError(
+                f"--fp32_nodes={pattern} is no regular expression: {error}", "see Python's `re` syntax"
+            ) from None
         matched = {name for name in known if expression.fullmatch(name)}
         if not matched:
             inside = sum(bool(expression.search(name)) for name in known)
-            raise errors.UsageError(f"--fp32_nodes={pattern} matches no node", "the whole name of a node of the exported graph must match"
-                                    + (f"; did you mean '.*{pattern}.*'? ({inside} of {len(known)} nodes)" if inside else ""))
+            raise errors.UsageError(
+                f"--fp32_nodes={pattern} matches no node",
+                "the whole name of a node of the exported graph must match"
+                + (f"; did you mean '.*{pattern}.*'? ({inside} of {len(known)} nodes)" if inside else ""),
+            )
         found |= matched
     return frozenset(found)

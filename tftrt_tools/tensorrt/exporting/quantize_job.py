@@ -56,25 +56,45 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     names = kept(request["fp32_nodes"], map(name_of, model.graph.node))
     placed = placement.place(model, names)
     if placed.sites and request["as_plan"]:
-        placed = placement.place(model, names, as_plan.wider(AsPlan.from_dict(request["as_plan"]), [site.node for site in placed.sites]))
+        placed = placement.place(
+            model, names, as_plan.wider(AsPlan.from_dict(request["as_plan"]), [site.node for site in placed.sites])
+        )
     if not placed.sites:
-        raise errors.TftrtError("no node of it can be in INT8" + (f" ({placed.left[0].name}: {placed.left[0].reason})" if placed.left else
-                                                                  ": it has no convolution and no product with constant weights, in FP32"),
-                                "export it with another --precision_mode")
+        raise errors.TftrtError(
+            "no node of it can be in INT8"
+            + (
+                f" ({placed.left[0].name}: {placed.left[0].reason})"
+                if placed.left
+                else ": it has no convolution and no product with constant weights, in FP32"
+            ),
+            "export it with another --precision_mode",
+        )
     found = _measured(request, model, placed) if request["data"] else _of_table(model, placed, request["table"])
     if not found.placement.sites:
-        raise errors.TftrtError(f"no node of it has the ranges that INT8 needs ({found.placement.left[-1].reason})",
-                                "give other calibration data, or the table of this model")
+        raise errors.TftrtError(
+            f"no node of it has the ranges that INT8 needs ({found.placement.left[-1].reason})",
+            "give other calibration data, or the table of this model",
+        )
     progress.say("writing INT8 into the graph")
     made = qdq.with_rounding(model, found.placement, found.scales)
     properties = {PRECISION: "INT8", "tftrt.calibration_method": found.method}
     made = model_file.rewrite(made, request["output"], request["weights"], properties)
     record = found.record
-    written = Written(precision="INT8", nodes=found.placement.nodes(), method=found.method, comparison=found.comparison,
-                      ranges={tensor: found.scales[tensor] * LEVELS for tensor in found.placement.tensors},
-                      samples=record.samples if record else 0, warnings=record.warnings if record else ())
-    return {"written": written.to_dict(), "scales": dict(found.scales), "data": record.to_dict() if record else {},
-            "nodes": [one.to_dict() for one in model_file.nodes(made)]}
+    written = Written(
+        precision="INT8",
+        nodes=found.placement.nodes(),
+        method=found.method,
+        comparison=found.comparison,
+        ranges={tensor: found.scales[tensor] * LEVELS for tensor in found.placement.tensors},
+        samples=record.samples if record else 0,
+        warnings=record.warnings if record else (),
+    )
+    return {
+        "written": written.to_dict(),
+        "scales": dict(found.scales),
+        "data": record.to_dict() if record else {},
+        "nodes": [one.to_dict() for one in model_file.nodes(made)],
+    }
 
 
 def _of_table(model: onnx.ModelProto, placed: Placement, table: Mapping[str, float]) -> _Scaled:
@@ -106,7 +126,9 @@ def _measured(request: dict[str, Any], model: onnx.ModelProto, placed: Placement
     listed = candidates(asked, request["percentile"])
     collector = onnx_ranges.Collector(model, Facts(model).floats if request["all"] else placed.tensors)
     judging = passing.passed(collector, batches, listed)
-    ranged = placed.with_scales({name for name, one in collector.histograms.items() if one.absmax}, "the calibration data has")
+    ranged = placed.with_scales(
+        {name for name, one in collector.histograms.items() if one.absmax}, "the calibration data has"
+    )
     compared = onnx_ranges.compared(request["signature"], model, ranged, collector.histograms, judging)
     decided = comparison.of([compared], "" if asked == methods.AUTO else listed[0].text)
     method = next(one for one in listed if one.text == decided.taken)
@@ -122,8 +144,14 @@ def _takes(specs: list[InputSpec], rows: int) -> bool:
     return all(not spec.shape or spec.shape[0] in (None, rows) for spec in specs)
 
 
-def _without_harm(signature: str, model: onnx.ModelProto, placed: Placement, histograms: Mapping[str, Any], judging: list[passing.Judging],
-                  level: float) -> Placement:
+def _without_harm(
+    signature: str,
+    model: onnx.ModelProto,
+    placed: Placement,
+    histograms: Mapping[str, Any],
+    judging: list[passing.Judging],
+    level: float,
+) -> Placement:
     """The Placement without the last nodes with weights, if INT8 loses much just there. Args: level: dB of the worst output with them."""
     names = placement.last(model, placed)
     without = placed.without(names, "")

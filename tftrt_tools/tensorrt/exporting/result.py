@@ -34,8 +34,10 @@ class Departure(records.Record):
     def text(self) -> str:
         """For people."""
         where = f"behind {self.before}, which agrees" if self.before else "the first that both have"
-        return (f"first departs: {self.tensor} ({self.source_op} in the source, {self.node} in the file): {self.snr_db:.1f} dB; {where}; "
-                f"{self.compared} of the file's {self.tensors} tensors have a counterpart up to there")
+        return (
+            f"first departs: {self.tensor} ({self.source_op} in the source, {self.node} in the file): {self.snr_db:.1f} dB; {where}; "
+            f"{self.compared} of the file's {self.tensors} tensors have a counterpart up to there"
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

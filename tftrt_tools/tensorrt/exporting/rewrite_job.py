@@ -32,8 +32,15 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     path = pathlib.Path(request["onnx"])
     size = sum(one.stat().st_size for one in (path, path.parent / request["weights"]) if one.is_file())
     if size > _MOST_BYTES:
-        return {"rewrites": [Rewritten(name=name, nodes=0, undone=f"the file has {size / 1e9:.1f} GB, which is too much for it").to_dict()
-                             for name in request["rewrites"]], "changed": False}
+        return {
+            "rewrites": [
+                Rewritten(
+                    name=name, nodes=0, undone=f"the file has {size / 1e9:.1f} GB, which is too much for it"
+                ).to_dict()
+                for name in request["rewrites"]
+            ],
+            "changed": False,
+        }
     model, made = onnx.load(path), []
     for name in request["rewrites"]:
         progress.say(f"rewriting: {name}")
@@ -43,9 +50,15 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         return {"rewrites": [one.to_dict() for one in made], "changed": False}
     before = [one.value for one in model.metadata_props if one.key == "tftrt.rewrites"]
     names = ",".join([*before, *(one.name for one in made if one.nodes and not one.undone)])
-    written = model_file.rewrite(model, request["output"], request["weights"], {"tftrt.rewrites": names, "tftrt.opset": str(_opset(model))})
-    return {"rewrites": [one.to_dict() for one in made], "changed": True, "nodes": [one.to_dict() for one in model_file.nodes(written)],
-            "opset": _opset(model)}
+    written = model_file.rewrite(
+        model, request["output"], request["weights"], {"tftrt.rewrites": names, "tftrt.opset": str(_opset(model))}
+    )
+    return {
+        "rewrites": [one.to_dict() for one in made],
+        "changed": True,
+        "nodes": [one.to_dict() for one in model_file.nodes(written)],
+        "opset": _opset(model),
+    }
 
 
 def _with(model: onnx.ModelProto, name: str, request: dict[str, Any]) -> tuple[onnx.ModelProto, Rewritten]:
@@ -60,7 +73,9 @@ def _with(model: onnx.ModelProto, name: str, request: dict[str, Any]) -> tuple[o
             made = _raised(model, name, request["target"])
         checked = _checked(made)
     except Exception as error:  # onnxslim, onnx and ONNX Runtime raise whatever their parts do
-        return model, Rewritten(name=name, nodes=0, undone=f"it failed: {errors.first_line(str(error)) or type(error).__name__}")
+        return model, Rewritten(
+            name=name, nodes=0, undone=f"it failed: {errors.first_line(str(error)) or type(error).__name__}"
+        )
     grown = checked.ByteSize() - model.ByteSize()
     if not REWRITES[name].grows and grown > _LEAST_GROWN_BYTES and checked.ByteSize() > _MOST_GROWN * model.ByteSize():
         return model, Rewritten(name=name, nodes=nodes, undone=f"the file would grow by {grown / 1e6:.0f} MB")

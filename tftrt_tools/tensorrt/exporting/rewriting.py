@@ -36,18 +36,27 @@ class Rewrite:
 
 # In the order in which they are made.
 REWRITES: Mapping[str, Rewrite] = {
-    "nms": Rewrite(title="CombinedNonMaxSuppression: one NonMaxSuppression and a TopK with constant K", default=_PARSERS, converting=True),
+    "nms": Rewrite(
+        title="CombinedNonMaxSuppression: one NonMaxSuppression and a TopK with constant K",
+        default=_PARSERS,
+        converting=True,
+    ),
     "einsum": Rewrite(title="Einsum of two operands: one MatMul", converting=True),
     "layer_norm": Rewrite(title="LayerNormalization: one op, or for 8.5 ops that its parser takes"),
-    "gelu": Rewrite(title="GELU: one op", default=("10", "11", "onnxruntime"), possible=("10", "11", "onnxruntime"), opset=20),
+    "gelu": Rewrite(
+        title="GELU: one op", default=("10", "11", "onnxruntime"), possible=("10", "11", "onnxruntime"), opset=20
+    ),
     "attention": Rewrite(title="attention: the scale before the product, as TensorRT fuses it", default=("10", "11")),
     "fold": Rewrite(title="what only constants decide, computed beforehand"),
     "dead_ends": Rewrite(title="nodes that do nothing, left out"),
     "simplify": Rewrite(title="neighbours that are one op, and equal nodes, merged"),
     "pad_pool": Rewrite(title="zeros around the input of a pooling: the pooling's own padding"),
     # By itself where it was measured.
-    "wide_conv": Rewrite(title="a convolution of few channels with a long kernel: its long dimension becomes channels", default=("8.5",),
-                         grows=True),
+    "wide_conv": Rewrite(
+        title="a convolution of few channels with a long kernel: its long dimension becomes channels",
+        default=("8.5",),
+        grows=True,
+    ),
 }
 
 
@@ -76,22 +85,33 @@ def chosen(flag: Sequence[str], target: str, opset: int = 0) -> tuple[str, ...]:
             raise errors.UsageError(f"--rewrite: no rewrite {name!r}", f"there are: {', '.join(REWRITES)}; or {NONE}")
     left, more, only = ([name for sign, name in signed if sign == one] for one in (WITHOUT, WITH, ""))
     if only and (left or more) or NONE in only and len(only) > 1:
-        raise errors.UsageError(f"--rewrite={','.join(flag)} mixes names that are made alone with others",
-                                f"name the only ones, or those to leave out ({WITHOUT}NAME) or to add ({WITH}NAME), or {NONE}")
+        raise errors.UsageError(
+            f"--rewrite={','.join(flag)} mixes names that are made alone with others",
+            f"name the only ones, or those to leave out ({WITHOUT}NAME) or to add ({WITH}NAME), or {NONE}",
+        )
     for name in more:
         if name in left:
-            raise errors.UsageError(f"--rewrite={','.join(flag)} adds {name} and leaves it out", "leave one of the two out")
+            raise errors.UsageError(
+                f"--rewrite={','.join(flag)} adds {name} and leaves it out", "leave one of the two out"
+            )
     for name in (*more, *(one for one in only if one != NONE)):
         one = REWRITES[name]
         if target not in one.possible:
-            raise errors.UsageError(f"--rewrite={name}: {TARGETS[target].title} does not take what it writes",
-                                    "leave it out, or give another --target")
+            raise errors.UsageError(
+                f"--rewrite={name}: {TARGETS[target].title} does not take what it writes",
+                "leave it out, or give another --target",
+            )
         if 0 < opset < one.opset:
-            raise errors.UsageError(f"--rewrite={name} writes opset {one.opset}, and --opset={opset} is given", "leave one of the two out")
+            raise errors.UsageError(
+                f"--rewrite={name} writes opset {one.opset}, and --opset={opset} is given", "leave one of the two out"
+            )
     if only:
         return tuple(name for name in REWRITES if name in only)
-    return tuple(name for name, one in REWRITES.items() if name in more or (
-        target in one.default and name not in left and not 0 < opset < one.opset))
+    return tuple(
+        name
+        for name, one in REWRITES.items()
+        if name in more or (target in one.default and name not in left and not 0 < opset < one.opset)
+    )
 
 
 class Attempt(Protocol):

@@ -60,28 +60,50 @@ def study(path: str | os.PathLike[str], asked: Asked, options: Options) -> harm.
     start = time.monotonic()
     sensitivity.check_asked(asked.precision, options)
     if options.measure == "gpu":
-        raise errors.UsageError("--measure=gpu builds engines of TF-TRT, and an ONNX file has none",
-                                "leave it out; `tftrt verify ONNX PLAN --tensors=all` compares a plan that is built, tensor by tensor")
+        raise errors.UsageError(
+            "--measure=gpu builds engines of TF-TRT, and an ONNX file has none",
+            "leave it out; `tftrt verify ONNX PLAN --tensors=all` compares a plan that is built, tensor by tensor",
+        )
     if table.kind(os.fspath(path)) is PLAN:
         document.read(path)
         path = pathlib.Path(path) / document.ONNX
     with opening.opened(path, log_file=options.log_file) as (model,), scratch.folder("sensitivity") as folder:
         made = sensitivity.calls_of(inputs.Takes.of(model.inputs), options, folder)
         if not made.get(DEFAULT):
-            raise errors.UsageError(f"--data={options.data} gives no whole call of {path}", "it takes " + ", ".join(
-                f"{spec.name} {spec.text()}" for spec in model.inputs[DEFAULT]))
+            raise errors.UsageError(
+                f"--data={options.data} gives no whole call of {path}",
+                "it takes " + ", ".join(f"{spec.name} {spec.text()}" for spec in model.inputs[DEFAULT]),
+            )
         saved = run.save_calls(made[DEFAULT], f"{folder}/in")
-        found, method = simulated(path, asked, [one for _, one in saved], options.calibration, options.nodes, log_file=options.log_file)
+        found, method = simulated(
+            path, asked, [one for _, one in saved], options.calibration, options.nodes, log_file=options.log_file
+        )
         digest = model.digest()
     return harm.Sensitivity(
-        model=str(pathlib.Path(path).absolute()), model_digest=digest, precision=asked.precision, settings=asked.to_dict(),
-        data=options.data, ranges=sensitivity.ranges(asked.precision, asked.table, options, method),
-        signatures=(found,), gpu=None, seconds=time.monotonic() - start,
-        measured_problem=EVIDENCE, of_onnx=True)
+        model=str(pathlib.Path(path).absolute()),
+        model_digest=digest,
+        precision=asked.precision,
+        settings=asked.to_dict(),
+        data=options.data,
+        ranges=sensitivity.ranges(asked.precision, asked.table, options, method),
+        signatures=(found,),
+        gpu=None,
+        seconds=time.monotonic() - start,
+        measured_problem=EVIDENCE,
+        of_onnx=True,
+    )
 
 
-def simulated(path: str | os.PathLike[str], asked: Asked, calls: Sequence[str], calibration: DataOptions | None, nodes: str | None = "", *,
-              names: Sequence[str] = (DEFAULT,), log_file: str | None = None) -> tuple[harm.SignatureHarm, str]:
+def simulated(
+    path: str | os.PathLike[str],
+    asked: Asked,
+    calls: Sequence[str],
+    calibration: DataOptions | None,
+    nodes: str | None = "",
+    *,
+    names: Sequence[str] = (DEFAULT,),
+    log_file: str | None = None,
+) -> tuple[harm.SignatureHarm, str]:
     """Round the nodes of an ONNX file in FP32.
 
     Args: calls: .npz files of the inputs to score. calibration: of INT8; None for those inputs. nodes: regular expression of the nodes to
@@ -89,10 +111,19 @@ def simulated(path: str | os.PathLike[str], asked: Asked, calls: Sequence[str], 
     Returns: (SignatureHarm, the calibration method in force or ""). Raises: UsageError, TftrtError.
     """
     first, *twins = names
-    request = {"onnx": str(path), "signature": first, "twins": twins, "precision": asked.precision, "fp32_nodes": list(asked.fp32_nodes),
-               "nodes": nodes, "calls": list(calls), "method": asked.method, "percentile": asked.percentile,
-               "table": _table(asked.table, onnx_file.overview(str(path)).facts) if asked.table else {},
-               "data": calibration.to_dict() if calibration else None}
+    request = {
+        "onnx": str(path),
+        "signature": first,
+        "twins": twins,
+        "precision": asked.precision,
+        "fp32_nodes": list(asked.fp32_nodes),
+        "nodes": nodes,
+        "calls": list(calls),
+        "method": asked.method,
+        "percentile": asked.percentile,
+        "table": _table(asked.table, onnx_file.overview(str(path)).facts) if asked.table else {},
+        "data": calibration.to_dict() if calibration else None,
+    }
     answer = child.run(_JOB, request, env=_ENV, log_file=log_file).result
     return harm.SignatureHarm.from_dict(answer["signature"]), answer["method"]
 
@@ -111,5 +142,7 @@ def source(path: str | os.PathLike[str]) -> str:
 def _table(path: str, facts: Mapping[str, str]) -> dict[str, float]:
     """{tensor: scale} of a calibration file for the file's signature."""
     read = calibration_file.read(path)
-    named = precise.Exported(path=pathlib.Path(), weights="", signature=facts.get("tftrt.signature", DEFAULT), twins=(DEFAULT,))
+    named = precise.Exported(
+        path=pathlib.Path(), weights="", signature=facts.get("tftrt.signature", DEFAULT), twins=(DEFAULT,)
+    )
     return precise.scales(read, named, path)

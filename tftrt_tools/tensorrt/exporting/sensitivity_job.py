@@ -56,12 +56,16 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     calls = list(map(npz.load, request["calls"]))
     simulated = (_fp16 if request["precision"] == "FP16" else _int8)(request, model, calls)
     if not simulated.floats:
-        raise errors.TftrtError("the file has no float32 output, and noise is measured on floats",
-                                "study a file that gives scores or features in float32, not only classes")
+        raise errors.TftrtError(
+            "the file has no float32 output, and noise is measured on floats",
+            "study a file that gives scores or features in float32, not only classes",
+        )
     if not simulated.sites:
         why = f" ({simulated.left[0].name}: {simulated.left[0].reason})" if simulated.left else ""
         raise errors.TftrtError(f"no node of the file can be in {request['precision']}{why}", "study another precision")
-    found = studying_job.studied(simulated, _chosen(simulated.sites, request["nodes"], request["precision"]), request["precision"])
+    found = studying_job.studied(
+        simulated, _chosen(simulated.sites, request["nodes"], request["precision"]), request["precision"]
+    )
     return {"signature": found.to_dict(), "method": simulated.method}
 
 
@@ -71,8 +75,10 @@ def _chosen(sites: Sequence[_Site], pattern: str | None, precision: str) -> list
         return []
     found = [number for number, site in enumerate(sites) if not pattern or re.fullmatch(pattern, site.name)]
     if not found:
-        raise errors.UsageError(f"--nodes={pattern} matches none of the {len(sites)} nodes that {precision} rounds",
-                                f"the whole name of a node must match, such as {sites[0].name!r}")
+        raise errors.UsageError(
+            f"--nodes={pattern} matches none of the {len(sites)} nodes that {precision} rounds",
+            f"the whole name of a node must match, such as {sites[0].name!r}",
+        )
     return found
 
 
@@ -96,9 +102,17 @@ class _Rounded:
 class _Simulation:
     """As studying_job.Simulation. floats: names of the outputs that are float32; left: nodes that stay in FP32, with the reason."""
 
-    def __init__(self, request: Mapping[str, Any], model: onnx.ModelProto, calls: Sequence[Arrays], sites: tuple[_Site, ...],
-                 made: Callable[[_Rounded, str], onnx.ModelProto], said: tuple[str, tuple[str, ...]], left: Sequence[NodePrecision],
-                 unrounded: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        request: Mapping[str, Any],
+        model: onnx.ModelProto,
+        calls: Sequence[Arrays],
+        sites: tuple[_Site, ...],
+        made: Callable[[_Rounded, str], onnx.ModelProto],
+        said: tuple[str, tuple[str, ...]],
+        left: Sequence[NodePrecision],
+        unrounded: tuple[str, ...] = (),
+    ) -> None:
         """Args: made: the model with rounding by a method. said: (the method in force, all methods)."""
         self.name: str = request["signature"]
         self.sites, self.unrounded, self.left = sites, unrounded, left
@@ -123,8 +137,9 @@ class _Simulation:
     def without(self, kept: Sequence[int]) -> _Rounded:
         return _Rounded(frozenset(site.name for number, site in enumerate(self.sites) if number not in kept))
 
-    def sweep(self, runs_wanted: Mapping[K, _Rounded], text: str, methods: Mapping[K, str] = MappingProxyType({})) -> tuple[
-            dict[K, tuple[Comparison, ...]], float, int]:
+    def sweep(
+        self, runs_wanted: Mapping[K, _Rounded], text: str, methods: Mapping[K, str] = MappingProxyType({})
+    ) -> tuple[dict[K, tuple[Comparison, ...]], float, int]:
         """As studying_job.Simulation.sweep. Each run is a session of its own, because the rounding is written into the graph."""
         plain = self._answers()
         own = self._compared(onnx_ranges.Session(self._made(_Rounded(frozenset(), alone=True), self.method)), plain)
@@ -135,7 +150,11 @@ class _Simulation:
             made = self._made(rounded, methods.get(key, self.method))
             # ONNX Runtime's optimizations compute through the rounding here and there.
             found[key] = self._compared(onnx_ranges.Session(made, optimized=False), plain)
-        return found, fidelity, sum(max((array.shape[0] for array in call.values() if array.ndim), default=1) for call in self._calls)
+        return (
+            found,
+            fidelity,
+            sum(max((array.shape[0] for array in call.values() if array.ndim), default=1) for call in self._calls),
+        )
 
     def _answers(self) -> list[Arrays]:
         """Of the file as it is."""
@@ -145,7 +164,9 @@ class _Simulation:
         return self._plain
 
     def _compared(self, session: onnx_ranges.Session, plain: Sequence[Arrays]) -> tuple[Comparison, ...]:
-        into: dict[str, Accumulator] = {output: metrics.Accumulator(self.name, output, wanted=harm.METRICS) for output in self.floats}
+        into: dict[str, Accumulator] = {
+            output: metrics.Accumulator(self.name, output, wanted=harm.METRICS) for output in self.floats
+        }
         for call, reference in zip(self._calls, plain, strict=True):
             answer = session.run(call)
             for output, one in into.items():
@@ -165,7 +186,9 @@ def _fp16(request: Mapping[str, Any], model: onnx.ModelProto, calls: Sequence[Ar
 
     def made(rounded: _Rounded, _: str) -> onnx.ModelProto:
         # What a node costs alone is asked, whichever others stay in FP32 beside it.
-        return half.convert(model, left | ({site.name for site in sites} - rounded.names), largest, simulated=True, moved=False).model
+        return half.convert(
+            model, left | ({site.name for site in sites} - rounded.names), largest, simulated=True, moved=False
+        ).model
 
     return _Simulation(request, model, calls, sites, made, ("", ("",)), [one for one in listed if one.reason])
 
@@ -194,8 +217,9 @@ def _int8(request: dict[str, Any], model: onnx.ModelProto, calls: Sequence[Array
     return _Simulation(request, model, calls, sites, made, (method, tuple(scales)), ranged.left, tuple(sorted(lost)))
 
 
-def _scales(request: dict[str, Any], model: onnx.ModelProto, placed: Placement,
-            calls: Sequence[Arrays]) -> tuple[dict[str, dict[str, float]], str]:
+def _scales(
+    request: dict[str, Any], model: onnx.ModelProto, placed: Placement, calls: Sequence[Arrays]
+) -> tuple[dict[str, dict[str, float]], str]:
     """({method: {tensor: scale}}, the method in force)."""
     if request["table"]:
         return {GIVEN: tables.by_tensor(model, request["table"])}, GIVEN
@@ -205,17 +229,32 @@ def _scales(request: dict[str, Any], model: onnx.ModelProto, placed: Placement,
     asked = request["method"]
     judging = passing.passed(collector, batches, listed if asked == methods.AUTO else ())
     positive = {name for name, one in collector.histograms.items() if one.absmax}
-    found = {one.text: {name: scale for name, scale in onnx_ranges.scales_by_tensor(
-        collector.histograms, passing.scales_of(collector.histograms, one)).items() if name in positive} for one in listed}
+    found = {
+        one.text: {
+            name: scale
+            for name, scale in onnx_ranges.scales_by_tensor(
+                collector.histograms, passing.scales_of(collector.histograms, one)
+            ).items()
+            if name in positive
+        }
+        for one in listed
+    }
     if asked != methods.AUTO:
         return found, quantize_job.candidates(asked, request["percentile"])[0].text
-    compared = onnx_ranges.compared(request["signature"], model, placed.with_scales(positive, ""), collector.histograms, judging)
+    compared = onnx_ranges.compared(
+        request["signature"], model, placed.with_scales(positive, ""), collector.histograms, judging
+    )
     return found, comparison.of([compared]).taken
 
 
 def _ranged(model: onnx.ModelProto, placed: Placement) -> list[str]:
     """The tensors that need a range, whichever nodes stay in FP32: sums have two sides."""
     facts = Facts(model)
-    sums = [tensor for node in facts.nodes if node.op_type == "Add" for tensor in node.input
-            if facts.is_float(tensor) and not facts.is_constant(tensor)]
+    sums = [
+        tensor
+        for node in facts.nodes
+        if node.op_type == "Add"
+        for tensor in node.input
+        if facts.is_float(tensor) and not facts.is_constant(tensor)
+    ]
     return list(dict.fromkeys((*placed.tensors, *sums)))

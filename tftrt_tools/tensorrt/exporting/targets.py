@@ -45,27 +45,59 @@ class Target:
 
 _AXES = ((1, "axes"),)
 _WEIGHTS = ((1, "W"), (2, "R"), (3, "B"))
-_CONSTANTS = {"CumSum": ((1, "axis"),), "TopK": ((1, "K"),), "Slice": ((3, "axes"),), "Squeeze": _AXES, "Unsqueeze": _AXES,
-              "Pad": ((3, "axes"),), "InstanceNormalization": ((1, "scale"), (2, "B")), "LSTM": _WEIGHTS, "GRU": _WEIGHTS, "RNN": _WEIGHTS}
-_TYPES = {"float32": "FP32", "float64": "FP32", "float16": "FP16", "int8": "INT8", "uint8": "UINT8", "int32": "INT32", "bool": "BOOL"}
+_CONSTANTS = {
+    "CumSum": ((1, "axis"),),
+    "TopK": ((1, "K"),),
+    "Slice": ((3, "axes"),),
+    "Squeeze": _AXES,
+    "Unsqueeze": _AXES,
+    "Pad": ((3, "axes"),),
+    "InstanceNormalization": ((1, "scale"), (2, "B")),
+    "LSTM": _WEIGHTS,
+    "GRU": _WEIGHTS,
+    "RNN": _WEIGHTS,
+}
+_TYPES = {
+    "float32": "FP32",
+    "float64": "FP32",
+    "float16": "FP16",
+    "int8": "INT8",
+    "uint8": "UINT8",
+    "int32": "INT32",
+    "bool": "BOOL",
+}
 
 # Restrictions of TensorRT 8.5: of its list, and of builtin_op_importers.cpp at the same tag.
-_PARSER_8_5 = Parser(source="onnx-tensorrt's docs/operators.md at release/8.5-GA", ops=operators.OPS_8_5,
-                     types=_TYPES | {"int64": "INT32"}, constants=_CONSTANTS)
+_PARSER_8_5 = Parser(
+    source="onnx-tensorrt's docs/operators.md at release/8.5-GA",
+    ops=operators.OPS_8_5,
+    types=_TYPES | {"int64": "INT32"},
+    constants=_CONSTANTS,
+)
 _PARSER_10_1 = Parser(
-    source="onnx-tensorrt's docs/operators.md at release/10.1-GA", ops=operators.OPS_10_1,
+    source="onnx-tensorrt's docs/operators.md at release/10.1-GA",
+    ops=operators.OPS_10_1,
     types=_TYPES | {"int64": "INT64", "bfloat16": "BF16", "int4": "INT4", "float8_e4m3fn": "FP8"},
     # There a TopK takes any K, and a normalization any scale.
-    constants={op: inputs for op, inputs in _CONSTANTS.items() if op not in ("TopK", "InstanceNormalization")} | {
-        "OneHot": ((1, "depth"),)} | {op: _AXES for op in operators.OPS_10_1 if op.startswith("Reduce")})
+    constants={op: inputs for op, inputs in _CONSTANTS.items() if op not in ("TopK", "InstanceNormalization")}
+    | {"OneHot": ((1, "depth"),)}
+    | {op: _AXES for op in operators.OPS_10_1 if op.startswith("Reduce")},
+)
 
 # tf2onnx writes opset 18 at most; gelu's rewrite writes 20, and onnx-tensorrt's list for 10.1 ends there. What ONNX Runtime reads,
 # the run shows. 8.5 has no LayerNormalization, which is there from 17 on.
 TARGETS = {
     "8.5": Target(title="TensorRT 8.5", opset=16, newest=16, parser=_PARSER_8_5),
-    "10": Target(title="TensorRT 10", opset=18, newest=20, parser=_PARSER_10_1, remark="held against the list of TensorRT 10.1"),
-    "11": Target(title="TensorRT 11", opset=18, newest=20, parser=_PARSER_10_1,
-                 remark="held against the list of TensorRT 10.1, because that of 11 is not known here"),
+    "10": Target(
+        title="TensorRT 10", opset=18, newest=20, parser=_PARSER_10_1, remark="held against the list of TensorRT 10.1"
+    ),
+    "11": Target(
+        title="TensorRT 11",
+        opset=18,
+        newest=20,
+        parser=_PARSER_10_1,
+        remark="held against the list of TensorRT 10.1, because that of 11 is not known here",
+    ),
     "onnxruntime": Target(title="ONNX Runtime", opset=18, newest=23),
 }
 OPSETS = (9, 18)

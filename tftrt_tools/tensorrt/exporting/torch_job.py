@@ -40,29 +40,46 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     if request["weights"]:
         model_file.place_weights(graph, weights, output.with_name(request["weights"]))
     model_file.write(graph, output, {**request["properties"], "tftrt.exporter": EXPORTER})
-    return {"exporter": EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
-            "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions,
-            "renamed": dict.fromkeys(given), "nodes": [one.to_dict() for one in model_file.nodes(graph)], "notes": notes,
-            "rewritten": {}, "opset": request["opset"]}
+    return {
+        "exporter": EXPORTER,
+        "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
+        "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)],
+        "dimensions": dimensions,
+        "renamed": dict.fromkeys(given),
+        "nodes": [one.to_dict() for one in model_file.nodes(graph)],
+        "notes": notes,
+        "rewritten": {},
+        "opset": request["opset"],
+    }
 
 
 def _check_names(inputs: list[str], outputs: list[str]) -> None:
     names = inputs + outputs
     twice = next((name for name in names if names.count(name) > 1), "")
     if twice:
-        raise errors.TftrtError(f"two of its inputs and outputs are called {twice!r}, and a name stands for one value in ONNX",
-                                "give one of them another name in the module")
+        raise errors.TftrtError(
+            f"two of its inputs and outputs are called {twice!r}, and a name stands for one value in ONNX",
+            "give one of them another name in the module",
+        )
 
 
 def _exported(request: dict[str, Any], inputs: list[str], outputs: list[str]) -> tuple[onnx.ModelProto, list[str]]:
     """(the model, what to know about it)."""
     loaded, opset = runner_job.exported(request["model"]), request["opset"]
     try:
-        written = torch.onnx.export(loaded, dynamo=True, opset_version=max(opset, _LOWEST_OPSET), input_names=inputs, output_names=outputs,
-                                    verbose=False)
+        written = torch.onnx.export(
+            loaded,
+            dynamo=True,
+            opset_version=max(opset, _LOWEST_OPSET),
+            input_names=inputs,
+            output_names=outputs,
+            verbose=False,
+        )
         made = written.model_proto
     except Exception as error:  # PyTorch's exporter raises whatever its parts do
-        raise errors.TftrtError(f"{EXPORTER} cannot export it: {_cause(error)}", "leave that part out of the module") from error
+        raise errors.TftrtError(
+            f"{EXPORTER} cannot export it: {_cause(error)}", "leave that part out of the module"
+        ) from error
     _check_kept(made, inputs, outputs)
     simpler = io.BytesIO()
     torch.export.save(written.exported_program, simpler)
@@ -72,8 +89,9 @@ def _exported(request: dict[str, Any], inputs: list[str], outputs: list[str]) ->
     try:
         return lowering.lowered(made, opset, f"PyTorch writes opset {_LOWEST_OPSET}")
     except errors.TftrtError as error:
-        raise errors.TftrtError(f"PyTorch writes opset {_LOWEST_OPSET}, and {error.cause}",
-                                "give a --target that reads it, such as 10") from None
+        raise errors.TftrtError(
+            f"PyTorch writes opset {_LOWEST_OPSET}, and {error.cause}", "give a --target that reads it, such as 10"
+        ) from None
 
 
 def _cause(error: BaseException) -> str:
@@ -87,8 +105,10 @@ def _check_kept(made: onnx.ModelProto, inputs: list[str], outputs: list[str]) ->
     for what, wanted, values in (("inputs", inputs, made.graph.input), ("outputs", outputs, made.graph.output)):
         found = [one.name for one in values]
         if found != wanted:
-            raise errors.TftrtError(f"{EXPORTER} made the {what} {', '.join(found)} of {', '.join(wanted)}",
-                                    "use each input in the module, and return each tensor once")
+            raise errors.TftrtError(
+                f"{EXPORTER} made the {what} {', '.join(found)} of {', '.join(wanted)}",
+                "use each input in the module, and return each tensor once",
+            )
 
 
 def _with_names(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
@@ -110,8 +130,9 @@ def _with_names(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, list
     try:
         return shape_inference.infer_shapes(model, check_type=True, data_prop=True), places
     except shape_inference.InferenceError as error:
-        raise errors.TftrtError(f"the exported graph has types that do not fit: {errors.first_line(str(error))}",
-                                "another --opset may do") from None
+        raise errors.TftrtError(
+            f"the exported graph has types that do not fit: {errors.first_line(str(error))}", "another --opset may do"
+        ) from None
 
 
 def _rename(values: Iterable[onnx.ValueInfoProto], names: Mapping[str, str]) -> None:

@@ -32,8 +32,16 @@ class Options:
     max_workspace_size_bytes: int | None = None
 
 
-def build(plan: str | os.PathLike[str], output: str | os.PathLike[str] | None, options: Options, *, overwrite: bool = False,
-          cache: Mapping[str, Any] | None = None, log_file: str | None = None, build_minutes: float | None = None) -> Built:
+def build(
+    plan: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None,
+    options: Options,
+    *,
+    overwrite: bool = False,
+    cache: Mapping[str, Any] | None = None,
+    log_file: str | None = None,
+    build_minutes: float | None = None,
+) -> Built:
     """Build a plan directory anew, for the GPU and the TensorRT of this machine.
 
     Args: plan: the directory. output: directory to make; None replaces `plan` by the result, in one step. options: Options. overwrite:
@@ -57,20 +65,35 @@ def build(plan: str | os.PathLike[str], output: str | os.PathLike[str] | None, o
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
         task = making.Task(
-            name=str(kept), source=manifest["source"], source_digest=manifest["source_digest"], before=before, output=target,
-            settings=settings, ranges=_ranges(plan, settings), notes=tuple(manifest["notes"]), flag_file=_flag_file(plan, options),
-            log_file=log_file, cache=cache, build_minutes=build_minutes, start=start)
+            name=str(kept),
+            source=manifest["source"],
+            source_digest=manifest["source_digest"],
+            before=before,
+            output=target,
+            settings=settings,
+            ranges=_ranges(plan, settings),
+            notes=tuple(manifest["notes"]),
+            flag_file=_flag_file(plan, options),
+            log_file=log_file,
+            cache=cache,
+            build_minutes=build_minutes,
+            start=start,
+        )
         return making.made(stage, task)
 
 
 def _manifest(plan: str | os.PathLike[str]) -> dict[str, Any]:
     """The manifest. Raises: UsageError, TftrtError where the directory has not what a build needs."""
     if not (pathlib.Path(plan) / document.ONNX).is_file():
-        raise errors.UsageError(f"{plan} has no {document.ONNX}, from which its plan could be built", "copy it again, or convert the model")
+        raise errors.UsageError(
+            f"{plan} has no {document.ONNX}, from which its plan could be built", "copy it again, or convert the model"
+        )
     found: dict[str, Any] | None = passport.read(plan, passport.MANIFEST)
     if found is None:
-        raise errors.UsageError(f"{plan} has no {files.PASSPORT}/{passport.MANIFEST}, which says how its plan was built",
-                                f"give the file to `tftrt convert --backend=tensorrt --input_saved_model_dir={plan}/{document.ONNX}`")
+        raise errors.UsageError(
+            f"{plan} has no {files.PASSPORT}/{passport.MANIFEST}, which says how its plan was built",
+            f"give the file to `tftrt convert --backend=tensorrt --input_saved_model_dir={plan}/{document.ONNX}`",
+        )
     return found
 
 
@@ -82,10 +105,16 @@ def _settings(plan: str | os.PathLike[str], manifest: Mapping[str, Any], options
     plugins = [pathlib.Path(plan).absolute() / document.PLUGINS / pathlib.Path(path).name for path in base.plugins]
     for path in plugins:
         if not path.is_file():
-            raise errors.UsageError(f"{plan} needs the plugins of {path}, which is not there", "copy the directory again")
+            raise errors.UsageError(
+                f"{plan} needs the plugins of {path}, which is not there", "copy the directory again"
+            )
     workspace = options.max_workspace_size_bytes
-    changed = dataclasses.replace(base, plugins=tuple(map(str, plugins)), shapes=options.shapes or base.shapes,
-                                  max_workspace_size_bytes=base.max_workspace_size_bytes if workspace is None else workspace)
+    changed = dataclasses.replace(
+        base,
+        plugins=tuple(map(str, plugins)),
+        shapes=options.shapes or base.shapes,
+        max_workspace_size_bytes=base.max_workspace_size_bytes if workspace is None else workspace,
+    )
     return settings_module.checked(changed)
 
 

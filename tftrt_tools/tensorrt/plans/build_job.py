@@ -31,8 +31,10 @@ def check(_request: None) -> dict[str, str]:
     """What device.seen says. Raises: TftrtError where nothing can be built."""
     here = device.seen()
     if here is None:
-        raise errors.TftrtError("no GPU is visible here, and TensorRT builds a plan on the kind of GPU that will run it",
-                                "build it there; `tftrt export` makes the ONNX file without a GPU")
+        raise errors.TftrtError(
+            "no GPU is visible here, and TensorRT builds a plan on the kind of GPU that will run it",
+            "build it there; `tftrt export` makes the ONNX file without a GPU",
+        )
     return here
 
 
@@ -63,8 +65,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     try:
         builder = trt.Builder(log)
     except TypeError:  # 8.5 returns a null pointer
-        raise errors.TftrtError(f"TensorRT {trt.__version__} does not start here: {engines.said()}",
-                                "`tftrt doctor` says what is missing") from None
+        raise errors.TftrtError(
+            f"TensorRT {trt.__version__} does not start here: {engines.said()}", "`tftrt doctor` says what is missing"
+        ) from None
     network, parser = networks.parsed(trt, builder, log, request["onnx"], settings.strongly_typed)
     networks.check_inputs(network)
     profiles = tuple(map(Profile.from_dict, request["profiles"]))
@@ -75,25 +78,49 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     parsed = time.monotonic()
     store = cached.store(request)
     times = store.folder if store and store.max_bytes and not timings.switched_off() else None
-    work = _Work(builder, network, config, request, Timings(times, {"for": "plans", "tensorrt": trt.__version__, **here}))
-    made, engine = cached.made(store, lambda: cached.key(request, trt.__version__, here, held), request, here["driver"], work.build,
-                               work.load)
+    work = _Work(
+        builder, network, config, request, Timings(times, {"for": "plans", "tensorrt": trt.__version__, **here})
+    )
+    made, engine = cached.made(
+        store, lambda: cached.key(request, trt.__version__, here, held), request, here["driver"], work.build, work.load
+    )
     del parser
     if made.cached:
         work.keep_times()
     progress.say("looking at the plan's layers")
-    inputs, outputs = ([[name, engines.dtype_name(engine.get_tensor_dtype(name))] for name in engines.names(engine, inputs=one)]
-                       for one in (True, False))
-    return {"tensorrt": trt.__version__, "gpu": here, "inputs": inputs, "outputs": outputs, "profiles": engine.num_optimization_profiles,
-            "creators": added, "flags": flags, "ranged": ranged, "held": held, "seconds": {"parse": parsed - start, "build": made.seconds},
-            "cached": made.cached, "known_timings": work.known, "layers": _layers(engine), "cache_problem": store.problem if store else ""}
+    inputs, outputs = (
+        [[name, engines.dtype_name(engine.get_tensor_dtype(name))] for name in engines.names(engine, inputs=one)]
+        for one in (True, False)
+    )
+    return {
+        "tensorrt": trt.__version__,
+        "gpu": here,
+        "inputs": inputs,
+        "outputs": outputs,
+        "profiles": engine.num_optimization_profiles,
+        "creators": added,
+        "flags": flags,
+        "ranged": ranged,
+        "held": held,
+        "seconds": {"parse": parsed - start, "build": made.seconds},
+        "cached": made.cached,
+        "known_timings": work.known,
+        "layers": _layers(engine),
+        "cache_problem": store.problem if store else "",
+    }
 
 
 class _Work:
     """TensorRT's part: a configured network becomes a plan. known: bytes of the timing cache that the build began with."""
 
     def __init__(self, builder: Any, network: Any, config: Any, request: Mapping[str, Any], times: Timings) -> None:
-        self._builder, self._network, self._config, self._request, self._timings = builder, network, config, request, times
+        self._builder, self._network, self._config, self._request, self._timings = (
+            builder,
+            network,
+            config,
+            request,
+            times,
+        )
         self.known = 0
 
     def build(self) -> float:
@@ -102,7 +129,9 @@ class _Work:
         with turns.turn(gpu.identity(), progress.say), self._timing_cache():
             begun = time.monotonic()
             log.errors.clear()
-            plan = watched.run(lambda: self._builder.build_serialized_network(self._network, self._config), _Progress(log))
+            plan = watched.run(
+                lambda: self._builder.build_serialized_network(self._network, self._config), _Progress(log)
+            )
             seconds = time.monotonic() - begun
             if plan is None:
                 raise _unbuilt()
@@ -113,8 +142,10 @@ class _Work:
         """The engine of the plan. Raises: TftrtError."""
         engine = engines.runtime().deserialize_cuda_engine(pathlib.Path(self._request["plan"]).read_bytes())
         if engine is None:
-            raise errors.TftrtError(f"TensorRT does not read the plan: {engines.said()}",
-                                    "free memory of the GPU, or build it without the engine cache (--noengine_cache)")
+            raise errors.TftrtError(
+                f"TensorRT does not read the plan: {engines.said()}",
+                "free memory of the GPU, or build it without the engine cache (--noengine_cache)",
+            )
         return engine
 
     def keep_times(self) -> None:
@@ -149,7 +180,9 @@ class _Progress:
 
     def __call__(self, seconds: float) -> None:
         new, self._log.heard = self._log.heard or [], []
-        self._known.feed("".join(f"{datetime.datetime.fromtimestamp(when):%Y-%m-%d %H:%M:%S.%f} {text}\n" for when, text in new))
+        self._known.feed(
+            "".join(f"{datetime.datetime.fromtimestamp(when):%Y-%m-%d %H:%M:%S.%f} {text}\n" for when, text in new)
+        )
         told = self._known.text()
         progress.say(f"building the plan, {seconds:.0f} s" + (f": {told}" if told else ""))
 
@@ -167,10 +200,14 @@ def _plugins(settings: Settings) -> list[list[str]]:
 def _unbuilt() -> errors.TftrtError:
     said = engines.said(count=3)
     if "memory" in said.lower() and "alloc" in said.lower() or "outofmemory" in said.lower().replace(" ", ""):
-        return errors.TftrtError(f"the GPU's memory was not enough to build the plan: {said}",
-                                 "free memory of the GPU, build for smaller shapes, or bound it with --max_workspace_size_bytes")
-    return errors.TftrtError(f"TensorRT {trt.__version__} does not build the plan: {said or 'its log does not say why'}",
-                             "--log_file keeps everything that it says; another --precision_mode or other --shapes may do")
+        return errors.TftrtError(
+            f"the GPU's memory was not enough to build the plan: {said}",
+            "free memory of the GPU, build for smaller shapes, or bound it with --max_workspace_size_bytes",
+        )
+    return errors.TftrtError(
+        f"TensorRT {trt.__version__} does not build the plan: {said or 'its log does not say why'}",
+        "--log_file keeps everything that it says; another --precision_mode or other --shapes may do",
+    )
 
 
 def _layers(engine: trt.ICudaEngine) -> Mapping[str, Any]:

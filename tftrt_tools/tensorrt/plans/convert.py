@@ -41,9 +41,18 @@ _CHECK = "tftrt_tools.tensorrt.plans.build_job:check"
 _CHOOSES = "8.5"
 
 
-def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str] | None, settings: Settings, *, overwrite: bool = False,
-            flag_file: str = "", log_file: str | None = None, cache: Mapping[str, Any] | None = None,
-            build_minutes: float | None = None, asked: precision.Asked | None = None) -> Built:
+def convert(
+    source: str | os.PathLike[str] | Source,
+    output: str | os.PathLike[str] | None,
+    settings: Settings,
+    *,
+    overwrite: bool = False,
+    flag_file: str = "",
+    log_file: str | None = None,
+    cache: Mapping[str, Any] | None = None,
+    build_minutes: float | None = None,
+    asked: precision.Asked | None = None,
+) -> Built:
     """Build a plan directory.
 
     Args:
@@ -75,16 +84,28 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
         else:
             signature, notes = place_onnx(source, stage, settings, log_file, asked)
         task = making.Task(
-            name=str(source), source=str(pathlib.Path(source.path).absolute()), source_digest=table.kind(source.path).digest(source.path),
-            output=target, settings=dataclasses.replace(settings, signature=signature), ranges=ranges(settings.calibration_table),
-            notes=notes, flag_file=flag_file, log_file=log_file, cache=cache, build_minutes=build_minutes, start=start)
+            name=str(source),
+            source=str(pathlib.Path(source.path).absolute()),
+            source_digest=table.kind(source.path).digest(source.path),
+            output=target,
+            settings=dataclasses.replace(settings, signature=signature),
+            ranges=ranges(settings.calibration_table),
+            notes=notes,
+            flag_file=flag_file,
+            log_file=log_file,
+            cache=cache,
+            build_minutes=build_minutes,
+            start=start,
+        )
         return making.made(stage, task)
 
 
 def check_installed() -> None:
     """Raise TftrtError where nothing can be built."""
     if importlib.util.find_spec("tensorrt") is None:
-        raise errors.TftrtError("TensorRT is not installed", f"{errors.install('tftrt')}; or install the tensorrt of your GPU's driver")
+        raise errors.TftrtError(
+            "TensorRT is not installed", f"{errors.install('tftrt')}; or install the tensorrt of your GPU's driver"
+        )
 
 
 def _checked(source: str | os.PathLike[str] | Source, settings: Settings) -> Source:
@@ -96,25 +117,42 @@ def _checked(source: str | os.PathLike[str] | Source, settings: Settings) -> Sou
             raise errors.UsageError(f"--plugins={path}: no such file", "name the library (.so) that has the plugins")
     named = of(source)
     if table.kind(named.path) is plan_kind.PLAN:
-        raise errors.UsageError(f"{named} is a plan directory already", f"`tftrt build {named}` builds it anew for this machine")
+        raise errors.UsageError(
+            f"{named} is a plan directory already", f"`tftrt build {named}` builds it anew for this machine"
+        )
     if _is_onnx(named):
         if not pathlib.Path(named.path).is_file():
             raise errors.UsageError(f"no such file: {named}", "check the path of the ONNX file")
-        for flag, value in {"signature_keys": settings.signature, "inputs": named.inputs, "outputs": named.outputs}.items():
+        for flag, value in {
+            "signature_keys": settings.signature,
+            "inputs": named.inputs,
+            "outputs": named.outputs,
+        }.items():
             if value:
-                raise errors.UsageError(f"--{flag} has no effect: {named} is an ONNX file, which has no signatures", "leave it out")
+                raise errors.UsageError(
+                    f"--{flag} has no effect: {named} is an ONNX file, which has no signatures", "leave it out"
+                )
         return named
     return opening.check(named)
 
 
-def _place_chosen(source: Source, stage: pathlib.Path, settings: Settings, asked: precision.Asked, log_file: str | None,
-                  cache: Mapping[str, Any] | None, build_minutes: float | None) -> tuple[str, tuple[str, ...]]:
+def _place_chosen(
+    source: Source,
+    stage: pathlib.Path,
+    settings: Settings,
+    asked: precision.Asked,
+    log_file: str | None,
+    cache: Mapping[str, Any] | None,
+    build_minutes: float | None,
+) -> tuple[str, tuple[str, ...]]:
     """As place_onnx, for --int8_as=auto: with the ranges that the data has, and INT8 where a plan that was built with them has it.
 
     The model is exported once, and all is made from that file, so that all have the same names. Raises: as `convert`."""
     if _are_ranges(settings):
-        raise errors.UsageError(f"--int8_as={as_plan.AUTO}: a plan for ranges of shapes does not tell the types of its layers",
-                                "give exact shapes: --shapes=INPUT:1x…,32x…; or name a plan that was built for such")
+        raise errors.UsageError(
+            f"--int8_as={as_plan.AUTO}: a plan for ranges of shapes does not tell the types of its layers",
+            "give exact shapes: --shapes=INPUT:1x…,32x…; or name a plan that was built for such",
+        )
     log = f"{log_file}.{as_plan.AUTO}" if log_file else None
     progress.say("first a plan whose INT8 TensorRT may choose")
     with scratch.folder("choosing") as temporary:
@@ -125,17 +163,29 @@ def _place_chosen(source: Source, stage: pathlib.Path, settings: Settings, asked
         name, notes = place_onnx(source, exported, settings, log, precision.Asked())
         file = Source(path=str(exported / document.ONNX))
         # The file has what was frozen already.
-        unnamed = dataclasses.replace(settings, signature="", shapes=shaping.without_signature(settings.shapes, (name,)), freeze="")
-        asked = dataclasses.replace(asked, data=asked.data and dataclasses.replace(asked.data, shapes=shaping.first_call(unnamed.shapes)))
+        unnamed = dataclasses.replace(
+            settings, signature="", shapes=shaping.without_signature(settings.shapes, (name,)), freeze=""
+        )
+        asked = dataclasses.replace(
+            asked, data=asked.data and dataclasses.replace(asked.data, shapes=shaping.first_call(unnamed.shapes))
+        )
         place_onnx(file, measured, unnamed, log, dataclasses.replace(asked, int8_as="", output_table=known))
         try:
-            convert(file, plan, dataclasses.replace(unnamed, calibration_table=known), log_file=log, cache=cache,
-                    build_minutes=build_minutes)
+            convert(
+                file,
+                plan,
+                dataclasses.replace(unnamed, calibration_table=known),
+                log_file=log,
+                cache=cache,
+                build_minutes=build_minutes,
+            )
         except errors.UsageError:
             raise
         except errors.TftrtError as error:
-            raise errors.TftrtError(f"--int8_as={as_plan.AUTO} needs a plan whose INT8 TensorRT may choose, and there is none: {error}",
-                                    "leave it out, or name a plan that was built elsewhere") from None
+            raise errors.TftrtError(
+                f"--int8_as={as_plan.AUTO} needs a plan whose INT8 TensorRT may choose, and there is none: {error}",
+                "leave it out, or name a plan that was built elsewhere",
+            ) from None
         chosen = dataclasses.replace(asked, data=None, table=known, int8_as=str(plan), int8_said=as_plan.AUTO)
         return name, (*notes, *place_onnx(file, stage, unnamed, log_file, chosen)[1])
 
@@ -150,8 +200,13 @@ def _is_onnx(source: Source) -> bool:
     return table.kind(source.path) is ONNX_KIND
 
 
-def place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_file: str | None = None,
-               asked: precision.Asked | None = None) -> tuple[str, tuple[str, ...]]:
+def place_onnx(
+    source: Source,
+    stage: pathlib.Path,
+    settings: Settings,
+    log_file: str | None = None,
+    asked: precision.Asked | None = None,
+) -> tuple[str, tuple[str, ...]]:
     """Put model.onnx, and the files beside it, into the directory. Args: as of `convert`. Returns: (the signature that it is, "" for an
     ONNX file; what to know). Raises: as `convert`."""
     if _is_onnx(source) and asked is None and not settings.freeze:
@@ -169,14 +224,27 @@ def place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_file
         return name, _exported(source, stage, settings, (name,), log_file, asked)
 
 
-def _exported(source: Source, stage: pathlib.Path, settings: Settings, names: tuple[str, ...], log_file: str | None,
-              asked: precision.Asked | None) -> tuple[str, ...]:
+def _exported(
+    source: Source,
+    stage: pathlib.Path,
+    settings: Settings,
+    names: tuple[str, ...],
+    log_file: str | None,
+    asked: precision.Asked | None,
+) -> tuple[str, ...]:
     """Export the model into the directory. Returns: what to know. Raises: as `convert`."""
     compared = verify.Options(asked=inputs.Asked(shapes=shaping.first_call(settings.shapes)))
     asked = asked or precision.Asked()
     # Drawn inputs say little of a precision that was calibrated on data: `verify` judges the plan.
-    options = export.Options(target=targets.here(), signature_keys=names, comparison=compared, log_file=log_file, precision=asked,
-                             freeze=settings.freeze, judge_precision=asked.precision == "FP32")
+    options = export.Options(
+        target=targets.here(),
+        signature_keys=names,
+        comparison=compared,
+        log_file=log_file,
+        precision=asked,
+        freeze=settings.freeze,
+        judge_precision=asked.precision == "FP32",
+    )
     done = export.export(source, stage / document.ONNX, options)
     if not done.passed:
         raise failed(source, done)
@@ -189,8 +257,17 @@ def _written(found: precision.Written, may_choose: bool) -> str:
     """What to know of the precision in a file. Args: may_choose: whether --int8_as=auto could find where INT8 is worth it."""
     wider = sum(one.reason.startswith(as_plan.WHY) for one in found.left)
     known = f"TensorRT of itself takes a wider type in {wider} others" if wider else ""
-    advice = f"some may be faster in a wider type: --int8_as={as_plan.AUTO} builds twice and leaves them out" if may_choose else ""
-    return "; ".join(filter(None, (f"{found.precision} was written into the ONNX file, in {len(found.taken)} of its nodes", known, advice)))
+    advice = (
+        f"some may be faster in a wider type: --int8_as={as_plan.AUTO} builds twice and leaves them out"
+        if may_choose
+        else ""
+    )
+    return "; ".join(
+        filter(
+            None,
+            (f"{found.precision} was written into the ONNX file, in {len(found.taken)} of its nodes", known, advice),
+        )
+    )
 
 
 def _signature(source: Source, saved: str, asked: str) -> str:
@@ -201,8 +278,10 @@ def _signature(source: Source, saved: str, asked: str) -> str:
         return str(signatures.chosen(names, (asked,))[0])
     walked = signatures.Once.of(names, found.same).names
     if len(walked) > 1 and DEFAULT not in walked:
-        raise errors.UsageError(f"which signature of {source}? A plan has one, and here are {', '.join(walked)}",
-                                f"--signature_keys={walked[0]} names one")
+        raise errors.UsageError(
+            f"which signature of {source}? A plan has one, and here are {', '.join(walked)}",
+            f"--signature_keys={walked[0]} names one",
+        )
     return DEFAULT if DEFAULT in walked else str(walked[0])
 
 
@@ -210,11 +289,15 @@ def failed(source: Source, done: Exported) -> errors.CheckFailed:
     """The error of a model whose export did not pass."""
     one = done.files[0]
     if one.refused and not done.refused_allowed:
-        return errors.CheckFailed(f"{source} becomes no plan, because TensorRT's parser refuses {'; '.join(parser.lines(one.refused))}",
-                                  "leave that part out of the model; or export it with `tftrt export --allow_refused`, and give the file "
-                                  "with --plugins")
-    return errors.CheckFailed(f"the ONNX file of {source} answers otherwise than it: {one.verification.problems[0]}",
-                              "`tftrt export` tells more, with the first tensor that departs")
+        return errors.CheckFailed(
+            f"{source} becomes no plan, because TensorRT's parser refuses {'; '.join(parser.lines(one.refused))}",
+            "leave that part out of the model; or export it with `tftrt export --allow_refused`, and give the file "
+            "with --plugins",
+        )
+    return errors.CheckFailed(
+        f"the ONNX file of {source} answers otherwise than it: {one.verification.problems[0]}",
+        "`tftrt export` tells more, with the first tensor that departs",
+    )
 
 
 def ranges(path: str) -> dict[str, float]:
@@ -222,7 +305,9 @@ def ranges(path: str) -> dict[str, float]:
     if not path:
         return {}
     if not pathlib.Path(path).is_file():
-        raise errors.UsageError(f"--calibration_table={path}: no such file", "give a table of TensorRT, or a calibration file")
+        raise errors.UsageError(
+            f"--calibration_table={path}: no such file", "give a table of TensorRT, or a calibration file"
+        )
     if pathlib.Path(path).read_bytes()[:4] == b"TRT-":
         tables = [calibration_table.parse(pathlib.Path(path).read_text(), path)]
     else:

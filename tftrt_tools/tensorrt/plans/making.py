@@ -76,12 +76,25 @@ def made(stage: pathlib.Path, task: Task) -> Built:
         passport.write(stage, document.RANGES, {"ranges": dict(task.ranges)})
     _check_calls(stage, ends.inputs, profiles, task.log_file, answer["cached"])
     seconds = answer["seconds"]
-    done = Built(source=task.source, source_digest=task.source_digest, before=task.before, output=str(task.output) if task.output else None,
-                 settings=settings, gpu=answer["gpu"], plan=plan, notes=task.notes,
-                 versions={"tensorrt": answer["tensorrt"], "python": platform.python_version()}, seconds=time.monotonic() - task.start,
-                 parse_seconds=seconds["parse"], build_seconds=seconds["build"], cached=answer["cached"],
-                 known_timings=answer["known_timings"], ranged=answer["ranged"], held=answer["held"],
-                 cache_problem=answer["cache_problem"])
+    done = Built(
+        source=task.source,
+        source_digest=task.source_digest,
+        before=task.before,
+        output=str(task.output) if task.output else None,
+        settings=settings,
+        gpu=answer["gpu"],
+        plan=plan,
+        notes=task.notes,
+        versions={"tensorrt": answer["tensorrt"], "python": platform.python_version()},
+        seconds=time.monotonic() - task.start,
+        parse_seconds=seconds["parse"],
+        build_seconds=seconds["build"],
+        cached=answer["cached"],
+        known_timings=answer["known_timings"],
+        ranged=answer["ranged"],
+        held=answer["held"],
+        cache_problem=answer["cache_problem"],
+    )
     passport.write(stage, passport.MANIFEST, done.to_dict())
     passport.write(stage, passport.FLAGS, task.flag_file)
     return done
@@ -91,11 +104,19 @@ def _check_ends(source: str, taken: Sequence[InputSpec], given: Sequence[InputSp
     for what, specs in (("input", taken), ("output", given)):
         twice = [name for name, count in collections.Counter(one.name for one in specs).items() if count > 1]
         if twice:
-            raise errors.TftrtError(f"{source} has two {what}s of one name, {twice[0]!r}", "export it again with names that differ")
+            raise errors.TftrtError(
+                f"{source} has two {what}s of one name, {twice[0]!r}", "export it again with names that differ"
+            )
         for one in specs:
-            if one.dtype in _UNTAKEN or "[" in one.dtype or one.dtype in ("sequence", "map", "opaque", "optional", "sparse tensor"):
-                raise errors.TftrtError(f"{what} {one.name!r} of {source} is {one.dtype}, which TensorRT does not have",
-                                        "leave that part out of the model: export from the tensors behind it")
+            if (
+                one.dtype in _UNTAKEN
+                or "[" in one.dtype
+                or one.dtype in ("sequence", "map", "opaque", "optional", "sparse tensor")
+            ):
+                raise errors.TftrtError(
+                    f"{what} {one.name!r} of {source} is {one.dtype}, which TensorRT does not have",
+                    "leave that part out of the model: export from the tensors behind it",
+                )
 
 
 def _build(stage: pathlib.Path, task: Task, profiles: Sequence[Profile]) -> dict[str, Any]:
@@ -103,29 +124,45 @@ def _build(stage: pathlib.Path, task: Task, profiles: Sequence[Profile]) -> dict
     (stage / files.PASSPORT).mkdir(parents=True)
     settings, minutes = task.settings, task.build_minutes
     libraries = _kept_plugins(stage, settings)
-    request = {"onnx": str(stage / document.ONNX), "plan": str(stage / document.PLAN),
-               "timing_cache": str(passport.folder(stage) / document.TIMING_CACHE), "profiles": [one.to_dict() for one in profiles],
-               "settings": dataclasses.replace(settings, plugins=tuple(libraries)).to_dict(), "ranges": dict(task.ranges),
-               "cache": task.cache and dict(task.cache), "origin": task.source, "verbose": bool(task.log_file)}
+    request = {
+        "onnx": str(stage / document.ONNX),
+        "plan": str(stage / document.PLAN),
+        "timing_cache": str(passport.folder(stage) / document.TIMING_CACHE),
+        "profiles": [one.to_dict() for one in profiles],
+        "settings": dataclasses.replace(settings, plugins=tuple(libraries)).to_dict(),
+        "ranges": dict(task.ranges),
+        "cache": task.cache and dict(task.cache),
+        "origin": task.source,
+        "verbose": bool(task.log_file),
+    }
     seconds = minutes * 60 if minutes else None
     start = time.monotonic()
     try:
         answer: dict[str, Any] = child.run(_BUILD, request, log_file=task.log_file, timeout=seconds).result
     except child.ChildDied as death:
         if seconds and time.monotonic() - start >= seconds:
-            raise errors.TftrtError(f"the plan was not ready when --max_build_minutes={minutes:g} were over",
-                                    "give more; what kernels took was not kept") from None
-        raise errors.TftrtError(f"the build of the plan ended: {death.cause}", f"{_newer(stage, task)}{death.mend}") from None
+            raise errors.TftrtError(
+                f"the plan was not ready when --max_build_minutes={minutes:g} were over",
+                "give more; what kernels took was not kept",
+            ) from None
+        raise errors.TftrtError(
+            f"the build of the plan ended: {death.cause}", f"{_newer(stage, task)}{death.mend}"
+        ) from None
     return answer
 
 
 def _newer(stage: pathlib.Path, task: Task) -> str:
     """What to do with a file of a newer opset than the installed TensorRT surely reads, or "": 8.5's parser ends the process on some."""
     target = targets.here()
-    opset, newest = onnx_file.overview(str(stage / document.ONNX)).opsets.get("ai.onnx", 0), targets.TARGETS[target].newest
+    opset, newest = (
+        onnx_file.overview(str(stage / document.ONNX)).opsets.get("ai.onnx", 0),
+        targets.TARGETS[target].newest,
+    )
     if opset <= newest:
         return ""
-    return f"the file has opset {opset}, and {newest} is what `tftrt export {task.name} --target={target}` makes of it; "
+    return (
+        f"the file has opset {opset}, and {newest} is what `tftrt export {task.name} --target={target}` makes of it; "
+    )
 
 
 def _kept_plugins(stage: pathlib.Path, settings: Settings) -> list[str]:
@@ -141,25 +178,47 @@ def _kept_plugins(stage: pathlib.Path, settings: Settings) -> list[str]:
     return made
 
 
-def _plan(stage: pathlib.Path, settings: Settings, profiles: tuple[Profile, ...], taken: Sequence[InputSpec], given: Sequence[InputSpec],
-          answer: Mapping[str, Any]) -> PlanFile:
+def _plan(
+    stage: pathlib.Path,
+    settings: Settings,
+    profiles: tuple[Profile, ...],
+    taken: Sequence[InputSpec],
+    given: Sequence[InputSpec],
+    answer: Mapping[str, Any],
+) -> PlanFile:
     """What plan.json says. Raises: TftrtError where the plan has other inputs or outputs than the file."""
     sides = []
     for what, specs in (("inputs", taken), ("outputs", given)):
         dtypes = dict(answer[what])
         if set(dtypes) != {one.name for one in specs}:
             lost = [one.name for one in specs if one.name not in dtypes]
-            raise errors.TftrtError(f"the plan lost the {what} {', '.join(lost)}, which nothing needs",
-                                    "export the model without them: a plan has to take and give what its model does")
+            raise errors.TftrtError(
+                f"the plan lost the {what} {', '.join(lost)}, which nothing needs",
+                "export the model without them: a plan has to take and give what its model does",
+            )
         sides.append(tuple(Tensor(one.name, one.dtype, one.shape, dtypes[one.name]) for one in specs))
     kept = sorted((stage / document.PLUGINS).glob("*")) if settings.plugins else []
-    order = {pathlib.Path(path).name: creators for path, creators in zip(settings.plugins, answer["creators"], strict=True)}
+    order = {
+        pathlib.Path(path).name: creators for path, creators in zip(settings.plugins, answer["creators"], strict=True)
+    }
     return PlanFile(
-        tensorrt=answer["tensorrt"], compute_capability=answer["gpu"]["compute_capability"], gpu=answer["gpu"]["name"],
-        precision=settings.precision_mode, strongly_typed=settings.strongly_typed, inputs=sides[0], outputs=sides[1], profiles=profiles,
-        plugins=tuple(Plugin(f"{document.PLUGINS}/{one.name}", files.digest(one), tuple(order[one.name])) for one in kept),
-        builder_flags=tuple(answer["flags"]), version_compatible=settings.version_compatible, refittable=settings.refit,
-        bytes=(stage / document.PLAN).stat().st_size, digest=files.digest(stage / document.PLAN))
+        tensorrt=answer["tensorrt"],
+        compute_capability=answer["gpu"]["compute_capability"],
+        gpu=answer["gpu"]["name"],
+        precision=settings.precision_mode,
+        strongly_typed=settings.strongly_typed,
+        inputs=sides[0],
+        outputs=sides[1],
+        profiles=profiles,
+        plugins=tuple(
+            Plugin(f"{document.PLUGINS}/{one.name}", files.digest(one), tuple(order[one.name])) for one in kept
+        ),
+        builder_flags=tuple(answer["flags"]),
+        version_compatible=settings.version_compatible,
+        refittable=settings.refit,
+        bytes=(stage / document.PLAN).stat().st_size,
+        digest=files.digest(stage / document.PLAN),
+    )
 
 
 def _json(plan: PlanFile) -> str:
@@ -175,11 +234,15 @@ class _Declared:
     unbuilt: tuple[Any, ...] = ()
 
 
-def _check_calls(stage: pathlib.Path, taken: Sequence[InputSpec], profiles: Sequence[Profile], log_file: str | None, cached: bool) -> None:
+def _check_calls(
+    stage: pathlib.Path, taken: Sequence[InputSpec], profiles: Sequence[Profile], log_file: str | None, cached: bool
+) -> None:
     """Make a call of each profile in a process that has not built the plan. Raises: TftrtError."""
     progress.say("calling the plan with each of its profiles")
     with _died(cached), run.worker(plan_kind.RUNTIME, log_file=f"{log_file}.check" if log_file else None) as worker:
-        coverage.check(plan_kind.at(str(stage)), {DEFAULT: _Declared(tuple(taken), tuple(one.opt for one in profiles))}, worker)
+        coverage.check(
+            plan_kind.at(str(stage)), {DEFAULT: _Declared(tuple(taken), tuple(one.opt for one in profiles))}, worker
+        )
 
 
 @contextlib.contextmanager
@@ -188,5 +251,9 @@ def _died(cached: bool) -> Iterator[None]:
     try:
         yield
     except child.ChildDied as death:
-        came, mend = ("came from the engine cache", "build it without: --noengine_cache") if cached else ("was built", death.mend)
+        came, mend = (
+            ("came from the engine cache", "build it without: --noengine_cache")
+            if cached
+            else ("was built", death.mend)
+        )
         raise errors.TftrtError(f"the plan {came}, and a call of it ends the process: {death.cause}", mend) from None

@@ -69,7 +69,20 @@ class Built(passport.Stamped):
         """The entries that a converted SavedModel's manifest has for a signature, as far as a plan has them; under its own name as well."""
         calls = [{name: list(shape) for name, shape in one.opt.items()} for one in self.profiles]
         twins = [self.settings.signature] if self.settings.signature not in ("", DEFAULT) else []
-        return ({"name": DEFAULT, "twins": twins, "calls": calls, "build_seconds": round(self.build_seconds, 2),
-                 "engines": [{"name": ENGINE, "precision": self.plan.precision}],
-                 "built": [{"name": ENGINE, "bytes": self.plan.bytes, "seconds": round(self.build_seconds, 2),
-                            "cached": self.cached}]},)
+        return (
+            {
+                "name": DEFAULT,
+                "twins": twins,
+                "calls": calls,
+                "build_seconds": round(self.build_seconds, 2),
+                "engines": [{"name": ENGINE, "precision": self.plan.precision}],
+                "built": [
+                    {
+                        "name": ENGINE,
+                        "bytes": self.plan.bytes,
+                        "seconds": round(self.build_seconds, 2),
+                        "cached": self.cached,
+                    }
+                ],
+            },
+        )

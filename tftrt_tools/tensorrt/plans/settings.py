@@ -47,14 +47,22 @@ def checked(settings: Settings) -> Settings:
     """Return `settings`, or raise UsageError for a value that can never work."""
     precision = settings.precision_mode.upper()
     if precision not in PRECISIONS:
-        raise errors.UsageError(f"--precision_mode={settings.precision_mode} is unknown", "use one of " + ", ".join(PRECISIONS))
-    settings = dataclasses.replace(settings, precision_mode=precision, tactic_sources=tuple(one.upper() for one in settings.tactic_sources))
+        raise errors.UsageError(
+            f"--precision_mode={settings.precision_mode} is unknown", "use one of " + ", ".join(PRECISIONS)
+        )
+    settings = dataclasses.replace(
+        settings, precision_mode=precision, tactic_sources=tuple(one.upper() for one in settings.tactic_sources)
+    )
     unknown = [one for one in settings.tactic_sources if one not in TACTIC_SOURCES]
     if unknown:
         raise errors.UsageError(f"--tactic_sources={unknown[0]} is unknown", "use some of " + ", ".join(TACTIC_SOURCES))
     if settings.max_workspace_size_bytes < 0:
-        raise errors.UsageError(f"--max_workspace_size_bytes={settings.max_workspace_size_bytes} is too small", "leave it out for no limit")
+        raise errors.UsageError(
+            f"--max_workspace_size_bytes={settings.max_workspace_size_bytes} is too small", "leave it out for no limit"
+        )
     if settings.calibration_table and precision != "INT8":
-        raise errors.UsageError(f"--calibration_table has no effect with --precision_mode={precision}",
-                                "use --precision_mode=INT8, or leave it out")
+        raise errors.UsageError(
+            f"--calibration_table has no effect with --precision_mode={precision}",
+            "use --precision_mode=INT8, or leave it out",
+        )
     return settings

@@ -1,9 +1,9 @@
 """Optimization profiles from --shapes. No runtime is imported here.
 
-    --shapes='image:1x224x224x3,8x224x224x3'                          a profile for each shape
-    --shapes='image:min=1x224x224x3,opt=8x224x224x3,max=32x224x224x3' one profile
-    --shapes='image:1x224x224x3|image:min=2x224x224x3,max=64x224x224x3'
-                                                                      groups, each as above: here two profiles
+--shapes='image:1x224x224x3,8x224x224x3'                          a profile for each shape
+--shapes='image:min=1x224x224x3,opt=8x224x224x3,max=32x224x224x3' one profile
+--shapes='image:1x224x224x3|image:min=2x224x224x3,max=64x224x224x3'
+                                                                  groups, each as above: here two profiles
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ def profiles(flag: str, inputs: Sequence[InputSpec], signature: str = DEFAULT) -
         return found
     if opened:
         example = ";".join(f"{one.name}:{'x'.join(str(dim or 8) for dim in one.shape or ())}" for one in opened)
-        raise errors.UsageError("a plan needs the shapes that it will serve, and these inputs have open dimensions: "
-                                + ", ".join(f"{one.name} {one.text()}" for one in opened), f"give --shapes, such as --shapes='{example}'")
+        raise errors.UsageError(
+            "a plan needs the shapes that it will serve, and these inputs have open dimensions: "
+            + ", ".join(f"{one.name} {one.text()}" for one in opened),
+            f"give --shapes, such as --shapes='{example}'",
+        )
     return (Profile({one.name: Range(*3 * (tuple(dim or 0 for dim in one.shape or ()),)) for one in inputs}),)
 
 
@@ -47,8 +50,10 @@ def first_call(flag: str) -> str:
     listed = groups(flag)
     if not listed:
         return ""
-    return ";".join(f"{signature}/{name}:".removeprefix("/") + ("x".join(map(str, shapes[0])) or "scalar")
-                    for (signature, name), shapes in grammar.parse(listed[0]).items())
+    return ";".join(
+        f"{signature}/{name}:".removeprefix("/") + ("x".join(map(str, shapes[0])) or "scalar")
+        for (signature, name), shapes in grammar.parse(listed[0]).items()
+    )
 
 
 def without_signature(flag: str, names: Iterable[str]) -> str:

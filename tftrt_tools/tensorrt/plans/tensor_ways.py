@@ -55,11 +55,15 @@ def of(original: str, converted: str, signature: str) -> Callable[[Model, Model,
     if kinds == (SAVED_MODEL, SAVED_MODEL):
         return functools.partial(_SavedModels, signature)
     if kinds[0] is not ONNX or kinds[1] not in (ONNX, plan_kind.PLAN):
-        raise errors.UsageError(f"--tensors compares tensors of one name, and the models are of two kinds: {original} ({kinds[0].name}), "
-                                f"{converted} ({kinds[1].name})",
-                                "give two SavedModels, or an ONNX file and a plan of it or another ONNX file")
+        raise errors.UsageError(
+            f"--tensors compares tensors of one name, and the models are of two kinds: {original} ({kinds[0].name}), "
+            f"{converted} ({kinds[1].name})",
+            "give two SavedModels, or an ONNX file and a plan of it or another ONNX file",
+        )
     if signature:
-        raise errors.UsageError("--signature_keys has no effect with --tensors of ONNX files, which have no signatures", "leave it out")
+        raise errors.UsageError(
+            "--signature_keys has no effect with --tensors of ONNX files, which have no signatures", "leave it out"
+        )
     return _OnnxFiles
 
 
@@ -72,7 +76,12 @@ class _OnnxFiles:
         self._first, self._second, self._folder, self._log_file = first, second, folder, log_file
 
     def written(self, names: list[str], chunk: int) -> dict[str, typing.Any]:
-        request = {"files": [_onnx(self._first), _onnx(self._second)], "names": names, "folder": self._folder, "chunk": chunk}
+        request = {
+            "files": [_onnx(self._first), _onnx(self._second)],
+            "names": names,
+            "folder": self._folder,
+            "chunk": chunk,
+        }
         answer: dict[str, typing.Any] = child.run("tftrt_tools.tensorrt.plans.tensors_job:job", request).result
         return answer
 
@@ -91,7 +100,12 @@ class _OnnxFiles:
         target = folder / "plan"
         folder.mkdir(parents=True, exist_ok=True)
         shapes = shaping.without_signature(settings.shapes, [settings.signature])
-        convert.convert(file, target, dataclasses.replace(settings, plugins=kept, signature="", shapes=shapes), log_file=self._log_file)
+        convert.convert(
+            file,
+            target,
+            dataclasses.replace(settings, plugins=kept, signature="", shapes=shapes),
+            log_file=self._log_file,
+        )
         return plan_kind.at(str(target))
 
     def ran(self, where: Where) -> str:
@@ -113,8 +127,15 @@ class _SavedModels:
         self._runtime = dataclasses.replace(RUNTIME, jobs="tftrt_tools.accuracy.marked_job")
 
     def written(self, names: list[str], chunk: int) -> dict[str, typing.Any]:
-        request = {"models": [self._first.path, self._second.path], "signature": self.signature, "names": names, "folder": self._folder,
-                   "chunk": chunk, "whole": _WHOLE, "inside": all(engine.precision != "INT8" for engine in self._second.engines)}
+        request = {
+            "models": [self._first.path, self._second.path],
+            "signature": self.signature,
+            "names": names,
+            "folder": self._folder,
+            "chunk": chunk,
+            "whole": _WHOLE,
+            "inside": all(engine.precision != "INT8" for engine in self._second.engines),
+        }
         answer: dict[str, typing.Any] = child.run("tftrt_tools.accuracy.marked_job:chunks", request).result
         return answer
 
@@ -136,5 +157,9 @@ def _signature(first: Model, second: Model, asked: str) -> str:
     if not asked and len(both) == 1:
         return both[0]
     known = f"both have {', '.join(both)}" if both else "they have none of the same name"
-    raise errors.UsageError(f"--tensors: the models have no signature {asked!r} in common" if asked else
-                            "--tensors is about one signature, and which one is not clear", f"--signature_keys=NAME; {known}")
+    raise errors.UsageError(
+        f"--tensors: the models have no signature {asked!r} in common"
+        if asked
+        else "--tensors is about one signature, and which one is not clear",
+        f"--signature_keys=NAME; {known}",
+    )

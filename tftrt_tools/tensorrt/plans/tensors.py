@@ -103,8 +103,16 @@ class Tensors(passport.Stamped):
         return f"first departs: {first.tensor} ({first.node}) with {first.level}, {behind}"
 
 
-def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str], names: Sequence[str], asked: inputs.Asked,
-            bounds: str = "", batch_size: int = 0, log_file: str | None = None, signature: str = "") -> Tensors:
+def compare(
+    original: str | os.PathLike[str],
+    converted: str | os.PathLike[str],
+    names: Sequence[str],
+    asked: inputs.Asked,
+    bounds: str = "",
+    batch_size: int = 0,
+    log_file: str | None = None,
+    signature: str = "",
+) -> Tensors:
     """Compare two graphs, tensor by tensor.
 
     Args: original: an ONNX file or a SavedModel. converted: of an ONNX file a plan directory, or another ONNX file; of a SavedModel
@@ -126,20 +134,47 @@ def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str],
             progress.say("comparing tensors", number, len(chunks))
             place = pathlib.Path(folder) / f"chunk-{number}"
             with inputs.explained(origins):
-                mine = run.run(pair.first(chunk["first"]), saved, place / "first", "the original", exact=pair.exact, log_file=log_file)
-                theirs = run.run(pair.second(chunk["second"], place), saved, place / "second", "the converted model", trace=pair.exact,
-                                 log_file=log_file)
+                mine = run.run(
+                    pair.first(chunk["first"]),
+                    saved,
+                    place / "first",
+                    "the original",
+                    exact=pair.exact,
+                    log_file=log_file,
+                )
+                theirs = run.run(
+                    pair.second(chunk["second"], place),
+                    saved,
+                    place / "second",
+                    "the converted model",
+                    trace=pair.exact,
+                    log_file=log_file,
+                )
             inners += (one for told in chunk["tensors"] if (one := _inner(mine, theirs, told, len(calls))))
             runtimes = {"original": mine.where.text(), "converted": pair.ran(theirs.where)}
-            fallbacks.update(dict.fromkeys(engine_op.unmarked(name) for one in theirs.traces if one for name in one.fallback))
+            fallbacks.update(
+                dict.fromkeys(engine_op.unmarked(name) for one in theirs.traces if one for name in one.fallback)
+            )
         if not inners:
-            raise errors.TftrtError("each of these tensors has another form in the converted model, behind what a rewrite has changed",
-                                    "compare the answers: leave --tensors out")
+            raise errors.TftrtError(
+                "each of these tensors has another form in the converted model, behind what a rewrite has changed",
+                "compare the answers: leave --tensors out",
+            )
         unseen = theirs.mode == "native segments"
         arithmetic, bound = _bound(second, bounds, engines=not unseen)
-    return Tensors(original=os.path.abspath(original), converted=os.path.abspath(converted), runtimes=runtimes, bound=bound,
-                   arithmetic=arithmetic, inners=tuple(inners), computed=written["computed"], calls=len(calls), chunks=len(chunks),
-                   fallbacks=tuple(fallbacks), unseen=unseen)
+    return Tensors(
+        original=os.path.abspath(original),
+        converted=os.path.abspath(converted),
+        runtimes=runtimes,
+        bound=bound,
+        arithmetic=arithmetic,
+        inners=tuple(inners),
+        computed=written["computed"],
+        calls=len(calls),
+        chunks=len(chunks),
+        fallbacks=tuple(fallbacks),
+        unseen=unseen,
+    )
 
 
 def _bound(second: Model, text: str, engines: bool) -> tuple[str, float]:
@@ -151,8 +186,9 @@ def _bound(second: Model, text: str, engines: bool) -> tuple[str, float]:
     return arithmetic, thresholds.DEFAULTS[arithmetic]["snr_db"] if given is None else given
 
 
-def _calls(second: Model, signature: str, asked: inputs.Asked, batch_size: int,
-           folder: str) -> tuple[list[run.Call], dict[str, inputs.Origin]]:
+def _calls(
+    second: Model, signature: str, asked: inputs.Asked, batch_size: int, folder: str
+) -> tuple[list[run.Call], dict[str, inputs.Origin]]:
     takes = inputs.Takes.one(signature, second.inputs, manifest=second.document(passport.MANIFEST) or {})
     sizes = inputs.up_to(batch_size) if batch_size else inputs.batch_sizes(takes.known.get(signature, ()))
     chosen = inputs.choose(takes.with_known({}) if asked.shapes else takes, asked, folder, sizes)

@@ -33,18 +33,23 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     known = {name for pair in shared for name in (pair.first, pair.second)}
     missing = [name for name in request["names"] if name not in known]
     if missing:
-        raise errors.UsageError(f"--tensors: {missing[0]!r} is no tensor of floats that both graphs compute",
-                                errors.nearest(missing[0], ["all", *(pair.name for pair in shared)], _MOST_TOLD))
+        raise errors.UsageError(
+            f"--tensors: {missing[0]!r} is no tensor of floats that both graphs compute",
+            errors.nearest(missing[0], ["all", *(pair.name for pair in shared)], _MOST_TOLD),
+        )
     if not request["names"] and not _inner((pair.second for pair in shared), models[1]) and _inner(second, models[1]):
         raise errors.UsageError("--tensors: the graphs have no inner tensor of the same name", mend)
     pairs = [pair for pair in shared if not request["names"] or {pair.first, pair.second} & set(request["names"])]
     chunks = []
     for start in range(0, len(pairs), request["chunk"]):
-        mine = pairs[start:start + request["chunk"]]
+        mine = pairs[start : start + request["chunk"]]
         paths = [str(pathlib.Path(request["folder"]) / f"{side}-{start}.onnx") for side in ("first", "second")]
         _write(models[0], [first[pair.first].value for pair in mine], paths[0])
         _write(models[1], [second[pair.second].value for pair in mine], paths[1])
-        told = [{"tensor": pair.name, "node": second[pair.second].node, "first": pair.first, "second": pair.second} for pair in mine]
+        told = [
+            {"tensor": pair.name, "node": second[pair.second].node, "first": pair.first, "second": pair.second}
+            for pair in mine
+        ]
         chunks.append({"first": paths[0], "second": paths[1], "tensors": told})
     return {"chunks": chunks, "computed": len(second)}
 
@@ -70,8 +75,13 @@ def _computed(model: onnx.ModelProto) -> dict[str, _Tensor]:
     """{name of a tensor of floats: it}, in the graph's order; without constants."""
     inferred = shape_inference.infer_shapes(model).graph
     types = {one.name: one for one in (*inferred.value_info, *inferred.output)}
-    return {name: _Tensor(f"{node.op_type} {node.name}".strip(), types[name]) for node in model.graph.node if node.op_type != "Constant"
-            for name in node.output if name in types and types[name].type.tensor_type.elem_type in _FLOATS}
+    return {
+        name: _Tensor(f"{node.op_type} {node.name}".strip(), types[name])
+        for node in model.graph.node
+        if node.op_type != "Constant"
+        for name in node.output
+        if name in types and types[name].type.tensor_type.elem_type in _FLOATS
+    }
 
 
 def _shared(first: Collection[str], second: Collection[str]) -> Iterator[_Pair]:

@@ -36,11 +36,26 @@ class Compared(records.Record):
     nothing_shown: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, signature: str, rows: int, apart: bool, levels: Mapping[str, Mapping[str, float]],
-           nothing: Mapping[str, str]) -> "Compared":
+    def of(
+        cls,
+        signature: str,
+        rows: int,
+        apart: bool,
+        levels: Mapping[str, Mapping[str, float]],
+        nothing: Mapping[str, str],
+    ) -> "Compared":
         """Args: nothing: the outputs of `levels` that show nothing."""
-        left = {method: {output: level for output, level in found.items() if output not in nothing} for method, found in levels.items()}
-        return cls(signature=signature, rows=rows, apart=apart, levels=left if any(left.values()) else {}, nothing_shown=nothing)
+        left = {
+            method: {output: level for output, level in found.items() if output not in nothing}
+            for method, found in levels.items()
+        }
+        return cls(
+            signature=signature,
+            rows=rows,
+            apart=apart,
+            levels=left if any(left.values()) else {},
+            nothing_shown=nothing,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +77,9 @@ class Comparison(records.Record):
     @property
     def outputs(self) -> tuple[tuple[str, str], ...]:
         """(signature, output) of every output that was compared."""
-        return tuple((one.signature, output) for one in self.signatures for output in next(iter(one.levels.values()), ()))
+        return tuple(
+            (one.signature, output) for one in self.signatures for output in next(iter(one.levels.values()), ())
+        )
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -72,8 +89,11 @@ class Comparison(records.Record):
     @property
     def nothing_shown(self) -> tuple[str, ...]:
         """The outputs whose answers show nothing, a line each."""
-        return tuple(f"{one.signature}/{output} shows nothing: it is {why}" for one in self.signatures
-                     for output, why in one.nothing_shown.items())
+        return tuple(
+            f"{one.signature}/{output} shows nothing: it is {why}"
+            for one in self.signatures
+            for output, why in one.nothing_shown.items()
+        )
 
     @property
     def blind(self) -> bool:
@@ -82,7 +102,9 @@ class Comparison(records.Record):
 
     @property
     def _unchanged(self) -> bool:
-        return bool(self.outputs) and all(self.level(method, *output) >= LIMIT_DB for method in self.methods for output in self.outputs)
+        return bool(self.outputs) and all(
+            self.level(method, *output) >= LIMIT_DB for method in self.methods for output in self.outputs
+        )
 
     def level(self, method: str, signature: str, output: str) -> float:
         """dB of one output by one method."""
@@ -101,8 +123,11 @@ class Comparison(records.Record):
         """Which rows were compared."""
         compared = [one for one in self.signatures if one.levels]
         rows = max((one.rows for one in compared), default=0)
-        return f"{rows} rows of the calibration data " + ("(each with the ranges of other rows)" if all(one.apart for one in compared) else
-                                                          "(the ranges come from them too: there is one batch)")
+        return f"{rows} rows of the calibration data " + (
+            "(each with the ranges of other rows)"
+            if all(one.apart for one in compared)
+            else "(the ranges come from them too: there is one batch)"
+        )
 
 
 def limited(noise: float) -> float:
@@ -119,11 +144,16 @@ def of(signatures: Sequence[Compared], asked: str = "") -> Comparison:
     if asked:
         return dataclasses.replace(found, taken=asked, reason="as asked")
     if found.blind:
-        why = "no method changes the answers to these rows" if found.outputs else "the answers to these rows show nothing"
+        why = (
+            "no method changes the answers to these rows" if found.outputs else "the answers to these rows show nothing"
+        )
         return dataclasses.replace(found, taken=FALLBACK, reason=f"nothing tells the methods apart: {why}")
     if not found.outputs:
-        return dataclasses.replace(found, taken=FALLBACK, reason="nothing could be compared; of all methods it has the least squared error "
-                                                                 "in the tensors")
+        return dataclasses.replace(
+            found,
+            taken=FALLBACK,
+            reason="nothing could be compared; of all methods it has the least squared error in the tensors",
+        )
     best = max(map(found.worst, found.methods))
     tied = [method for method in found.methods if found.worst(method) >= best - TIE_DB]
     taken = max(tied, key=lambda method: sum(found.level(method, *output) for output in found.outputs))

@@ -4,6 +4,7 @@ Ratios are B's scale to A's. Over the tensors that both have, with l = log2(B / 
   median = 2^median(l)    spread = standard deviation of l (of the population, in octaves: 1 is a factor of 2)
   p5, p95 = 2^(5th, 95th percentile of l, linear between the nearest two)    worst = the tensor with the largest |l|
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -81,8 +82,15 @@ class Difference(records.Record):
         logs = [math.log2(one.ratio) for one in both]
         cuts = statistics.quantiles(logs, n=20, method="inclusive") if len(logs) > 1 else [logs[0]] * 19
         worst = max(both, key=lambda one: abs(math.log2(one.ratio)))
-        return Summary(tensors=len(both), equal=sum(one.a == one.b for one in both), median=2 ** statistics.median(logs),
-                       spread=statistics.pstdev(logs), p5=2 ** cuts[0], p95=2 ** cuts[-1], worst=worst)
+        return Summary(
+            tensors=len(both),
+            equal=sum(one.a == one.b for one in both),
+            median=2 ** statistics.median(logs),
+            spread=statistics.pstdev(logs),
+            p5=2 ** cuts[0],
+            p95=2 ** cuts[-1],
+            worst=worst,
+        )
 
 
 def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B") -> Difference:
@@ -109,23 +117,35 @@ def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B"
         if left and right and not _numbered_alike(left, right):
             counts = [sum(map(is_numbered, one)) for one in scales]
             scales = [{name: scale for name, scale in one.items() if not is_numbered(name)} for one in scales]
-            notes.append(f"{engine}: {counts[0]} tensors in {name_a} and {counts[1]} in {name_b} are named after layers' numbers, and are "
-                         "not compared: the tables have other numbers, because they were made for other shapes or another batch mode")
-        tensors += [TensorDifference(engine, name, scales[0].get(name), scales[1].get(name)) for name in {**scales[0], **scales[1]}]
+            notes.append(
+                f"{engine}: {counts[0]} tensors in {name_a} and {counts[1]} in {name_b} are named after layers' numbers, and are "
+                "not compared: the tables have other numbers, because they were made for other shapes or another batch mode"
+            )
+        tensors += [
+            TensorDifference(engine, name, scales[0].get(name), scales[1].get(name))
+            for name in {**scales[0], **scales[1]}
+        ]
     return Difference(a=name_a, b=name_b, equal=equal, tensors=tuple(tensors), notes=tuple(notes))
 
 
 def _numbered_alike(left: EngineTable, right: EngineTable) -> bool:
     """Whether the numbered names of one EngineTable are among the other's; a table may omit tensors without a note."""
-    mine, others = ({name for name in (*one.table.scales, *dict(one.left_out)) if is_numbered(name)} for one in (left, right))
+    mine, others = (
+        {name for name in (*one.table.scales, *dict(one.left_out)) if is_numbered(name)} for one in (left, right)
+    )
     return mine <= others or others <= mine
 
 
-def _pairs(a: Sequence[EngineTable], b: Sequence[EngineTable]) -> list[tuple[EngineTable | Any, EngineTable | Any, str]]:
+def _pairs(
+    a: Sequence[EngineTable], b: Sequence[EngineTable]
+) -> list[tuple[EngineTable | Any, EngineTable | Any, str]]:
     """[(EngineTable or None, EngineTable or None, how they were paired where it is not by graph)]."""
     left, right = list(a), list(b)
     pairs: list[tuple[EngineTable | Any, EngineTable | Any, str]] = []
-    for key, how in ((lambda one: one.segment, ""), (lambda one: one.engine, "engines of one name, made for different graphs")):
+    for key, how in (
+        (lambda one: one.segment, ""),
+        (lambda one: one.engine, "engines of one name, made for different graphs"),
+    ):
         for one in list(left):
             other = next((other for other in right if key(one) and key(one) == key(other)), None)
             if other:

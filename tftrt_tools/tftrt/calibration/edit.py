@@ -1,4 +1,5 @@
 """A calibration changed by hand: tensors kept out of INT8, ranges set or scaled."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -53,10 +54,15 @@ class Edits:
     @classmethod
     def parse(cls, remove: Iterable[str], set_: Iterable[str], scale: Iterable[str]) -> Edits:
         """From lists of the flags' values. Raises: UsageError."""
-        edits = cls(tuple(remove), tuple(_assignment("set", text, "NAME=RANGE") for text in set_),
-                    tuple(_assignment("scale", text, "REGEX=FACTOR") for text in scale))
+        edits = cls(
+            tuple(remove),
+            tuple(_assignment("set", text, "NAME=RANGE") for text in set_),
+            tuple(_assignment("scale", text, "REGEX=FACTOR") for text in scale),
+        )
         if not (edits.remove or edits.set or edits.scale):
-            raise errors.UsageError("nothing to change", "give --remove=REGEX, --set='NAME=RANGE' or --scale='REGEX=FACTOR'")
+            raise errors.UsageError(
+                "nothing to change", "give --remove=REGEX, --set='NAME=RANGE' or --scale='REGEX=FACTOR'"
+            )
         return edits
 
 
@@ -66,13 +72,17 @@ def matching(flag: str, pattern: str, names: Sequence[str]) -> list[str]:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise errors.UsageError(f"--{flag}={pattern} is no regular expression: {error}", "see Python's `re` syntax") from None
+        raise errors.UsageError(
+            f"--{flag}={pattern} is no regular expression: {error}", "see Python's `re` syntax"
+        ) from None
     found = [name for name in names if expression.fullmatch(name)]
     if found:
         return found
     inside = [name for name in names if expression.search(name)]
     if inside:
-        mend = f"the whole name must match; did you mean --{flag}='.*{pattern}.*'? ({len(inside)} of {len(names)} tensors)"
+        mend = (
+            f"the whole name must match; did you mean --{flag}='.*{pattern}.*'? ({len(inside)} of {len(names)} tensors)"
+        )
     else:
         mend = near(pattern, names, "tensors here")
     raise errors.UsageError(f"--{flag}={pattern} matches no tensor", mend)
@@ -84,7 +94,11 @@ def near(name: str, names: Iterable[str], what: str) -> str:
     close = difflib.get_close_matches(name, names, 3, 0.5)
     if close:
         return "did you mean " + " or ".join(close) + "?"
-    return f"{what}: " + ", ".join(names[:5]) + (f", … ({len(names)}; `tftrt table show` lists them)" if len(names) > 5 else "")
+    return (
+        f"{what}: "
+        + ", ".join(names[:5])
+        + (f", … ({len(names)}; `tftrt table show` lists them)" if len(names) > 5 else "")
+    )
 
 
 def edit(calibration: Calibration, edits: Edits, source: str, engine: str | None = None) -> Edited:
@@ -104,13 +118,27 @@ def edit(calibration: Calibration, edits: Edits, source: str, engine: str | None
         edited, changed = _engine(one, asked) if one in chosen else (one, [])
         warnings += _left_behind(one, changed)
         if changed and not edited.table.scales:
-            raise errors.UsageError(f"no tensor of {one.label} would remain", "convert with --precision_mode=FP16 to do without INT8")
+            raise errors.UsageError(
+                f"no tensor of {one.label} would remain", "convert with --precision_mode=FP16 to do without INT8"
+            )
         engines.append(edited)
         changes += changed
-    step = {"step": "edited", **passport.stamp(), "source": source, "created_source": calibration.created, "method": calibration.method,
-            "changes": [change.to_dict() for change in changes]}
-    whole = dataclasses.replace(calibration, **passport.stamp(), method="edited", engines=tuple(engines), comparison=None,
-                                provenance=(*calibration.provenance, step))
+    step = {
+        "step": "edited",
+        **passport.stamp(),
+        "source": source,
+        "created_source": calibration.created,
+        "method": calibration.method,
+        "changes": [change.to_dict() for change in changes],
+    }
+    whole = dataclasses.replace(
+        calibration,
+        **passport.stamp(),
+        method="edited",
+        engines=tuple(engines),
+        comparison=None,
+        provenance=(*calibration.provenance, step),
+    )
     return Edited(source, tuple(changes), tuple(warnings), whole)
 
 
@@ -129,15 +157,19 @@ def _asked(edits: Edits, names: Sequence[str], left_out: Sequence[str]) -> dict[
     def ask(flag: str, text: str, tensors: Iterable[str], change: _Edit) -> None:
         for name in tensors:
             if name in asked:
-                raise errors.UsageError(f"{flag}={text} and {asked[name][1]} both change {name}",
-                                        "change each tensor once; edit the output again for more")
+                raise errors.UsageError(
+                    f"{flag}={text} and {asked[name][1]} both change {name}",
+                    "change each tensor once; edit the output again for more",
+                )
             asked[name] = (change, f"{flag}={text}")
 
     for pattern in edits.remove:
         ask("--remove", pattern, matching("remove", pattern, names), lambda _: None)
     for name, value in edits.set:
         if name not in names and name not in left_out:
-            raise errors.UsageError(f"--set={name}={value:g}: no such tensor", near(name, [*names, *left_out], "tensors here"))
+            raise errors.UsageError(
+                f"--set={name}={value:g}: no such tensor", near(name, [*names, *left_out], "tensors here")
+            )
         ask("--set", f"{name}={value:g}", [name], _to(value))
     for pattern, factor in edits.scale:
         ask("--scale", f"{pattern}={factor:g}", matching("scale", pattern, names), _times(factor))
@@ -168,8 +200,11 @@ def _left_behind(one: EngineTable, changes: Sequence[Change]) -> Iterator[str]:
     for change in changes:
         if change.before is None or change.after is None or is_numbered(change.tensor):
             continue
-        same = [name for name, scale in one.table.scales.items()
-                if is_numbered(name) and name not in changed and scale == one.table.scales[change.tensor]]
+        same = [
+            name
+            for name, scale in one.table.scales.items()
+            if is_numbered(name) and name not in changed and scale == one.table.scales[change.tensor]
+        ]
         for name in same:
             yield f"{name} had the range of {change.tensor} and keeps it: --set='{name}={change.after:g}' where it holds the same values"
 
@@ -178,8 +213,9 @@ def _scale(header: str, range_: float, name: str, flag: str) -> float:
     try:
         return Table(header, {name: range_ / LEVELS}).scales[name]
     except errors.TftrtError:
-        raise errors.UsageError(f"{flag} gives {name} a range of {range_:g}",
-                                f"its scale, range / {LEVELS}, must be a positive float32") from None
+        raise errors.UsageError(
+            f"{flag} gives {name} a range of {range_:g}", f"its scale, range / {LEVELS}, must be a positive float32"
+        ) from None
 
 
 def _assignment(flag: str, text: str, form: str) -> tuple[str, float]:
@@ -189,6 +225,9 @@ def _assignment(flag: str, text: str, form: str) -> tuple[str, float]:
     except ValueError:
         value = math.nan
     if not equals or not name or not 0 < value < math.inf:
-        raise errors.UsageError(f"--{flag}={text} is not {form} with a positive number", f"write --{flag}='{form}', such as "
-                                + ("--set='StatefulPartitionedCall/model/add/add=6.0'" if flag == "set" else "--scale='.*/Relu=1.1'"))
+        raise errors.UsageError(
+            f"--{flag}={text} is not {form} with a positive number",
+            f"write --{flag}='{form}', such as "
+            + ("--set='StatefulPartitionedCall/model/add/add=6.0'" if flag == "set" else "--scale='.*/Relu=1.1'"),
+        )
     return name, value

@@ -17,7 +17,12 @@ from tftrt_tools.tftrt.calibration.table import Table
 
 KIND = "calibration"
 # The method, by the header of a table without a calibration file.
-_METHODS = {"EntropyCalibration2": "entropy2", "EntropyCalibration": "entropy", "MinMaxCalibration": "max", "LegacyCalibration": "legacy"}
+_METHODS = {
+    "EntropyCalibration2": "entropy2",
+    "EntropyCalibration": "entropy",
+    "MinMaxCalibration": "max",
+    "LegacyCalibration": "legacy",
+}
 # Why a tensor has no scale.
 NOT_MEASURED = "no TensorFlow tensor holds its values"
 NO_RANGE = "zero in all of the data"
@@ -101,11 +106,23 @@ class Calibration(records.Record):
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
 
-def of_table(table: Table, engine: str = "", signature: str = "", source: str = "", zeros: Iterable[str] = ()) -> Calibration:
+def of_table(
+    table: Table, engine: str = "", signature: str = "", source: str = "", zeros: Iterable[str] = ()
+) -> Calibration:
     """A Calibration that holds one table of unknown origin, such as a text file that another tool made. Args: zeros: of tables.read."""
-    return Calibration(**passport.stamp(), calibrator="tensorrt", method=_METHODS[table.calibrator], tensorrt=table.tensorrt, tensorflow="",
-                       model="", model_digest="", data={"source": source} if source else {},
-                       engines=(EngineTable(segment="", signature=signature, engine=engine, table=table, left_out=without_range(zeros)),))
+    return Calibration(
+        **passport.stamp(),
+        calibrator="tensorrt",
+        method=_METHODS[table.calibrator],
+        tensorrt=table.tensorrt,
+        tensorflow="",
+        model="",
+        model_digest="",
+        data={"source": source} if source else {},
+        engines=(
+            EngineTable(segment="", signature=signature, engine=engine, table=table, left_out=without_range(zeros)),
+        ),
+    )
 
 
 def without_range(zeros: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -120,12 +137,16 @@ def read(path: str | os.PathLike[str]) -> Calibration:
     """
     path = pathlib.Path(path)
     if not path.exists():
-        raise errors.UsageError(f"no such file or directory: {path}", "give a calibration file, a table of TensorRT, or a converted model")
+        raise errors.UsageError(
+            f"no such file or directory: {path}", "give a calibration file, a table of TensorRT, or a converted model"
+        )
     if path.is_dir():
         folder, path = path, passport.folder(path) / passport.CALIBRATION
         if not path.is_file():
-            raise errors.UsageError(f"{folder} holds no {passport.folder('') / passport.CALIBRATION}",
-                                    "models that `tftrt convert` calibrated have one; else give the calibration file itself")
+            raise errors.UsageError(
+                f"{folder} holds no {passport.folder('') / passport.CALIBRATION}",
+                "models that `tftrt convert` calibrated have one; else give the calibration file itself",
+            )
     try:
         text = documents.read_text(path)
     except ValueError:
@@ -162,8 +183,10 @@ def _of_json(path: pathlib.Path, text: str) -> Calibration:
 
 
 def _no_calibration(path: pathlib.Path) -> errors.UsageError:
-    return errors.UsageError(f"{path} is no calibration file and no table of TensorRT",
-                             f'a calibration file is JSON of "kind": "{KIND}"; TensorRT\'s text begins like TRT-8503-EntropyCalibration2')
+    return errors.UsageError(
+        f"{path} is no calibration file and no table of TensorRT",
+        f'a calibration file is JSON of "kind": "{KIND}"; TensorRT\'s text begins like TRT-8503-EntropyCalibration2',
+    )
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -188,11 +211,15 @@ def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int) 
     known = [one.segment[:19] for one in calibration.engines if one.segment]
     if not known:
         given = len(calibration.engines)
-        return errors.TftrtError(f"{engine} has no table: {given} of unknown engines given, and {wanted} engines need one",
-                                 "a plain table of TensorRT serves a model with one engine; else calibrate with tftrt")
-    return errors.TftrtError(f"{engine} has no table: its graph is {segment[:19]}, and the table was made for another graph "
-                             f"({', '.join(known[:3])}{', …' if len(known) > 3 else ''})",
-                             "calibrate this model again, with the settings that decide its engines: segment size, batch mode, kept ops")
+        return errors.TftrtError(
+            f"{engine} has no table: {given} of unknown engines given, and {wanted} engines need one",
+            "a plain table of TensorRT serves a model with one engine; else calibrate with tftrt",
+        )
+    return errors.TftrtError(
+        f"{engine} has no table: its graph is {segment[:19]}, and the table was made for another graph "
+        f"({', '.join(known[:3])}{', …' if len(known) > 3 else ''})",
+        "calibrate this model again, with the settings that decide its engines: segment size, batch mode, kept ops",
+    )
 
 
 def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt: str) -> dict[str, EngineTable]:
@@ -213,11 +240,16 @@ def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt
         one = _only(calibration, engine, segment, len(segments))
         table = one.table
         if table.major != int(tensorrt.split(".")[0]):
-            raise errors.TftrtError(f"the table of {engine} is of TensorRT {table.tensorrt}, and here it is {tensorrt}",
-                                    "calibrate again with this TensorRT")
+            raise errors.TftrtError(
+                f"the table of {engine} is of TensorRT {table.tensorrt}, and here it is {tensorrt}",
+                "calibrate again with this TensorRT",
+            )
         if table.calibrator != tables.TFTRT_CALIBRATOR:
-            raise errors.TftrtError(f"the table of {engine} was made by {table.calibrator}, and TF-TRT's engines take no other than "
-                                    f"{tables.TFTRT_CALIBRATOR}", "calibrate with tftrt, or give another table")
+            raise errors.TftrtError(
+                f"the table of {engine} was made by {table.calibrator}, and TF-TRT's engines take no other than "
+                f"{tables.TFTRT_CALIBRATOR}",
+                "calibrate with tftrt, or give another table",
+            )
         found[engine] = one
     return found
 
@@ -230,6 +262,8 @@ def _only(calibration: Calibration, engine: str, segment: str, wanted: int) -> E
         raise _no_table(calibration, engine, segment, wanted)
     if any(one.table != fitting[0].table for one in fitting):
         names = ", ".join(one.label for one in fitting)
-        raise errors.TftrtError(f"{engine} could have {len(fitting)} tables that differ: its graph is that of {names}",
-                                "`tftrt table merge FILE --how=max --output=OTHER` makes one table of them")
+        raise errors.TftrtError(
+            f"{engine} could have {len(fitting)} tables that differ: its graph is that of {names}",
+            "`tftrt table merge FILE --how=max --output=OTHER` makes one table of them",
+        )
     return fitting[0]

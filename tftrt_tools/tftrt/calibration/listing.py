@@ -1,4 +1,5 @@
 """What a calibration holds, for reading."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -48,12 +49,19 @@ class Listing:
     def to_dict(self) -> dict[str, Any]:
         """By hand: the calibration's own document, with the engines as they are listed."""
         whole = self.calibration.to_dict()
-        engines = [{**dataclasses.asdict(one), "left_out": [{"tensor": name, "reason": reason} for name, reason in one.left_out]}
-                   for one in self.engines]
+        engines = [
+            {
+                **dataclasses.asdict(one),
+                "left_out": [{"tensor": name, "reason": reason} for name, reason in one.left_out],
+            }
+            for one in self.engines
+        ]
         return {**whole, "kind": "calibration_listing", "source": self.source, "engines": engines}
 
 
-def listing(calibration: Calibration, source: str, engine: str | None = None, pattern: str | None = None, order: str = "graph") -> Listing:
+def listing(
+    calibration: Calibration, source: str, engine: str | None = None, pattern: str | None = None, order: str = "graph"
+) -> Listing:
     """List a Calibration.
 
     Args: engine: only this one. pattern: a regular expression; only tensors whose whole name it matches. order: one of ORDERS: as in the
@@ -68,13 +76,26 @@ def listing(calibration: Calibration, source: str, engine: str | None = None, pa
         shown = set(edit.matching("filter", pattern, list(names)))
     found = []
     for one in chosen:
-        tensors = [Tensor(name, scale, one.table.range(name)) for name, scale in one.table.scales.items() if shown is None or name in shown]
+        tensors = [
+            Tensor(name, scale, one.table.range(name))
+            for name, scale in one.table.scales.items()
+            if shown is None or name in shown
+        ]
         if order != "graph":
             tensors.sort(key=(lambda tensor: -tensor.scale) if order == "scale" else (lambda tensor: tensor.name))
         left_out = tuple(pair for pair in one.left_out if shown is None or pair[0] in shown)
         total = len(one.table.scales)
-        found.append(EngineListing(engine=one.engine, signature=one.signature, segment=one.segment, header=one.table.header, total=total,
-                                   tensors=tuple(tensors), left_out=left_out))
+        found.append(
+            EngineListing(
+                engine=one.engine,
+                signature=one.signature,
+                segment=one.segment,
+                header=one.table.header,
+                total=total,
+                tensors=tuple(tensors),
+                left_out=left_out,
+            )
+        )
     return Listing(source, calibration, tuple(found))
 
 
@@ -83,6 +104,10 @@ def engines(calibration: Calibration, name: str | None = None) -> list[EngineTab
     found = [one for one in calibration.engines if name in (None, one.engine)]
     if not found:
         known = [one.engine for one in calibration.engines if one.engine]
-        raise errors.UsageError(f"--engine={name}: no such engine", edit.near(name or "", known, "engines here") if known else
-                                "the file holds one table and no engine's name; leave --engine out")
+        raise errors.UsageError(
+            f"--engine={name}: no such engine",
+            edit.near(name or "", known, "engines here")
+            if known
+            else "the file holds one table and no engine's name; leave --engine out",
+        )
     return found

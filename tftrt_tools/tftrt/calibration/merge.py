@@ -1,4 +1,5 @@
 """Calibrations of one model made into one, such as those of several data sets."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -15,7 +16,12 @@ from tftrt_tools.tftrt.calibration.table import Table
 
 # How several scales of one tensor become one.
 HOW: dict[str, Callable[[Sequence[float]], float]] = {
-    "max": max, "min": min, "mean": statistics.fmean, "median": statistics.median, "first": lambda scales: scales[0]}
+    "max": max,
+    "min": min,
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "first": lambda scales: scales[0],
+}
 
 
 def merge_tables(tables: Sequence[Table], how: str) -> Table:
@@ -23,10 +29,15 @@ def merge_tables(tables: Sequence[Table], how: str) -> Table:
 
     Raises: TftrtError where TensorRT's major versions or the calibrators differ.
     """
-    for what, values in (("TensorRT", {one.tensorrt for one in tables}), ("calibrators", {one.calibrator for one in tables})):
+    for what, values in (
+        ("TensorRT", {one.tensorrt for one in tables}),
+        ("calibrators", {one.calibrator for one in tables}),
+    ):
         if len({one.split(".")[0] for one in values}) > 1:
-            raise errors.TftrtError(f"tables of different {what} cannot be merged: {' and '.join(sorted(values))}",
-                                    "calibrate again with one of them")
+            raise errors.TftrtError(
+                f"tables of different {what} cannot be merged: {' and '.join(sorted(values))}",
+                "calibrate again with one of them",
+            )
     names = dict.fromkeys(name for one in tables for name in one.scales)
     scales = {name: HOW[how]([one.scales[name] for one in tables if name in one.scales]) for name in names}
     newest = max(tables, key=lambda one: tuple(map(int, one.tensorrt.split("."))))
@@ -47,19 +58,32 @@ def merge(calibrations: Sequence[Calibration], how: str, sources: Sequence[str])
     _check_segments(calibrations, sources)
     first, merged = calibrations[0], {}
     for segment in {one.segment: None for one in first.engines}:
-        merged[segment] = _one_engine([one for each in calibrations for one in each.engines if one.segment == segment], how)
+        merged[segment] = _one_engine(
+            [one for each in calibrations for one in each.engines if one.segment == segment], how
+        )
     engines: list[EngineTable] = []
     for one in first.engines:
         table, left_out, ranges = merged[one.segment]
         engines.append(dataclasses.replace(one, table=table, left_out=left_out, ranges=ranges))
-    step = {"step": "merged", **passport.stamp(), "how": how,
-            "sources": [_origin(source, one) for source, one in zip(sources, calibrations, strict=True)]}
+    step = {
+        "step": "merged",
+        **passport.stamp(),
+        "how": how,
+        "sources": [_origin(source, one) for source, one in zip(sources, calibrations, strict=True)],
+    }
     newest = max(calibrations, key=lambda one: [int(part) for part in one.tensorrt.split(".") if part.isdigit()])
     return Calibration(
-        **passport.stamp(), calibrator=_joined(one.calibrator for one in calibrations), method="merged", tensorrt=newest.tensorrt,
-        tensorflow=_joined(one.tensorflow for one in calibrations), model=first.model,
+        **passport.stamp(),
+        calibrator=_joined(one.calibrator for one in calibrations),
+        method="merged",
+        tensorrt=newest.tensorrt,
+        tensorflow=_joined(one.tensorflow for one in calibrations),
+        model=first.model,
         model_digest=first.model_digest if len({one.model_digest for one in calibrations}) == 1 else "",
-        data=combined([one.data for one in calibrations]), engines=tuple(engines), provenance=(step,))
+        data=combined([one.data for one in calibrations]),
+        engines=tuple(engines),
+        provenance=(step,),
+    )
 
 
 def _check_segments(calibrations: Sequence[Calibration], sources: Sequence[str]) -> None:
@@ -67,17 +91,28 @@ def _check_segments(calibrations: Sequence[Calibration], sources: Sequence[str])
     for source, other in zip(sources[1:], calibrations[1:], strict=True):
         segments = {one.segment for one in other.engines}
         if segments != first:
-            lonely = next(one for each in (calibrations[0], other) for one in each.engines if one.segment in first ^ segments)
+            lonely = next(
+                one for each in (calibrations[0], other) for one in each.engines if one.segment in first ^ segments
+            )
             holder = sources[0] if lonely.segment in first else source
-            raise errors.TftrtError(f"{sources[0]} and {source} were made for different graphs: only {holder} has a table for "
-                                    f"{lonely.segment[:19] or 'an unknown graph'} ({lonely.label})",
-                                    "only calibrations of one model with one set of settings can be merged")
-    unknown = [(one, source) for source, each in zip(sources, calibrations, strict=True) for one in each.engines if not one.segment]
+            raise errors.TftrtError(
+                f"{sources[0]} and {source} were made for different graphs: only {holder} has a table for "
+                f"{lonely.segment[:19] or 'an unknown graph'} ({lonely.label})",
+                "only calibrations of one model with one set of settings can be merged",
+            )
+    unknown = [
+        (one, source)
+        for source, each in zip(sources, calibrations, strict=True)
+        for one in each.engines
+        if not one.segment
+    ]
     for one, source in unknown[1:]:
         different = sorted(_named(one) ^ _named(unknown[0][0]))
         if different:
-            raise errors.TftrtError(f"{unknown[0][1]} and {source} are of different graphs: only one of them has {different[0]!r}",
-                                    "only tables of the same graph can be merged")
+            raise errors.TftrtError(
+                f"{unknown[0][1]} and {source} are of different graphs: only one of them has {different[0]!r}",
+                "only tables of the same graph can be merged",
+            )
 
 
 def _named(one: EngineTable) -> set[str]:
@@ -85,8 +120,9 @@ def _named(one: EngineTable) -> set[str]:
     return {*one.table.scales, *dict(one.left_out)}
 
 
-def _one_engine(parts: Sequence[EngineTable],
-                how: str) -> tuple[Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]] | None]:
+def _one_engine(
+    parts: Sequence[EngineTable], how: str
+) -> tuple[Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]] | None]:
     """(Table, left_out, ranges) of EngineTables of one segment."""
     left_out: dict[str, set[str]] = {}
     for name, reason in (pair for part in parts for pair in part.left_out):
@@ -94,7 +130,11 @@ def _one_engine(parts: Sequence[EngineTable],
             left_out.setdefault(name, set()).add(reason)
     table = merge_tables([part.table for part in parts], how)
     table = Table(table.header, {name: scale for name, scale in table.scales.items() if name not in left_out})
-    return table, tuple((name, "; ".join(sorted(reasons))) for name, reasons in sorted(left_out.items())), _ranges(parts)
+    return (
+        table,
+        tuple((name, "; ".join(sorted(reasons))) for name, reasons in sorted(left_out.items())),
+        _ranges(parts),
+    )
 
 
 def _ranges(parts: Sequence[EngineTable]) -> dict[str, dict[str, float]] | None:
@@ -120,20 +160,36 @@ def combined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if len(set(digests)) < len(digests) or len(set(rows)) < len(rows):
         warnings.append("the merged calibrations share data; samples are counted more than once")
     sizes = [one.get("batch_size") for one in records]
-    return {"source": _joined(one.get("source") for one in records), "kind": _joined(one.get("kind") for one in records),
-            "digest": digests[0] if len(digests) == len(records) and len(set(digests)) == 1 else "", "samples": _sum(records, "samples"),
-            "batch_size": sizes[0] if sizes.count(sizes[0]) == len(sizes) else None, "batches": _sum(records, "batches"),
-            "dropped": _sum(records, "dropped"), "random": any(one.get("random") for one in records),
-            "rows": list(dict.fromkeys(rows))[:ROWS_KEPT], "failed_files": failed[:FILES_NAMED],
-            "failed_count": _sum(records, "failed_count"), "warnings": warnings,
-            "ranges": {name: one.to_dict() for name, one in value_ranges.combined(map(value_ranges.read, records)).items()}}
+    return {
+        "source": _joined(one.get("source") for one in records),
+        "kind": _joined(one.get("kind") for one in records),
+        "digest": digests[0] if len(digests) == len(records) and len(set(digests)) == 1 else "",
+        "samples": _sum(records, "samples"),
+        "batch_size": sizes[0] if sizes.count(sizes[0]) == len(sizes) else None,
+        "batches": _sum(records, "batches"),
+        "dropped": _sum(records, "dropped"),
+        "random": any(one.get("random") for one in records),
+        "rows": list(dict.fromkeys(rows))[:ROWS_KEPT],
+        "failed_files": failed[:FILES_NAMED],
+        "failed_count": _sum(records, "failed_count"),
+        "warnings": warnings,
+        "ranges": {name: one.to_dict() for name, one in value_ranges.combined(map(value_ranges.read, records)).items()},
+    }
 
 
 def _origin(source: str, one: Calibration) -> dict[str, Any]:
     """The facts about a merged file that are kept besides its scales; the hashes of its rows are in the merged record."""
     data = {name: value for name, value in one.data.items() if name != "rows"}
-    return {"source": source, "created": one.created, "calibrator": one.calibrator, "method": one.method, "tensorrt": one.tensorrt,
-            "model": one.model, "data": data, "provenance": list(one.provenance)}
+    return {
+        "source": source,
+        "created": one.created,
+        "calibrator": one.calibrator,
+        "method": one.method,
+        "tensorrt": one.tensorrt,
+        "model": one.model,
+        "data": data,
+        "provenance": list(one.provenance),
+    }
 
 
 def _sum(records: Sequence[Mapping[str, Any]], key: str) -> int | None:

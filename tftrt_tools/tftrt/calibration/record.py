@@ -1,4 +1,5 @@
 """The record of a calibration's data. No TensorFlow here."""
+
 from __future__ import annotations
 
 import dataclasses

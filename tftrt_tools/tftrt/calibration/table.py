@@ -8,6 +8,7 @@ scale = range / 127: TensorRT rounds x / scale to an integer and clips it to [-1
 A tensor without a line has no scale, and layers that need it stay out of INT8. For a tensor that was zero in all of the data TensorRT
 writes a bare 0 (seen: the initial state of an LSTM). Nothing can be divided by it, so it is read as no scale.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -51,7 +52,9 @@ class Table:
 
     def __post_init__(self) -> None:
         _check_header(self.header)
-        object.__setattr__(self, "scales", {_checked_name(name): _checked_scale(name, scale) for name, scale in self.scales.items()})
+        object.__setattr__(
+            self, "scales", {_checked_name(name): _checked_scale(name, scale) for name, scale in self.scales.items()}
+        )
 
     @classmethod
     def of_ranges(cls, ranges: Mapping[str, float], tensorrt: str) -> Table:
@@ -136,7 +139,9 @@ def read(text: str, source: str = "the table") -> tuple[Table, tuple[str, ...]]:
         with _at(source, number):
             name, scale = _entry(line)
             if name in seen:
-                raise errors.TftrtError(f"{_short(name)} has a scale already, in line {seen[name]}", "leave one of the two lines")
+                raise errors.TftrtError(
+                    f"{_short(name)} has a scale already, in line {seen[name]}", "leave one of the two lines"
+                )
         scales[name], seen[name] = scale, number
     zeros = tuple(name for name, scale in scales.items() if not scale)
     return Table(first, {name: scale for name, scale in scales.items() if scale}), zeros
@@ -157,8 +162,10 @@ def _entry(line: str) -> tuple[str, float]:
         raise errors.TftrtError(f"{_short(line)} is not `tensor name: scale`", _FORM)
     digits = digits.strip()
     if not _HEX.fullmatch(digits):
-        raise errors.TftrtError(f"{_short(digits)} is no scale of {_short(name)}",
-                                "a scale is eight hex digits: the big-endian bits of a float32")
+        raise errors.TftrtError(
+            f"{_short(digits)} is no scale of {_short(name)}",
+            "a scale is eight hex digits: the big-endian bits of a float32",
+        )
     if not int(digits, 16):
         return _checked_name(name), 0.0
     return _checked_name(name), _checked_scale(name, struct.unpack(">f", bytes.fromhex(digits))[0])
@@ -169,7 +176,9 @@ def _check_header(line: Any) -> None:
     if not found:
         raise errors.TftrtError(f"{_short(line)} is no header of a calibration table", _FORM)
     if found[2] not in CALIBRATORS:
-        raise errors.TftrtError(f"unknown calibrator {found[2]!r} in the header", "known ones: " + ", ".join(CALIBRATORS))
+        raise errors.TftrtError(
+            f"unknown calibrator {found[2]!r} in the header", "known ones: " + ", ".join(CALIBRATORS)
+        )
 
 
 def _checked_name(name: Any) -> str:
@@ -178,7 +187,9 @@ def _checked_name(name: Any) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise errors.TftrtError(f"tensor name {_short(name)} cannot be written as UTF-8", "a name is text in one line") from None
+        raise errors.TftrtError(
+            f"tensor name {_short(name)} cannot be written as UTF-8", "a name is text in one line"
+        ) from None
     return name
 
 
@@ -188,7 +199,9 @@ def _checked_scale(name: str, scale: Any) -> float:
     except (struct.error, OverflowError):
         rounded = 0.0
     if not 0 < rounded < float("inf"):
-        raise errors.TftrtError(f"the scale of {_short(name)} is {_short(scale)}", "a scale is a positive, finite float32: range / 127")
+        raise errors.TftrtError(
+            f"the scale of {_short(name)} is {_short(scale)}", "a scale is a positive, finite float32: range / 127"
+        )
     return rounded
 
 

@@ -23,23 +23,35 @@ SMALL_ENGINE_OPS = 5
 # Fewer engines may cost this share of the ops; the other batch mode is suggested if it covers this much more.
 NEARLY = 0.05
 # TF-TRT's words where it has no such type.
-_TYPE = re.compile(r"(?:Unsupported\s+tensorflow data type|Data type) (double|bfloat16|complex64|complex128|u?int(?:8|16|64)|uint32)\b")
+_TYPE = re.compile(
+    r"(?:Unsupported\s+tensorflow data type|Data type) (double|bfloat16|complex64|complex128|u?int(?:8|16|64)|uint32)\b"
+)
 _NAMES = {"double": "float64"}
 _DEFAULT = Settings().minimum_segment_size
 
 
-def advise(sizes: Sequence[SizeResult], settings: Settings, coverage: float, engines: int, other: Outcome | None,
-           left_out: Iterable[LeftOut]) -> Advice:
+def advise(
+    sizes: Sequence[SizeResult],
+    settings: Settings,
+    coverage: float,
+    engines: int,
+    other: Outcome | None,
+    left_out: Iterable[LeftOut],
+) -> Advice:
     """Args: sizes: SizeResults, upwards. settings: those tried. coverage, engines: what they gave. other: of the other batch mode, None
     where that was not tried. left_out: LeftOut nodes. Returns: Advice."""
     best = recommended(sizes)
-    reasons = [_about_size(sizes, best, settings.minimum_segment_size) if engines or best.engines else _nothing(left_out)]
+    reasons = [
+        _about_size(sizes, best, settings.minimum_segment_size) if engines or best.engines else _nothing(left_out)
+    ]
     if not engines and (text := missing_type(left_out)):
         reasons.append(f"{text}.")
     better = other if _clearly_better(other, coverage, engines) else None
     if better:
         instead = f" instead of {coverage:.0%} in {engines}" if engines else ""
-        reasons.append(f"{flag_of_mode(better.dynamic)} would cover {better.coverage:.0%} in {_engines(better.engines)}{instead}.")
+        reasons.append(
+            f"{flag_of_mode(better.dynamic)} would cover {better.coverage:.0%} in {_engines(better.engines)}{instead}."
+        )
     if limited := limited_by_number(engines, settings):
         reasons.append(limited)
     return Advice(_size_of(best), better.dynamic if better else None, tuple(reasons))
@@ -60,7 +72,7 @@ def limited_by_number(engines: int, settings: Settings) -> str:
 def recommended(sizes: Sequence[SizeResult]) -> SizeResult:
     """The largest size, from TF-TRT's default upwards, that drops only small engines and little coverage."""
     best = base = _holding(sizes, _DEFAULT)
-    for row in sizes[sizes.index(base) + 1:]:
+    for row in sizes[sizes.index(base) + 1 :]:
         dropped = base.engines - row.engines
         fewer = 0 < row.engines < best.engines
         if fewer and row.coverage >= base.coverage - NEARLY and base.inside - row.inside < SMALL_ENGINE_OPS * dropped:
@@ -81,12 +93,16 @@ def _about_size(sizes: Sequence[SizeResult], best: SizeResult, current: int) -> 
     if best is not base and best.inside >= base.inside:
         return f"--minimum_segment_size={size} covers as much as {_DEFAULT} in {best.engines} instead of {_engines(base.engines)}."
     if best is not base:
-        return (f"--minimum_segment_size={size} keeps {best.coverage:.0%} of the {base.coverage:.0%} that {_DEFAULT} covers, in "
-                f"{best.engines} instead of {_engines(base.engines)}: {_dropped(base, best)}.")
+        return (
+            f"--minimum_segment_size={size} keeps {best.coverage:.0%} of the {base.coverage:.0%} that {_DEFAULT} covers, in "
+            f"{best.engines} instead of {_engines(base.engines)}: {_dropped(base, best)}."
+        )
     row = _holding(sizes, current)
     if not best.engines:
-        return (f"--minimum_segment_size={current} gives {_engines(row.engines)} of {row.inside / row.engines:.1f} ops on average, which "
-                f"seldom pay for their copies; {_DEFAULT}, TF-TRT's default, gives none.")
+        return (
+            f"--minimum_segment_size={current} gives {_engines(row.engines)} of {row.inside / row.engines:.1f} ops on average, which "
+            f"seldom pay for their copies; {_DEFAULT}, TF-TRT's default, gives none."
+        )
     if row is not best:
         return f"--minimum_segment_size={size} covers {best.coverage:.0%} in {_engines(best.engines)}; {current} covers {row.coverage:.0%}."
     following = sizes[sizes.index(best) + 1] if best is not sizes[-1] else None
@@ -95,8 +111,10 @@ def _about_size(sizes: Sequence[SizeResult], best: SizeResult, current: int) -> 
     if following is None or not following.engines:
         upper = f": every size up to {best.high} gives the same" if best.high and best.high > current else ""
         return f"--minimum_segment_size={current} is right{upper}."
-    return (f"--minimum_segment_size={current} is right: from {following.low} on, {best.coverage - following.coverage:.0%} less would be "
-            f"covered, in {_engines(following.engines)} instead of {best.engines}.")
+    return (
+        f"--minimum_segment_size={current} is right: from {following.low} on, {best.coverage - following.coverage:.0%} less would be "
+        f"covered, in {_engines(following.engines)} instead of {best.engines}."
+    )
 
 
 def _holding(sizes: Sequence[SizeResult], size: int) -> SizeResult:
@@ -113,7 +131,9 @@ def _dropped(base: SizeResult, best: SizeResult) -> str:
 def _nothing(left_out: Iterable[LeftOut]) -> str:
     counts = collections.Counter(one.reason for one in left_out)
     top = "; ".join(f"{count}x {reason.rstrip('.')}" for reason, count in counts.most_common(3))
-    return "Nothing would run in TensorRT" + (f"; the reasons met most: {top}." if top else ": no node computes anything.")
+    return "Nothing would run in TensorRT" + (
+        f"; the reasons met most: {top}." if top else ": no node computes anything."
+    )
 
 
 def missing_type(left_out: Iterable[LeftOut]) -> str:
@@ -123,8 +143,10 @@ def missing_type(left_out: Iterable[LeftOut]) -> str:
     name, count = next(iter(found.most_common(1)), ("", 0))
     if 2 * count <= len(listed):
         return ""
-    return (f"TensorRT has no {_NAMES.get(name, name)} here: cast the inputs to float32 in the model (tf.cast), keep its weights in "
-            "float32, and export it again")
+    return (
+        f"TensorRT has no {_NAMES.get(name, name)} here: cast the inputs to float32 in the model (tf.cast), keep its weights in "
+        "float32, and export it again"
+    )
 
 
 def _clearly_better(other: Outcome | None, coverage: float, engines: int) -> bool:

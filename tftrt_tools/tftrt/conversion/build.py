@@ -83,9 +83,17 @@ class Build(passport.Stamped):
         return written | written.pop("layers")
 
 
-def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, options: Options, *, overwrite: bool = False,
-          cache: Mapping[str, Any] | None = None, log_file: str | os.PathLike[str] | None = None, layers: bool = False,
-          build_minutes: float | None = None) -> Build:
+def build(
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None,
+    options: Options,
+    *,
+    overwrite: bool = False,
+    cache: Mapping[str, Any] | None = None,
+    log_file: str | os.PathLike[str] | None = None,
+    layers: bool = False,
+    build_minutes: float | None = None,
+) -> Build:
     """Build the engines of a converted model, or take them away.
 
     Args:
@@ -102,8 +110,11 @@ def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, 
     manifest = passport.read(model, passport.MANIFEST)
     added = passport.added_signatures(manifest)
     if added:
-        raise errors.UsageError(f"{model} got signatures after its conversion ({', '.join(added)}), and their calls of its engines would "
-                                "be lost", "build the engines of the converted model, then wrap that: all signatures share them")
+        raise errors.UsageError(
+            f"{model} got signatures after its conversion ({', '.join(added)}), and their calls of its engines would "
+            "be lost",
+            "build the engines of the converted model, then wrap that: all signatures share them",
+        )
     settings = _settings(model, manifest, options)
     calibration = file.read(model) if (passport.folder(model) / passport.CALIBRATION).is_file() else None
     target = staging.check_target(model, True) if output is None else staging.check_target(output, overwrite, [model])
@@ -111,19 +122,34 @@ def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, 
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(staging.staged(target, overwrite or output is None))
         checker = stack.enter_context(run.worker(saved_model.RUNTIME)) if options.shapes else None
-        request = {"source": str(model), "output": str(stage), "settings": settings.to_dict(),
-                   "signatures": (manifest or {}).get("signatures", []), "cache": cache, "build_minutes": build_minutes,
-                   "calibration": calibration.to_dict() if calibration else None}
+        request = {
+            "source": str(model),
+            "output": str(stage),
+            "settings": settings.to_dict(),
+            "signatures": (manifest or {}).get("signatures", []),
+            "cache": cache,
+            "build_minutes": build_minutes,
+            "calibration": calibration.to_dict() if calibration else None,
+        }
         env = layer_log.env(layers, bool(log_file))
         outcome = child.run("tftrt_tools.tftrt.conversion.build_job:job", request, env=env, log_file=log_file)
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
         versions = {**answer["versions"], "python": platform.python_version()}
         tables = tuple(map(file.EngineTable.from_dict, answer["tables"]))
-        done = Build(model=str(pathlib.Path(model).absolute()), output=str(target), model_digest=digest, shapes=options.shapes,
-                     strategy=settings.strategy, signatures=signatures, versions=versions, gpu=answer["gpu"] if options.shapes else None,
-                     cache_problem=answer["cache_problem"], seconds=0.0,
-                     layers=layer_log.Found.of(outcome.log, signatures, tables) if layers else layer_log.Found())
+        done = Build(
+            model=str(pathlib.Path(model).absolute()),
+            output=str(target),
+            model_digest=digest,
+            shapes=options.shapes,
+            strategy=settings.strategy,
+            signatures=signatures,
+            versions=versions,
+            gpu=answer["gpu"] if options.shapes else None,
+            cache_problem=answer["cache_problem"],
+            seconds=0.0,
+            layers=layer_log.Found.of(outcome.log, signatures, tables) if layers else layer_log.Found(),
+        )
         if calibration:
             dataclasses.replace(calibration, engines=tables).write(_made(passport.folder(stage) / passport.CALIBRATION))
         if options.shapes:
@@ -147,11 +173,17 @@ def _settings(model: str | os.PathLike[str], manifest: Mapping[str, Any] | None,
         raise errors.UsageError(f"{model} holds no engine ops", "convert it first: `tftrt convert`")
     modes = {engine.implicit_batch for engine in engines}
     if len(modes) > 1:
-        raise errors.TftrtError(f"{model} holds engine ops of both batch modes", "convert it again, with or without --use_dynamic_shape")
+        raise errors.TftrtError(
+            f"{model} holds engine ops of both batch modes", "convert it again, with or without --use_dynamic_shape"
+        )
     changes: dict[str, Any] = {
-        "shapes": options.shapes, "use_dynamic_shape": not modes.pop(), "save_engines": True, "tags": options.tags or base.tags,
+        "shapes": options.shapes,
+        "use_dynamic_shape": not modes.pop(),
+        "save_engines": True,
+        "tags": options.tags or base.tags,
         "dynamic_shape_profile_strategy": options.strategy,
-        "max_workspace_size_bytes": options.max_workspace_size_bytes or base.max_workspace_size_bytes}
+        "max_workspace_size_bytes": options.max_workspace_size_bytes or base.max_workspace_size_bytes,
+    }
     if options.allow_build_at_runtime is not None:
         changes["allow_build_at_runtime"] = options.allow_build_at_runtime
     elif not manifest:
@@ -159,16 +191,24 @@ def _settings(model: str | os.PathLike[str], manifest: Mapping[str, Any] | None,
     return settings_module.checked(dataclasses.replace(base, **changes))
 
 
-def _write_passport(stage: pathlib.Path, model: str | os.PathLike[str], manifest: dict[str, Any] | None, settings: Settings,
-                    done: Build) -> None:
+def _write_passport(
+    stage: pathlib.Path, model: str | os.PathLike[str], manifest: dict[str, Any] | None, settings: Settings, done: Build
+) -> None:
     """Keep the conversion's manifest, and add the facts about the build."""
     said = done.to_dict()
-    document = {**(manifest or {"kind": "conversion", **passport.stamp(), "source": "", "source_digest": ""}),
-                "settings": settings.to_dict(), "use_dynamic_shape": settings.dynamic,
-                "dynamic_shape_profile_strategy": settings.strategy,
-                "versions": done.versions, "gpu": done.gpu, "engine_count": sum(len(one.engines) for one in done.signatures),
-                "signatures": said["signatures"], "shapes_served": said["shapes_served"], **done.layers.to_dict(),
-                "build": {name: said[name] for name in ("tool", "created", "model_digest", "shapes", "seconds")}}
+    document = {
+        **(manifest or {"kind": "conversion", **passport.stamp(), "source": "", "source_digest": ""}),
+        "settings": settings.to_dict(),
+        "use_dynamic_shape": settings.dynamic,
+        "dynamic_shape_profile_strategy": settings.strategy,
+        "versions": done.versions,
+        "gpu": done.gpu,
+        "engine_count": sum(len(one.engines) for one in done.signatures),
+        "signatures": said["signatures"],
+        "shapes_served": said["shapes_served"],
+        **done.layers.to_dict(),
+        "build": {name: said[name] for name in ("tool", "created", "model_digest", "shapes", "seconds")},
+    }
     passport.write(stage, passport.MANIFEST, document)
     before = passport.folder(model) / passport.FLAGS
     if before.is_file():

@@ -45,7 +45,9 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     settings = Settings.from_dict(request["settings"])
     gpu = gpu_module.seen()
     if settings.shapes and gpu is None:
-        raise errors.TftrtError("building engines needs a GPU; none is visible here", "run this on the machine that will serve the model")
+        raise errors.TftrtError(
+            "building engines needs a GPU; none is visible here", "run this on the machine that will serve the model"
+        )
     source = pathlib.Path(request["source"])
     calibration = file.Calibration.from_dict(request["calibration"]) if request["calibration"] else None
     known = {name: SignatureResult.from_dict(one) for name, one in passport.signatures(request).items()}
@@ -57,28 +59,50 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
             raise errors.UsageError(f"{source} holds no engine ops", "convert it first: `tftrt convert`")
         detach.write(proto, source, folder + "/model")
         model = loading.load(folder + "/model", settings.tags)
-        work = finishing.Work(settings=settings, gpu=gpu, versions=finishing.versions(), store=finishing.store(request["cache"], settings),
-                              origin=str(source), budget=watched.Budget(request.get("build_minutes")))
+        work = finishing.Work(
+            settings=settings,
+            gpu=gpu,
+            versions=finishing.versions(),
+            store=finishing.store(request["cache"], settings),
+            origin=str(source),
+            budget=watched.Budget(request.get("build_minutes")),
+        )
         made = _signatures(model, seen, known, calibration, work, finishing.prefix(source, settings), folder)
         finishing.check_built([one.result for one in made], work.budget)
         progress.say("saving")
-        functions = {name: one.function for one in made if one.function for name in (one.result.name, *one.result.twins)}
+        functions = {
+            name: one.function for one in made if one.function for name in (one.result.name, *one.result.twins)
+        }
         resources = {name: resource for one in made for name, resource in one.resources.items()}
         saving.save(model, functions, resources, source, pathlib.Path(request["output"]))
-    return {"signatures": [one.result.to_dict() for one in made], "versions": work.versions, "gpu": gpu,
-            "tables": [table.to_dict() for one in made for table in one.tables],
-            "cache_problem": work.store.problem if work.store else ""}
+    return {
+        "signatures": [one.result.to_dict() for one in made],
+        "versions": work.versions,
+        "gpu": gpu,
+        "tables": [table.to_dict() for one in made for table in one.tables],
+        "cache_problem": work.store.problem if work.store else "",
+    }
 
 
-def _signatures(model: Model, seen: Sequence[SignatureGraph], known: Mapping[str, SignatureResult],
-                calibration: file.Calibration | None, work: Work, prefix: str,
-                folder: str) -> list[Made]:
+def _signatures(
+    model: Model,
+    seen: Sequence[SignatureGraph],
+    known: Mapping[str, SignatureResult],
+    calibration: file.Calibration | None,
+    work: Work,
+    prefix: str,
+    folder: str,
+) -> list[Made]:
     """A finishing.Made for each signature. seen: SignatureGraphs; known: {name: SignatureResult} of the manifest; calibration: of the
     model, or None."""
     settings = work.settings
     with_engines = {one.name: one.inputs for one in seen if one.engines}
     walked = signatures.Once.of([one.name for one in seen], model.same)
-    calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), with_engines)) if settings.shapes else {}
+    calls = (
+        walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), with_engines))
+        if settings.shapes
+        else {}
+    )
     made = []
     for index, one in enumerate(one for one in seen if one.name in walked.twins):
         twins = walked.twins[one.name]
@@ -102,13 +126,24 @@ def _signatures(model: Model, seen: Sequence[SignatureGraph], known: Mapping[str
     return made
 
 
-def _tables(frozen: Frozen, graph_def: graph_pb2.GraphDef, seen: SignatureGraph, settings: Settings, calls: Sequence[Call],
-            calibration: file.Calibration) -> tuple[file.EngineTable, ...]:
+def _tables(
+    frozen: Frozen,
+    graph_def: graph_pb2.GraphDef,
+    seen: SignatureGraph,
+    settings: Settings,
+    calls: Sequence[Call],
+    calibration: file.Calibration,
+) -> tuple[file.EngineTable, ...]:
     """The model's tables under the new names of its engines, fitted to this build and written onto the engine ops."""
     digests = segments.engine_digests(graph_def, names=True)
     by_segment = {table.segment: table for table in calibration.engines}
-    kept = [dataclasses.replace(by_segment[digests[engine]], engine=engine, signature=seen.name)
-            for engine in int8.wanting_tables(graph_def) if digests.get(engine) in by_segment]
-    fitted = int8.for_build(frozen, graph_def, seen.inputs, settings, calls, kept, int8.method_of(calibration), earlier=True)
+    kept = [
+        dataclasses.replace(by_segment[digests[engine]], engine=engine, signature=seen.name)
+        for engine in int8.wanting_tables(graph_def)
+        if digests.get(engine) in by_segment
+    ]
+    fitted = int8.for_build(
+        frozen, graph_def, seen.inputs, settings, calls, kept, int8.method_of(calibration), earlier=True
+    )
     int8.write(graph_def, fitted)
     return fitted

@@ -45,8 +45,10 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
         once = signatures.Once.of(names, model.same)
         source, walked = source.of_model(once, {name: model.specs(name) for name in model.root.signatures}), once.names
         gathered = patterns.Patterns()
-        measured = ((name, _signature(model, walked, index, converted, settings, source, folder, gathered))
-                    for index, name in enumerate(walked))
+        measured = (
+            (name, _signature(model, walked, index, converted, settings, source, folder, gathered))
+            for index, name in enumerate(walked)
+        )
         tables: list[EngineTable] = []
         records: list[DataRecord] = []
         for _, one, decision in int8.each_decided(measured, settings, source):
@@ -55,8 +57,12 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
         gathered.check()
     if not tables:
         raise _nothing(request["source"], converted)
-    return {"versions": finishing.versions(), "tables": [one.to_dict() for one in tables], "data": [one.to_dict() for one in records],
-            **decision.told()}
+    return {
+        "versions": finishing.versions(),
+        "tables": [one.to_dict() for one in tables],
+        "data": [one.to_dict() for one in records],
+        **decision.told(),
+    }
 
 
 def _load(path: str | os.PathLike[str], settings: Settings, folder: str) -> tuple[Model, bool]:
@@ -72,14 +78,31 @@ def _load(path: str | os.PathLike[str], settings: Settings, folder: str) -> tupl
 def _refuse_pass_settings(settings: Settings) -> None:
     """Refuse settings of the graph pass for a converted model, whose engines exist already."""
     default = Settings()
-    for name in ("minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "fp32_nodes", "use_dynamic_shape"):
+    for name in (
+        "minimum_segment_size",
+        "max_engines",
+        "keep_native_ops",
+        "keep_native_nodes",
+        "fp32_nodes",
+        "use_dynamic_shape",
+    ):
         if getattr(settings, name) != getattr(default, name):
-            raise errors.UsageError(f"--{name} has no effect: the model is converted already, and its engines are what is calibrated",
-                                    "leave it out, or calibrate the original model")
+            raise errors.UsageError(
+                f"--{name} has no effect: the model is converted already, and its engines are what is calibrated",
+                "leave it out, or calibrate the original model",
+            )
 
 
-def _signature(model: Model, names: Sequence[str], index: int, converted: bool, settings: Settings, source: Source, folder: str,
-               gathered: Patterns | None) -> Measured:
+def _signature(
+    model: Model,
+    names: Sequence[str],
+    index: int,
+    converted: bool,
+    settings: Settings,
+    source: Source,
+    folder: str,
+    gathered: Patterns | None,
+) -> Measured:
     """The int8.Measured of one of the signatures `names`."""
     name, prefix = names[index], f"TRTEngineOp_calibrated_{index}"
     progress.say(f"calibrating signature {name}", index, len(names))
@@ -108,8 +131,10 @@ def _to_calibrate(name: str, graph_def: graph_pb2.GraphDef) -> list[EngineOp]:
     wanted = [one for one in int8_engines if one.use_calibration] if int8_engines else known
     for one in wanted:
         if not one.native_segment:
-            raise errors.TftrtError(f"the native segment of {one.name} ({name}) was removed, so that nothing can run here",
-                                    "calibrate the original model")
+            raise errors.TftrtError(
+                f"the native segment of {one.name} ({name}) was removed, so that nothing can run here",
+                "calibrate the original model",
+            )
     names = {one.name for one in wanted}
     for node in graph.engine_nodes(graph_def):
         chosen = graph.engine_name(node.name) in names
@@ -119,6 +144,10 @@ def _to_calibrate(name: str, graph_def: graph_pb2.GraphDef) -> list[EngineOp]:
 
 def _nothing(path: str | os.PathLike[str], converted: bool) -> errors.CheckFailed:
     if converted:
-        return errors.CheckFailed(f"{path} has no engine op that takes a calibration table", "its quantization nodes carry the ranges")
-    return errors.CheckFailed(f"no INT8 engine of {path} takes a calibration table",
-                              "`tftrt inspect` says what stays in TensorFlow; a quantization-aware model carries its ranges itself")
+        return errors.CheckFailed(
+            f"{path} has no engine op that takes a calibration table", "its quantization nodes carry the ranges"
+        )
+    return errors.CheckFailed(
+        f"no INT8 engine of {path} takes a calibration table",
+        "`tftrt inspect` says what stays in TensorFlow; a quantization-aware model carries its ranges itself",
+    )

@@ -19,7 +19,17 @@ from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import loading
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tftrt.conversion import pass_log
-from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, int8, loop_flops, patterns, planner, prepare, saving, watched
+from tftrt_tools.tftrt.conversion.job import (
+    finishing,
+    graph_pass,
+    int8,
+    loop_flops,
+    patterns,
+    planner,
+    prepare,
+    saving,
+    watched,
+)
 from tftrt_tools.tftrt.conversion.settings import Settings
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
@@ -54,22 +64,36 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     settings = Settings.from_dict(request["settings"])
     gpu = gpu_module.seen()
     if settings.shapes and gpu is None:
-        raise errors.TftrtError("--shapes builds engines, and engines need a GPU; none is visible here",
-                                "leave --shapes out to convert here and build on the target, or run on a machine with a GPU")
+        raise errors.TftrtError(
+            "--shapes builds engines, and engines need a GPU; none is visible here",
+            "leave --shapes out to convert here and build on the target, or run on a machine with a GPU",
+        )
     source = pathlib.Path(request["source"])
     progress.say("loading the model")
     model = loading.load(source, settings.tags)
     chosen = signatures.chosen(list(model.root.signatures), settings.signature_keys)
     tables_from = int8.Source.from_dict(request["int8"])
     int8.check_calibrator(settings, tables_from, gpu)
-    work = finishing.Work(settings=settings, gpu=gpu, versions=finishing.versions(), store=finishing.store(request["cache"], settings),
-                          origin=str(source), budget=watched.Budget(request.get("build_minutes")))
+    work = finishing.Work(
+        settings=settings,
+        gpu=gpu,
+        versions=finishing.versions(),
+        store=finishing.store(request["cache"], settings),
+        origin=str(source),
+        budget=watched.Budget(request.get("build_minutes")),
+    )
     specs = {name: model.specs(name) for name in model.root.signatures}
     walked = signatures.Once.of(chosen, model.same)
     tables_from = tables_from.of_model(walked, specs)
-    calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}
+    calls = (
+        shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen})
+        if settings.shapes
+        else {}
+    )
     calls = walked.merged(calls)
-    frozen_inputs.check(settings.freeze, {name: loading.freezable(model.root.signatures[name]) for name in chosen}, walked.twins)
+    frozen_inputs.check(
+        settings.freeze, {name: loading.freezable(model.root.signatures[name]) for name in chosen}, walked.twins
+    )
     prefix = finishing.prefix(source, settings)
     results: list[SignatureResult] = []
     functions: dict[str, Any] = {}
@@ -80,8 +104,21 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     ahead = _ahead(model.root, walked.twins, settings)
     with scratch.folder("engines") as folder:
         names, least = list(walked.twins), request.get("compare_modes", 0)
-        ready = (_ready(model, names, index, ahead.pop(name, None), work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder,
-                        least) for index, name in enumerate(names))
+        ready = (
+            _ready(
+                model,
+                names,
+                index,
+                ahead.pop(name, None),
+                work,
+                tables_from,
+                f"{prefix}_{index}",
+                calls.get(name, []),
+                folder,
+                least,
+            )
+            for index, name in enumerate(names)
+        )
         for one, measured, decision in int8.each_decided(ready, settings, tables_from):
             made, twins = _signature(one, measured, work, decision, folder), walked.twins[one.result.name]
             results.append(dataclasses.replace(made.result, twins=twins))
@@ -91,15 +128,23 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
             tables += made.tables
             records += [made.record] if made.record else []
         finishing.check_built(results, work.budget)
-        for name, twins in signatures.Once.of([name for name in model.root.signatures if name not in chosen], model.same).twins.items():
+        for name, twins in signatures.Once.of(
+            [name for name in model.root.signatures if name not in chosen], model.same
+        ).twins.items():
             results.append(SignatureResult.untouched(name, specs[name], twins))
         if request["output"] and (functions or settings.allow_no_engines):
             progress.say("saving")
             saving.save(model, functions, resources, source, pathlib.Path(request["output"]))
-    return {"signatures": [result.to_dict() for result in results], "versions": work.versions, "gpu": gpu,
-            "tables": [one.to_dict() for one in tables], "data": [one.to_dict() for one in records],
-            "cache_problem": work.store.problem if work.store else "", "other_tags": model.other_tags,
-            **(decision.told() if decision else {})}
+    return {
+        "signatures": [result.to_dict() for result in results],
+        "versions": work.versions,
+        "gpu": gpu,
+        "tables": [one.to_dict() for one in tables],
+        "data": [one.to_dict() for one in records],
+        "cache_problem": work.store.problem if work.store else "",
+        "other_tags": model.other_tags,
+        **(decision.told() if decision else {}),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +166,9 @@ class _Converted:
     calls: Sequence[Call]
 
 
-def _ahead(root: Any, chosen: Mapping[str, tuple[str, ...]], settings: Settings) -> dict[str, tuple[Frozen, PassResult]]:
+def _ahead(
+    root: Any, chosen: Mapping[str, tuple[str, ...]], settings: Settings
+) -> dict[str, tuple[Frozen, PassResult]]:
     """Run prepare.passed on the first signatures until each pattern of node names has matched, so that a mistyped pattern is found before
     anything is calibrated or built. Returns: {signature: …}. Raises: UsageError."""
     passed: dict[str, tuple[Frozen, PassResult]] = {}
@@ -135,8 +182,18 @@ def _ahead(root: Any, chosen: Mapping[str, tuple[str, ...]], settings: Settings)
     return passed
 
 
-def _ready(model: Model, names: Sequence[str], index: int, ahead: tuple[Frozen, PassResult] | None, work: Work, tables_from: Source,
-           prefix: str, calls: Sequence[Call], folder: str, least: float) -> tuple[_Ready, Measured]:
+def _ready(
+    model: Model,
+    names: Sequence[str],
+    index: int,
+    ahead: tuple[Frozen, PassResult] | None,
+    work: Work,
+    tables_from: Source,
+    prefix: str,
+    calls: Sequence[Call],
+    folder: str,
+    least: float,
+) -> tuple[_Ready, Measured]:
     """Run the pass on one of the signatures `names`, and measure its ranges.
 
     Args: ahead: the result of prepare.passed, None if it has not run. least: coverage below which the other batch mode is tried.
@@ -158,7 +215,9 @@ def _ready(model: Model, names: Sequence[str], index: int, ahead: tuple[Frozen, 
     finishing.unique_names(graph_def, prefix)
     result = dataclasses.replace(result, findings=(*result.findings, *graph_pass.never_built(frozen, graph_def, calls)))
     measured = int8.measured(name, frozen, graph_def, specs, settings, tables_from, folder)
-    return _Ready(result, _Converted(frozen=frozen, graph_def=graph_def, prefix=prefix, specs=specs, calls=calls)), measured
+    return _Ready(
+        result, _Converted(frozen=frozen, graph_def=graph_def, prefix=prefix, specs=specs, calls=calls)
+    ), measured
 
 
 def _signature(ready: _Ready, measured: Measured, work: Work, decision: Decision, folder: str) -> Made:
@@ -167,7 +226,9 @@ def _signature(ready: _Ready, measured: Measured, work: Work, decision: Decision
     if one is None:
         return finishing.Made(result=ready.result)
     tables = measured.tables(decision.method)
-    tables = int8.for_build(one.frozen, one.graph_def, one.specs, work.settings, one.calls, tables, decision.method.name)
+    tables = int8.for_build(
+        one.frozen, one.graph_def, one.specs, work.settings, one.calls, tables, decision.method.name
+    )
     int8.write(one.graph_def, tables)
     made = finishing.finished(one.frozen, one.graph_def, ready.result, work, one.calls, folder, tables, measured.record)
     # With other segments the tables would be others, too.
@@ -178,17 +239,26 @@ def _without_refused(one: _Converted, made: Made, work: Work, folder: str) -> Ma
     """Convert a signature again, as long as TensorRT refuses nodes by name: these stay in TensorFlow, and the rest is built."""
     kept, name = one.frozen.thrown[work.settings.dynamic], made.result.name
     for number in range(1, _MOST_REPEATS + 1):
-        refused = {left.node: f"{pass_log.REFUSED} ({left.reason})" for left in made.result.unbuilt if left.node and left.node not in kept}
+        refused = {
+            left.node: f"{pass_log.REFUSED} ({left.reason})"
+            for left in made.result.unbuilt
+            if left.node and left.node not in kept
+        }
         if not refused or work.budget.over:
             break
         progress.say(f"converting signature {name} without the nodes that TensorRT refuses")
         kept.update(refused)
         passed = graph_pass.run(one.frozen, work.settings, patterns.Patterns())
         finishing.unique_names(passed.graph_def, f"{one.prefix}_{number}")
-        result = SignatureResult.of(name, one.specs, passed, loop_flops.count(one.frozen, passed.graph_def, one.specs, one.calls))
+        result = SignatureResult.of(
+            name, one.specs, passed, loop_flops.count(one.frozen, passed.graph_def, one.specs, one.calls)
+        )
         own = [finding for finding in made.result.findings if finding.about == name]
-        result = dataclasses.replace(result, other_mode=made.result.other_mode, findings=(
-            *own, *graph_pass.never_built(one.frozen, passed.graph_def, one.calls)))
+        result = dataclasses.replace(
+            result,
+            other_mode=made.result.other_mode,
+            findings=(*own, *graph_pass.never_built(one.frozen, passed.graph_def, one.calls)),
+        )
         if not passed.engines:
             return finishing.Made(result=result)
         made = finishing.finished(one.frozen, passed.graph_def, result, work, one.calls, folder)
@@ -202,6 +272,8 @@ def _check_quantization(name: str, quantization: Quantization, settings: Setting
         return
     first = problems[0]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    raise errors.CheckFailed(f"quantization-aware signature {name!r}: {first.name} ({first.op}) {first.text}{more}",
-                             (first.mend + "; " if first.mend else "") + "`tftrt inspect` lists all of it; "
-                             "--allow_quantization_changes accepts it")
+    raise errors.CheckFailed(
+        f"quantization-aware signature {name!r}: {first.name} ({first.op}) {first.text}{more}",
+        (first.mend + "; " if first.mend else "") + "`tftrt inspect` lists all of it; "
+        "--allow_quantization_changes accepts it",
+    )

@@ -45,12 +45,12 @@ def _refuse_settings(settings: Settings) -> None:
     names = [field.name for field in dataclasses.fields(Settings) if field.name not in _OF_ANY_MODEL]
     for name in sorted(names, key=lambda one: one != "shapes"):  # these imply others
         if getattr(settings, name) != getattr(default, name):
-            raise errors.UsageError(f"--{name} has no effect: the model is converted already",
-                                    "leave it out, or inspect the original model")
+            raise errors.UsageError(
+                f"--{name} has no effect: the model is converted already", "leave it out, or inspect the original model"
+            )
 
 
-def _lost(model: str, meta_graph: meta_graph_pb2.MetaGraphDef,
-          manifest: Mapping[str, Any] | None) -> list[Finding]:
+def _lost(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, manifest: Mapping[str, Any] | None) -> list[Finding]:
     """What the model lost of its source, if the source still exists unchanged."""
     manifest = manifest or {}
     source = manifest.get("source", "")
@@ -91,10 +91,14 @@ def _converted(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, settings: Se
     found = findings.find(seen, installed.version_of("tensorrt"), capabilities)
     calibration, damaged = agreement.read(model)
     if seen.manifest is not None and not damaged:
-        texts = {graph.engine_name(node.name): node.attr["calibration_data"].s.decode(errors="replace")
-                 for node in graph.engine_nodes(meta_graph.graph_def)}
+        texts = {
+            graph.engine_name(node.name): node.attr["calibration_data"].s.decode(errors="replace")
+            for node in graph.engine_nodes(meta_graph.graph_def)
+        }
         damaged = agreement.find(texts, calibration)
     lost = _lost(model, meta_graph, seen.manifest)
     document = calibration.to_dict() if calibration else None
-    never = unbuildable.standing(unbuildable.find(meta_graph.graph_def), {one.name for one in seen.engines if seen.assets(one.name)})
+    never = unbuildable.standing(
+        unbuildable.find(meta_graph.graph_def), {one.name for one in seen.engines if seen.assets(one.name)}
+    )
     return dataclasses.replace(seen, findings=(*found, *lost, *damaged, *never), calibration=document).only(keys)

@@ -39,7 +39,9 @@ class Found(records.Record):
     @classmethod
     def of(cls, text: str, signatures: Iterable[SignatureResult], tables: Iterable[EngineTable]) -> Found:
         """Read a log. Args: signatures: SignatureResults; tables: EngineTables, as they are on the engine ops."""
-        return cls(parse(text, [engine.name for one in signatures for engine in one.engines]), unused_ranges(text, tables))
+        return cls(
+            parse(text, [engine.name for one in signatures for engine in one.engines]), unused_ranges(text, tables)
+        )
 
     def text(self, signatures: Iterable[SignatureResult]) -> Iterator[str]:
         """For people, a line each. Args: signatures: as in `of`."""
@@ -59,8 +61,10 @@ def env(layers: bool, kept: bool) -> dict[str, str]:
 def unused_text(engine: str, names: Sequence[str]) -> str:
     """For people: ranges that an engine did not take."""
     count = "a range" if len(names) == 1 else f"{len(names)} ranges"
-    return (f"the table of {engine} has {count} of tensors that TensorRT does not have here, first {names[0]}: many of them mean that it "
-            "is the table of another network, whose layers stay out of INT8")
+    return (
+        f"the table of {engine} has {count} of tensors that TensorRT does not have here, first {names[0]}: many of them mean that it "
+        "is the table of another network, whose layers stay out of INT8"
+    )
 
 
 def parse(text: str, engines: Sequence[str]) -> dict[str, tuple[Layer, ...]]:
@@ -69,8 +73,10 @@ def parse(text: str, engines: Sequence[str]) -> dict[str, tuple[Layer, ...]]:
     Args: text: the log. engines: names of engine ops.
     Returns: {engine: (Layer, …)}, of each engine's last build; an engine of which the log lists nothing is missing.
     """
-    return {engine: _layers(engine_layers.rows(block), _without_range(before), f"{engine}/")
-            for engine, before, block in layer_table.builds(text, engines)}
+    return {
+        engine: _layers(engine_layers.rows(block), _without_range(before), f"{engine}/")
+        for engine, before, block in layer_table.builds(text, engines)
+    }
 
 
 def unused_ranges(text: str, tables: Iterable[EngineTable]) -> dict[str, tuple[str, ...]]:
@@ -113,11 +119,17 @@ def lines(engine: str, layers: Sequence[Layer], asked: Precision) -> Iterator[st
 def _lines(label: str, layers: Sequence[Layer], asked: Precision) -> Iterator[str]:
     fused = [layer for layer in layers if layer.kind == engine_layers.FUSED]
     products = [layer for layer in layers if layer.multiplies]
-    parts = [_counted(products, "convolution or matrix product", "convolutions and matrix products"),
-             _counted([layer for layer in layers if not layer.multiplies and layer not in fused], "other layer", "other layers"),
-             _counted(fused, "fused graph", "fused graphs", " of its inputs; what it multiplies in is not told")]
+    parts = [
+        _counted(products, "convolution or matrix product", "convolutions and matrix products"),
+        _counted(
+            [layer for layer in layers if not layer.multiplies and layer not in fused], "other layer", "other layers"
+        ),
+        _counted(fused, "fused graph", "fused graphs", " of its inputs; what it multiplies in is not told"),
+    ]
     yield f"{label}, asked for {asked}: " + ("; ".join(filter(None, parts)) or "no layer that computes")
-    others = sorted((layer for layer in products if layer.precision != asked), key=lambda layer: not layer.without_range)
+    others = sorted(
+        (layer for layer in products if layer.precision != asked), key=lambda layer: not layer.without_range
+    )
     for layer in others[:_SHOWN]:
         reason = f" (no range for {layer.without_range[0]})" if asked == "INT8" and layer.without_range else ""
         yield f"  in {layer.precision}: {layer.node}{reason}"
@@ -126,7 +138,7 @@ def _lines(label: str, layers: Sequence[Layer], asked: Precision) -> Iterator[st
 
 
 def _counted(layers: Sequence[Layer], one: str, many: str, note: str = "") -> str:
-    """"4 MANY (1 in INT8, 3 in FP32)", "" for none."""
+    """ "4 MANY (1 in INT8, 3 in FP32)", "" for none."""
     counts = collections.Counter(layer.precision or "other types" for layer in layers)
     inside = ", ".join(f"{counts[name]} in {name}" for name in ("INT8", "FP16", "FP32", "other types") if counts[name])
     return f"{len(layers)} {one if len(layers) == 1 else many} ({inside}{note})" if layers else ""

@@ -51,8 +51,12 @@ def of_log(text: str, engines: Sequence[str]) -> dict[str, Built]:
     Args: text: the log. engines: names of engine ops.
     Returns: {engine: Built}, of each engine's last build; an engine of which the log lists nothing is missing.
     """
-    return {engine: Built(rows=rows(block), scratch_bytes=_bytes(before, "Scratch"), activation_bytes=_bytes(before, "Activation"))
-            for engine, before, block in builds(text, engines)}
+    return {
+        engine: Built(
+            rows=rows(block), scratch_bytes=_bytes(before, "Scratch"), activation_bytes=_bytes(before, "Activation")
+        )
+        for engine, before, block in builds(text, engines)
+    }
 
 
 def keep(model: str | os.PathLike[str], text: str, engines: Sequence[str]) -> None:
@@ -68,7 +72,7 @@ def builds(text: str, engines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     for block in _BLOCK.finditer(text):
         engine = next((name for name in engines if f"{name}/" in block.group(1)), None)
         if engine:
-            yield engine, text[start:block.start()], block.group(1)
+            yield engine, text[start : block.start()], block.group(1)
         start = block.end()
 
 

@@ -15,7 +15,9 @@ _VARIABLE = "TFTRT_PASS_APART"
 _BEGINS, _ENDED = "INFO:tftrt:a graph pass begins", "INFO:tftrt:the graph pass has ended"
 
 
-def run(target: str, request: object, env: dict[str, str], log_file: str | os.PathLike[str] | None = None) -> child.Outcome:
+def run(
+    target: str, request: object, env: dict[str, str], log_file: str | os.PathLike[str] | None = None
+) -> child.Outcome:
     """As child.run."""
     try:
         return child.run(target, request, env=env, log_file=log_file)

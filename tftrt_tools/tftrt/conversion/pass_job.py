@@ -17,5 +17,9 @@ def job(request: Mapping[str, Any]) -> None:
     thrown.Pass}. Raises: whatever the pass raises."""
     op_libraries.load()
     graph_def = graph_pb2.GraphDef.FromString(pathlib.Path(request["graph"]).read_bytes())
-    thrown.Pass(graph_def=graph_def, preserved=tuple(request["preserved"]), parameters=request["parameters"],
-                variables=request["variables"])(set(request["kept"]))
+    thrown.Pass(
+        graph_def=graph_def,
+        preserved=tuple(request["preserved"]),
+        parameters=request["parameters"],
+        variables=request["variables"],
+    )(set(request["kept"]))

@@ -63,7 +63,9 @@ def parse(text: str) -> PassLog:
         if match := segment_lines.LEFT.match(entry):
             verb, op, node, reason = match.groups()
             denied = verb == "Denylisted as" or "TF_TRT_OP_DENYLIST" in (reason or "")
-            left_out[node] = LeftOut(node, op, "kept native by --keep_native_ops" if denied else " ".join(reason.split()))
+            left_out[node] = LeftOut(
+                node, op, "kept native by --keep_native_ops" if denied else " ".join(reason.split())
+            )
         elif match := _TAKEN.match(entry):
             taken[match.group(2)] = match.group(1)
         elif match := _SEGMENT.match(entry):
@@ -97,4 +99,3 @@ def _entries(text: str) -> Iterator[str]:
             entry.append(line)
     if ours:
         yield "\n".join(entry)
-

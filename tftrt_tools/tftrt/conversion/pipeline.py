@@ -65,7 +65,13 @@ class Conversion(passport.Stamped):
     layers: layer_log.Found = layer_log.Found()
 
     document: typing.ClassVar = "conversion"
-    written_too: typing.ClassVar = ("op_libraries", "use_dynamic_shape", "dynamic_shape_profile_strategy", "flops", "engine_count")
+    written_too: typing.ClassVar = (
+        "op_libraries",
+        "use_dynamic_shape",
+        "dynamic_shape_profile_strategy",
+        "flops",
+        "engine_count",
+    )
     written_digits: typing.ClassVar = {"coverage": 4}
 
     @property
@@ -122,16 +128,31 @@ def _summary(calibration: Calibration | None) -> dict[str, Any] | None:
     if calibration is None:
         return None
     data = {name: value for name, value in calibration.data.items() if name != "rows"}
-    return {"calibrator": calibration.calibrator, "method": calibration.method, "tensors": sum(len(one.table.scales) for one in
-            calibration.engines), "left_out": sum(len(one.left_out) for one in calibration.engines), "data": data,
-            "reused": bool(calibration.provenance) and calibration.provenance[-1].get("step") == "reused",
-            "comparison": calibration.comparison.to_dict() if calibration.comparison else None}
+    return {
+        "calibrator": calibration.calibrator,
+        "method": calibration.method,
+        "tensors": sum(len(one.table.scales) for one in calibration.engines),
+        "left_out": sum(len(one.left_out) for one in calibration.engines),
+        "data": data,
+        "reused": bool(calibration.provenance) and calibration.provenance[-1].get("step") == "reused",
+        "comparison": calibration.comparison.to_dict() if calibration.comparison else None,
+    }
 
 
-def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str] | None, settings: settings_module.Settings, *,
-            overwrite: bool = False, dry_run: bool = False, flag_file: str = "", log_file: str | os.PathLike[str] | None = None,
-            data: DataOptions | None = None, cache: Mapping[str, Any] | None = None, layers: bool = False,
-            build_minutes: float | None = None) -> Conversion:
+def convert(
+    source: str | os.PathLike[str] | Source,
+    output: str | os.PathLike[str] | None,
+    settings: settings_module.Settings,
+    *,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    flag_file: str = "",
+    log_file: str | os.PathLike[str] | None = None,
+    data: DataOptions | None = None,
+    cache: Mapping[str, Any] | None = None,
+    layers: bool = False,
+    build_minutes: float | None = None,
+) -> Conversion:
     """Convert what the user named.
 
     Args:
@@ -161,19 +182,37 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
         model = stack.enter_context(opened(source, os.fspath(log_file) if log_file else None))
         if stage:
             files.check_links(model, files.ASSETS, files.EXTRAS)
-        checker = stack.enter_context(run.worker(saved_model.RUNTIME)) if stage and settings.shapes and settings.save_engines else None
+        checker = (
+            stack.enter_context(run.worker(saved_model.RUNTIME))
+            if stage and settings.shapes and settings.save_engines
+            else None
+        )
         digest = background.start(lambda: files.digest(source.path))  # while the child loads TensorFlow
-        request = {"source": model, "output": str(stage) if stage else None, "settings": settings.to_dict(),
-                   "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache,
-                   "build_minutes": build_minutes, "compare_modes": LITTLE}
+        request = {
+            "source": model,
+            "output": str(stage) if stage else None,
+            "settings": settings.to_dict(),
+            "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None},
+            "cache": cache,
+            "build_minutes": build_minutes,
+            "compare_modes": LITTLE,
+        }
         env = layer_log.env(layers, bool(log_file))
         outcome = pass_apart.run("tftrt_tools.tftrt.conversion.convert_job:job", request, env=env, log_file=log_file)
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
-        done = Conversion(source=_absolute(source), output=str(target) if target else None, source_digest=digest.result(),
-                          settings=settings, signatures=signatures,
-                          versions={**answer["versions"], "python": platform.python_version()}, gpu=answer["gpu"], seconds=0.0,
-                          cache_problem=answer["cache_problem"], left_behind=tuple(answer["other_tags"]))
+        done = Conversion(
+            source=_absolute(source),
+            output=str(target) if target else None,
+            source_digest=digest.result(),
+            settings=settings,
+            signatures=signatures,
+            versions={**answer["versions"], "python": platform.python_version()},
+            gpu=answer["gpu"],
+            seconds=0.0,
+            cache_problem=answer["cache_problem"],
+            left_behind=tuple(answer["other_tags"]),
+        )
         done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
         if layers:
             tables = done.calibration.engines if done.calibration else ()
@@ -203,15 +242,29 @@ def _calibration(answer: Mapping[str, Any], done: Conversion, given: Calibration
     return _new_calibration(answer, tables, done.settings, done.source, done.source_digest)
 
 
-def _new_calibration(answer: Mapping[str, Any], tables: tuple[EngineTable, ...], settings: settings_module.Settings, model: str,
-                     digest: str) -> Calibration:
+def _new_calibration(
+    answer: Mapping[str, Any],
+    tables: tuple[EngineTable, ...],
+    settings: settings_module.Settings,
+    model: str,
+    digest: str,
+) -> Calibration:
     """From a child's answer ({"versions", "data", …}) and its tables."""
     records, compared = answer["data"], answer["comparison"]
     stamp = passport.stamp()
-    return Calibration(tool=stamp["tool"], created=stamp["created"], calibrator=settings.calibrator, method=answer["method"],
-                       tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=model,
-                       model_digest=digest, data=records[0] if len(records) == 1 else merge.combined(records), engines=tables,
-                       comparison=Comparison.from_dict(compared) if compared else None)
+    return Calibration(
+        tool=stamp["tool"],
+        created=stamp["created"],
+        calibrator=settings.calibrator,
+        method=answer["method"],
+        tensorrt=answer["versions"]["tensorrt"],
+        tensorflow=answer["versions"]["tensorflow"],
+        model=model,
+        model_digest=digest,
+        data=records[0] if len(records) == 1 else merge.combined(records),
+        engines=tables,
+        comparison=Comparison.from_dict(compared) if compared else None,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,9 +280,16 @@ class CalibrationRun:
         return {**self.calibration.to_dict(), "output": self.output, "seconds": round(self.seconds, 2)}
 
 
-def calibrate(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str] | None, settings: settings_module.Settings,
-              data: DataOptions, *, overwrite: bool = False, log_file: str | os.PathLike[str] | None = None,
-              compare: bool = False) -> CalibrationRun:
+def calibrate(
+    source: str | os.PathLike[str] | Source,
+    output: str | os.PathLike[str] | None,
+    settings: settings_module.Settings,
+    data: DataOptions,
+    *,
+    overwrite: bool = False,
+    log_file: str | os.PathLike[str] | None = None,
+    compare: bool = False,
+) -> CalibrationRun:
     """Make the INT8 tables of a SavedModel, of a Keras file, or of a converted model's engines, and write them to a file.
 
     Args: source: as in `convert`. output: file to write, whole or not at all; None to write none. settings: Settings of the conversion
@@ -279,13 +339,16 @@ def _ask(job: str, request: dict[str, Any], log_file: str | os.PathLike[str] | N
     return pass_apart.run(job, request, env=pass_log.ENV, log_file=log_file).result
 
 
-
-
 def _check_engines(done: Conversion) -> None:
     if done.engines or done.settings.allow_no_engines:
         return
     left = [one for signature in done.signatures for one in signature.left_out]
     tried = "" if done.settings.dynamic else "--use_dynamic_shape or "
-    mend = advice.missing_type(left) or f"`tftrt inspect` names each op and the reason; try {tried}a lower --minimum_segment_size"
-    raise errors.CheckFailed(f"no segment is worth an engine: all {len(left)} computing ops would stay in TensorFlow",
-                             f"{mend}, or accept with --allow_no_engines")
+    mend = (
+        advice.missing_type(left)
+        or f"`tftrt inspect` names each op and the reason; try {tried}a lower --minimum_segment_size"
+    )
+    raise errors.CheckFailed(
+        f"no segment is worth an engine: all {len(left)} computing ops would stay in TensorFlow",
+        f"{mend}, or accept with --allow_no_engines",
+    )

@@ -36,15 +36,28 @@ class Segment(records.Record):
     def to_dict(self) -> dict[str, Any]:
         """Written in its own form: each tensor of the border is one object, with its name, dtype and shape."""
         plain = self.engine.to_dict()
-        border = {key: [{"tensor": name} | one for name, one in zip(names, plain[key], strict=True)]
-                  for key, names in (("inputs", self.feeds), ("outputs", self.results))}
-        return {"number": self.number, "compute_ops": self.engine.compute_ops, **border, "nodes": list(self.nodes), "engine": plain}
+        border = {
+            key: [{"tensor": name} | one for name, one in zip(names, plain[key], strict=True)]
+            for key, names in (("inputs", self.feeds), ("outputs", self.results))
+        }
+        return {
+            "number": self.number,
+            "compute_ops": self.engine.compute_ops,
+            **border,
+            "nodes": list(self.nodes),
+            "engine": plain,
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Segment":
         feeds, results = (tuple(one["tensor"] for one in data[key]) for key in ("inputs", "outputs"))
-        return cls(number=data["number"], engine=EngineOp.from_dict(data["engine"]), nodes=tuple(data["nodes"]), feeds=feeds,
-                   results=results)
+        return cls(
+            number=data["number"],
+            engine=EngineOp.from_dict(data["engine"]),
+            nodes=tuple(data["nodes"]),
+            feeds=feeds,
+            results=results,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

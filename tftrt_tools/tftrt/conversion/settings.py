@@ -96,8 +96,10 @@ class Settings(records.Record):
     @property
     def candidates(self) -> tuple[methods.Method, ...]:
         """The toolkit's methods, which "auto" compares."""
-        return tuple(methods.Method(name, self.calibration_percentile if name == "percentile" else methods.PERCENTILE)
-                     for name in methods.METHODS)
+        return tuple(
+            methods.Method(name, self.calibration_percentile if name == "percentile" else methods.PERCENTILE)
+            for name in methods.METHODS
+        )
 
     @property
     def strategy(self) -> Strategy | None:
@@ -113,17 +115,30 @@ class Settings(records.Record):
 
 def checked(settings: Settings) -> Settings:
     """Return `settings`, or raise UsageError for a value that can never work."""
-    settings = dataclasses.replace(settings, precision_mode=_precision(settings), dynamic_shape_profile_strategy=_strategy(settings))
-    for name, least in (("minimum_segment_size", 1), ("max_workspace_size_bytes", 1), ("maximum_cached_engines", 1), ("max_engines", 0)):
+    settings = dataclasses.replace(
+        settings, precision_mode=_precision(settings), dynamic_shape_profile_strategy=_strategy(settings)
+    )
+    for name, least in (
+        ("minimum_segment_size", 1),
+        ("max_workspace_size_bytes", 1),
+        ("maximum_cached_engines", 1),
+        ("max_engines", 0),
+    ):
         if getattr(settings, name) < least:
             raise errors.UsageError(f"--{name}={getattr(settings, name)} is too small", f"use {least} or more")
     if settings.max_workspace_size_bytes > MAX_WORKSPACE_BYTES:
-        raise errors.UsageError(f"--max_workspace_size_bytes is over {MAX_WORKSPACE_BYTES}", "leave the flag out for no limit")
+        raise errors.UsageError(
+            f"--max_workspace_size_bytes is over {MAX_WORKSPACE_BYTES}", "leave the flag out for no limit"
+        )
     if settings.dynamic_shape_profile_strategy and not settings.dynamic:
-        raise errors.UsageError("--dynamic_shape_profile_strategy needs dynamic shapes", "add --use_dynamic_shape or --shapes")
+        raise errors.UsageError(
+            "--dynamic_shape_profile_strategy needs dynamic shapes", "add --use_dynamic_shape or --shapes"
+        )
     if settings.dynamic_shape_profile_strategy == "Optimal" and shape_grammar.is_range(settings.shapes):
-        raise errors.UsageError("--dynamic_shape_profile_strategy=Optimal serves single shapes, and --shapes gives a range",
-                                "leave the strategy out, or list the shapes")
+        raise errors.UsageError(
+            "--dynamic_shape_profile_strategy=Optimal serves single shapes, and --shapes gives a range",
+            "leave the strategy out, or list the shapes",
+        )
     if settings.fp32_nodes and settings.precision_mode == "FP32":
         raise errors.UsageError("--fp32_nodes has no effect with --precision_mode=FP32", "leave one of them out")
     for name in ("keep_native_nodes", "fp32_nodes", "high_precision_nodes"):
@@ -135,37 +150,52 @@ def checked(settings: Settings) -> Settings:
 
 def _check_calibration(settings: Settings) -> None:
     if settings.calibrator not in CALIBRATORS:
-        raise errors.UsageError(f"--calibrator={settings.calibrator} is unknown", "use one of " + ", ".join(CALIBRATORS))
+        raise errors.UsageError(
+            f"--calibrator={settings.calibrator} is unknown", "use one of " + ", ".join(CALIBRATORS)
+        )
     if settings.calibration_method not in CALIBRATION_METHODS:
-        raise errors.UsageError(f"--calibration_method={settings.calibration_method} is unknown",
-                                "use one of " + ", ".join(CALIBRATION_METHODS))
+        raise errors.UsageError(
+            f"--calibration_method={settings.calibration_method} is unknown",
+            "use one of " + ", ".join(CALIBRATION_METHODS),
+        )
     if settings.calibrator == "tensorrt" and settings.calibration_method not in (methods.AUTO, "entropy"):
-        raise errors.UsageError(f"--calibration_method={settings.calibration_method} is the toolkit's: TensorRT calibrates by entropy only",
-                                "leave it out, or use --calibrator=toolkit")
+        raise errors.UsageError(
+            f"--calibration_method={settings.calibration_method} is the toolkit's: TensorRT calibrates by entropy only",
+            "leave it out, or use --calibrator=toolkit",
+        )
     if not 50 < settings.calibration_percentile <= 100:
-        raise errors.UsageError(f"--calibration_percentile={settings.calibration_percentile:g} is not between 50 and 100",
-                                "e.g. 99.99")
+        raise errors.UsageError(
+            f"--calibration_percentile={settings.calibration_percentile:g} is not between 50 and 100", "e.g. 99.99"
+        )
     default = Settings()
     if settings.calibration_percentile != default.calibration_percentile:
         if settings.calibrator == "tensorrt":
-            raise errors.UsageError("--calibration_percentile is the toolkit's: TensorRT calibrates by entropy only",
-                                    "leave it out, or use --calibrator=toolkit")
+            raise errors.UsageError(
+                "--calibration_percentile is the toolkit's: TensorRT calibrates by entropy only",
+                "leave it out, or use --calibrator=toolkit",
+            )
         if settings.calibration_method not in (methods.AUTO, "percentile"):
-            raise errors.UsageError(f"--calibration_percentile has no effect with --calibration_method={settings.calibration_method}",
-                                    "add --calibration_method=percentile, or leave it out")
+            raise errors.UsageError(
+                f"--calibration_percentile has no effect with --calibration_method={settings.calibration_method}",
+                "add --calibration_method=percentile, or leave it out",
+            )
     if settings.precision_mode == "INT8":
         return
     for name in (*CALIBRATION, "high_precision_nodes"):
         if getattr(settings, name) != getattr(default, name):
-            raise errors.UsageError(f"--{name} has no effect with --precision_mode={settings.precision_mode}",
-                                    "use --precision_mode=INT8, or leave it out")
+            raise errors.UsageError(
+                f"--{name} has no effect with --precision_mode={settings.precision_mode}",
+                "use --precision_mode=INT8, or leave it out",
+            )
 
 
 def _precision(settings: Settings) -> Precision:
     for known in PRECISIONS:
         if known == settings.precision_mode.upper():
             return known
-    raise errors.UsageError(f"--precision_mode={settings.precision_mode.upper()} is unknown", "use one of " + ", ".join(PRECISIONS))
+    raise errors.UsageError(
+        f"--precision_mode={settings.precision_mode.upper()} is unknown", "use one of " + ", ".join(PRECISIONS)
+    )
 
 
 def _strategy(settings: Settings) -> Strategy | None:
@@ -175,11 +205,15 @@ def _strategy(settings: Settings) -> Strategy | None:
     for known in STRATEGIES:
         if known.lower() == given.lower():
             return known
-    raise errors.UsageError(f"--dynamic_shape_profile_strategy={given} is unknown", "use one of " + ", ".join(STRATEGIES))
+    raise errors.UsageError(
+        f"--dynamic_shape_profile_strategy={given} is unknown", "use one of " + ", ".join(STRATEGIES)
+    )
 
 
 def _check_regex(name: str, pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise errors.UsageError(f"--{name}={pattern} is no regular expression: {error}", "see Python's `re` syntax") from None
+        raise errors.UsageError(
+            f"--{name}={pattern} is no regular expression: {error}", "see Python's `re` syntax"
+        ) from None

@@ -21,6 +21,7 @@ from tftrt_tools.tftrt.conversion.quantization import Quantization
 if TYPE_CHECKING:
     from tftrt_tools.tftrt.conversion.job.graph_pass import PassResult
 
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BuiltEngine(records.Record):
     """An engine that was built."""
@@ -101,28 +102,59 @@ class SignatureResult(records.Record):
     other_mode: Outcome | None = None
 
     @classmethod
-    def of(cls, name: str, inputs: Iterable[InputSpec], passed: PassResult, flops: Flops | None = None) -> SignatureResult:
+    def of(
+        cls, name: str, inputs: Iterable[InputSpec], passed: PassResult, flops: Flops | None = None
+    ) -> SignatureResult:
         """From the result of the pass."""
         quantization = passed.quantization if passed.quantization.aware else None
         written = bool(passed.engines)
         # Without an engine the signature is written as it was, and nothing of this has happened to it.
-        return cls(name=name, inputs=tuple(inputs), converted=written, coverage=passed.coverage, engines=passed.engines,
-                   left_out=passed.left_out, native_ops=passed.native_ops, quantization=quantization if written else None,
-                   preparation=passed.preparation if written else Preparation(), flops=flops)
+        return cls(
+            name=name,
+            inputs=tuple(inputs),
+            converted=written,
+            coverage=passed.coverage,
+            engines=passed.engines,
+            left_out=passed.left_out,
+            native_ops=passed.native_ops,
+            quantization=quantization if written else None,
+            preparation=passed.preparation if written else Preparation(),
+            flops=flops,
+        )
 
     @classmethod
-    def of_graph(cls, seen: SignatureGraph, engines: Iterable[EngineOp], before: SignatureResult | None) -> SignatureResult:
+    def of_graph(
+        cls, seen: SignatureGraph, engines: Iterable[EngineOp], before: SignatureResult | None
+    ) -> SignatureResult:
         """From the graph of a model that was converted earlier. Args: before: its entry in the manifest; None if it has no manifest."""
         if before:
-            return dataclasses.replace(before, engines=tuple(engines), calls=(), built=(), unbuilt=(), build_seconds=None)
+            return dataclasses.replace(
+                before, engines=tuple(engines), calls=(), built=(), unbuilt=(), build_seconds=None
+            )
         ops = collections.Counter(node.op for node in seen.native)
-        return cls(name=seen.name, inputs=seen.inputs, converted=True, coverage=seen.coverage, engines=tuple(engines), left_out=(),
-                   native_ops=dict(sorted(ops.items())))
+        return cls(
+            name=seen.name,
+            inputs=seen.inputs,
+            converted=True,
+            coverage=seen.coverage,
+            engines=tuple(engines),
+            left_out=(),
+            native_ops=dict(sorted(ops.items())),
+        )
 
     @classmethod
     def untouched(cls, name: str, inputs: Iterable[InputSpec], twins: tuple[str, ...] = ()) -> SignatureResult:
         """A signature that was not requested."""
-        return cls(name=name, inputs=tuple(inputs), converted=False, coverage=0.0, engines=(), left_out=(), native_ops={}, twins=twins)
+        return cls(
+            name=name,
+            inputs=tuple(inputs),
+            converted=False,
+            coverage=0.0,
+            engines=(),
+            left_out=(),
+            native_ops={},
+            twins=twins,
+        )
 
     @property
     def label(self) -> str:

@@ -148,7 +148,9 @@ def write(model: str | os.PathLike[str], document: Wrapped) -> None:
     """Put the record into SavedModel `model`."""
     path = pathlib.Path(model) / files.EXTRAS / FILE
     path.parent.mkdir(exist_ok=True)
-    whole_file.write_text(path, json.dumps({"schema_version": passport.SCHEMA_VERSION, **document.to_dict()}, indent=2) + "\n")
+    whole_file.write_text(
+        path, json.dumps({"schema_version": passport.SCHEMA_VERSION, **document.to_dict()}, indent=2) + "\n"
+    )
 
 
 def read(model: str | os.PathLike[str]) -> Wrapped | None:
@@ -163,4 +165,8 @@ def read(model: str | os.PathLike[str]) -> Wrapped | None:
 def pictures(model: str | os.PathLike[str]) -> dict[str, str]:
     """{signature: its input of encoded pictures} of the model at a path; {} for one that is not wrapped. Raises: TftrtError."""
     record = read(model)
-    return {one.name: one.pictures.input for one in (record.signatures if record else ()) if one.pictures and one.form == "encoded"}
+    return {
+        one.name: one.pictures.input
+        for one in (record.signatures if record else ())
+        if one.pictures and one.form == "encoded"
+    }

@@ -35,7 +35,9 @@ def decoded(data: bytes, channels: int) -> Decoded:
         image.load()
         mode = _GREY if channels == 1 else "RGB"
         own = image.mode if image.mode != "P" else "RGB"
-        exact = image.format in _LOSSLESS and (own in (mode, mode + "A", "RGBA" if mode == "RGB" else "LA") or own == _GREY)
+        exact = image.format in _LOSSLESS and (
+            own in (mode, mode + "A", "RGBA" if mode == "RGB" else "LA") or own == _GREY
+        )
         if image.mode.startswith("I"):  # 16 bits a channel; Pillow would cut off at 255
             pixels: Any = (np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8)
             exact = image.format in _LOSSLESS
@@ -63,11 +65,11 @@ def resized(pixels: npt.NDArray[np.uint8], size: tuple[int, int] | None, how: st
     if how == "crop":
         covering = np.maximum(np.round(shape * factors.max()).astype(int), size)
         top, left = (covering - size) // 2
-        return _bilinear(pixels, covering)[top:top + size[0], left:left + size[1]]
+        return _bilinear(pixels, covering)[top : top + size[0], left : left + size[1]]
     fitting = np.clip(np.round(shape * factors.min()).astype(int), 1, size)
     top, left = (np.asarray(size) - fitting) // 2
     padded = np.zeros((*size, pixels.shape[2]), np.float32)
-    padded[top:top + fitting[0], left:left + fitting[1]] = _bilinear(pixels, fitting)
+    padded[top : top + fitting[0], left : left + fitting[1]] = _bilinear(pixels, fitting)
     return padded
 
 
@@ -76,16 +78,22 @@ def _bilinear(pixels: npt.NDArray[np.uint8], size: Any) -> npt.NDArray[np.float3
     image = pixels.astype(np.float32)
     if tuple(size) == image.shape[:2]:
         return image
-    (above, below, down), (left, right, along) = (_places(old, new) for old, new in zip(image.shape[:2], size, strict=True))
+    (above, below, down), (left, right, along) = (
+        _places(old, new) for old, new in zip(image.shape[:2], size, strict=True)
+    )
     along, down = along[None, :, None], down[:, None, None]
-    upper, lower = (image[rows][:, left] + (image[rows][:, right] - image[rows][:, left]) * along for rows in (above, below))
+    upper, lower = (
+        image[rows][:, left] + (image[rows][:, right] - image[rows][:, left]) * along for rows in (above, below)
+    )
     found: npt.NDArray[np.float32] = upper + (lower - upper) * down
     return found
 
 
 def _places(old: int, new: int) -> tuple[Any, Any, Any]:
     """(pixel before, pixel after, how far between them) for each of `new` pixels out of `old`."""
-    centres = (np.arange(new, dtype=np.float32) + np.float32(0.5)) * (np.float32(old) / np.float32(new)) - np.float32(0.5)
+    centres = (np.arange(new, dtype=np.float32) + np.float32(0.5)) * (np.float32(old) / np.float32(new)) - np.float32(
+        0.5
+    )
     before = np.floor(centres)
     return np.clip(before, 0, old - 1).astype(int), np.clip(np.ceil(centres), 0, old - 1).astype(int), centres - before
 
@@ -99,7 +107,9 @@ def normalized(images: npt.NDArray[Any], pictures: Pictures) -> npt.NDArray[Any]
         values = np.clip(np.round(images), 0, 255)
     else:
         values = images.astype(np.float32) * np.float32(options.image_scale)
-        values = (values - np.asarray(options.image_mean or (0,), np.float32)) / np.asarray(options.image_std or (1,), np.float32)
+        values = (values - np.asarray(options.image_mean or (0,), np.float32)) / np.asarray(
+            options.image_std or (1,), np.float32
+        )
     return laid_out(values.astype(pictures.dtype), pictures)
 
 
@@ -119,7 +129,7 @@ def smaller(added: Added, outputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, 
     found = {name: outputs[name] for name in answers.kept}
     if answers.scores:
         scores = outputs[answers.scores]
-        order = np.argsort(-scores.astype(np.float64), axis=-1, kind="stable")[..., :max(answers.top_k, 1)]
+        order = np.argsort(-scores.astype(np.float64), axis=-1, kind="stable")[..., : max(answers.top_k, 1)]
         if answers.top_k:
             found[names.SCORES] = np.take_along_axis(scores, order, -1)
         found[names.CLASSES] = (order if answers.top_k else order[..., 0]).astype(np.int32)

@@ -14,7 +14,9 @@ _WIDER = {"float32": FLOATS, "float64": (*FLOATS, "float32"), "int32": tuple(INT
 _LARGEST = {**INTEGERS, "int32": 2**31 - 1}
 
 
-def types(flag: str, given: Sequence[str], specs: Sequence[InputSpec], rows: Mapping[str, int] | None = None) -> dict[str, str]:
+def types(
+    flag: str, given: Sequence[str], specs: Sequence[InputSpec], rows: Mapping[str, int] | None = None
+) -> dict[str, str]:
     """{name: dtype} of what is sent in another dtype.
 
     Args: given: NAME:DTYPE each; a DTYPE alone is for all that can take it. specs: of the inputs or outputs. rows: {input: rows of the
@@ -26,8 +28,10 @@ def types(flag: str, given: Sequence[str], specs: Sequence[InputSpec], rows: Map
     for text in given:
         name, _, kind = text.rpartition(":")
         if kind not in (*FLOATS, *_LARGEST, "float32"):
-            raise errors.UsageError(f"--{flag}: {kind!r} is no dtype that numbers are narrowed to",
-                                    f"known: {', '.join((*FLOATS, *INTEGERS))}; write NAME:DTYPE, or DTYPE for all")
+            raise errors.UsageError(
+                f"--{flag}: {kind!r} is no dtype that numbers are narrowed to",
+                f"known: {', '.join((*FLOATS, *INTEGERS))}; write NAME:DTYPE, or DTYPE for all",
+            )
         if name and name not in known:
             raise errors.UsageError(f"--{flag}: no {flag.partition('_')[0]} {name!r}", f"here: {listed}")
         able = [one for one in ([name] if name else known) if kind in _WIDER.get(known[one].dtype, ())]
@@ -43,4 +47,6 @@ def _check_range(flag: str, name: str, kind: str, rows: int | None) -> None:
     largest = _LARGEST.get(kind)
     if rows is not None and largest is not None and rows - 1 > largest:
         mend = "uint16 goes to 65535" if kind == "int16" and rows - 1 <= INTEGERS["uint16"] else "leave it as it is"
-        raise errors.UsageError(f"--{flag}: {name!r} selects from a table of {rows} rows, and {kind} ends at {largest}", mend)
+        raise errors.UsageError(
+            f"--{flag}: {name!r} selects from a table of {rows} rows, and {kind} ends at {largest}", mend
+        )

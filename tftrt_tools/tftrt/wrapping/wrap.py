@@ -20,8 +20,14 @@ from tftrt_tools.tftrt.wrapping.settings import Settings
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
-def wrap(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str], settings: Settings, *, overwrite: bool = False,
-         log_file: str | None = None) -> Wrapped:
+def wrap(
+    source: str | os.PathLike[str] | Source,
+    output: str | os.PathLike[str],
+    settings: Settings,
+    *,
+    overwrite: bool = False,
+    log_file: str | None = None,
+) -> Wrapped:
     """Write a model with added signatures.
 
     Args: source: path of a SavedModel or Keras file, or its Source. output: directory to make. settings: what is added. overwrite: replace
@@ -35,17 +41,32 @@ def wrap(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str]
         files.check_links(model)
         progress.say("looking at the model")
         before = added_module.read(model)
-        look = child.run("tftrt_tools.tftrt.wrapping.look_job:job", {"model": model, "signature": settings.signature}).result
+        look = child.run(
+            "tftrt_tools.tftrt.wrapping.look_job:job", {"model": model, "signature": settings.signature}
+        ).result
         described = Description.from_dict(look["description"])
         _check_original(plan.wrapped(described, settings), before)
         planned = plan.plan(described, settings, plan.Facts(normalized=look["normalized"], rows=look["rows"]))
         progress.say("writing")
-        request = {"source": model, "output": str(stage), "added": [one.to_dict() for one in planned.added],
-                   "default_was": planned.default_was, "classes": settings.classes_file}
+        request = {
+            "source": model,
+            "output": str(stage),
+            "added": [one.to_dict() for one in planned.added],
+            "default_was": planned.default_was,
+            "classes": settings.classes_file,
+        }
         answer = child.run("tftrt_tools.tftrt.wrapping.wrap_job:job", request, env=_ENV, log_file=log_file).result
-        notes = planned.notes + (("the model's warm-up requests ask serving_default as it was: left out",) if answer["warmup_left"] else ())
-        done = Wrapped(source=str(pathlib.Path(source.path).absolute()), output=str(target), source_digest=files.digest(source.path),
-                       signatures=planned.added, default_was=planned.default_was, notes=notes)
+        notes = planned.notes + (
+            ("the model's warm-up requests ask serving_default as it was: left out",) if answer["warmup_left"] else ()
+        )
+        done = Wrapped(
+            source=str(pathlib.Path(source.path).absolute()),
+            output=str(target),
+            source_digest=files.digest(source.path),
+            signatures=planned.added,
+            default_was=planned.default_was,
+            notes=notes,
+        )
         added_module.write(stage, _with_earlier(done, before))
         _tell_manifest(stage, done)
     return done
@@ -62,7 +83,10 @@ def _tell_manifest(model: pathlib.Path, done: Wrapped) -> None:
             one["name"] = done.default_was if one["name"] == signatures.DEFAULT else one["name"]
             one["twins"] = [done.default_was if twin == signatures.DEFAULT else twin for twin in one.get("twins", ())]
     names = [*earlier.get("signatures", ()), *(one.name for one in done.signatures)]
-    manifest[passport.WRAPPED] = {"signatures": names, "default_was": done.default_was or earlier.get("default_was", "")}
+    manifest[passport.WRAPPED] = {
+        "signatures": names,
+        "default_was": done.default_was or earlier.get("default_was", ""),
+    }
     passport.write(model, passport.MANIFEST, manifest)
 
 
@@ -70,7 +94,9 @@ def _check_original(signature: str, before: Wrapped | None) -> None:
     """Refuse to wrap what was added by an earlier `wrap`."""
     for one in before.signatures if before else ():
         if one.name == signature:
-            raise errors.UsageError(f"signature {signature!r} is one that `tftrt wrap` has added", f"name {one.of} in --signature_keys")
+            raise errors.UsageError(
+                f"signature {signature!r} is one that `tftrt wrap` has added", f"name {one.of} in --signature_keys"
+            )
 
 
 def _with_earlier(done: Wrapped, before: Wrapped | None) -> Wrapped:
@@ -79,4 +105,6 @@ def _with_earlier(done: Wrapped, before: Wrapped | None) -> Wrapped:
         return done
     moved = done.default_was or signatures.DEFAULT
     earlier = [dataclasses.replace(one, of=moved) if one.of == signatures.DEFAULT else one for one in before.signatures]
-    return dataclasses.replace(done, signatures=(*earlier, *done.signatures), default_was=done.default_was or before.default_was)
+    return dataclasses.replace(
+        done, signatures=(*earlier, *done.signatures), default_was=done.default_was or before.default_was
+    )

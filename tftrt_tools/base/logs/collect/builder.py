@@ -17,15 +17,21 @@ from tftrt_tools.base.logs.entries import Entry
 
 _MOST_LAYERS, _MOST_KINDS, _MOST_WRITERS, _MOST_ENGINES = 5000, 500, 200, 500
 _TACTIC = re.compile(r"Tactic: (?P<tactic>(?:0x)?-?[0-9a-f]+) [tT]ime:? (?P<time>\S+)")
-_COMPLETED = re.compile(r"(?P<layer>.*) \((?P<kind>\w+)(?:\[[^\]]*\])?\) profiling completed in (?P<seconds>[\d.]+) seconds")
+_COMPLETED = re.compile(
+    r"(?P<layer>.*) \((?P<kind>\w+)(?:\[[^\]]*\])?\) profiling completed in (?P<seconds>[\d.]+) seconds"
+)
 _CHOSEN = re.compile(r">+ Chose Runner Type: (?P<kind>[\w:]+) Tactic: (?P<tactic>\S+)")
-_SKIPPED = re.compile(r"[Ss]kipping tactic \S+ due to insuff?icient memory on requested size of (?P<size>\d+) detected for tactic")
+_SKIPPED = re.compile(
+    r"[Ss]kipping tactic \S+ due to insuff?icient memory on requested size of (?P<size>\d+) detected for tactic"
+)
 _SKIPPED_7 = re.compile(r"Tactic:? -?\d+ scratch requested: (?P<size>\d+), available: \d+")
 _SKIPPED_OTHER = re.compile(r"[Ss]kipping tactic .*(?:due to|exception)")
 _FUSION = re.compile(r"(?P<kind>\w{1,80}): [Ff]using ")
-_PHASE = re.compile(r"(?P<phase>Engine generation|Formats and tactics selection|Graph construction and optimization|Graph construction|"
-                    r"Calibration|Configuring builder for Int8 Mode) completed in (?P<seconds>[\d.]+) seconds|"
-                    r"Engine built in (?P<whole>[\d.]+) sec")
+_PHASE = re.compile(
+    r"(?P<phase>Engine generation|Formats and tactics selection|Graph construction and optimization|Graph construction|"
+    r"Calibration|Configuring builder for Int8 Mode) completed in (?P<seconds>[\d.]+) seconds|"
+    r"Engine built in (?P<whole>[\d.]+) sec"
+)
 _MEMORY = re.compile(r"\[MemUsageChange\].*now: CPU (?P<cpu>\d+), GPU (?P<gpu>\d+) \(MiB\)")
 # Reformats between layers are timed like layers, under names that hold both tensors.
 _REFORMATS = "reformats between layers"
@@ -236,7 +242,11 @@ class Builds:
         if not found:
             return
         self._stamp(entry)
-        layer, runner = (self._layers.row(writer.layer), self._runners.row(writer.kind)) if writer and writer.layer else (None, None)
+        layer, runner = (
+            (self._layers.row(writer.layer), self._runners.row(writer.kind))
+            if writer and writer.layer
+            else (None, None)
+        )
         if runner:
             runner.timings += 1
         if layer:
@@ -269,20 +279,57 @@ class Builds:
 
     def result(self) -> Builder:
         """What was collected."""
-        tried = {name: row for name, row in self._layers.rows.items() if row.timings or row.timed and row.seconds or row.skipped}
-        used = {kind: row for kind, row in self._runners.rows.items() if row.timings or row.timed and row.seconds or row.chosen}
-        layers = [LayerTimes(layer=name, seconds=row.seconds if row.timed else None, timings=row.timings, runner=row.runner,
-                             tactic=row.tactic, fastest_ms=row.fastest if math.isfinite(row.fastest) else None, skipped=row.skipped,
-                             wanted_bytes=row.wanted) for name, row in tried.items()]
-        runners = [RunnerTimes(kind=kind, seconds=row.seconds if row.timed else None, timings=row.timings, chosen=row.chosen)
-                   for kind, row in used.items()]
-        engines = [EngineLayers(engine=name, count=row.count, products=row.products.sorted(), others=row.others.sorted(),
-                                kinds=row.kinds.sorted()) for name, row in self._engines.rows.items()]
-        return Builder(layers=tuple(sorted(layers, key=_slowest)), runners=tuple(sorted(runners, key=_slowest)),
-                       engine_layers=tuple(engines), fusions=self._fusions.sorted(), layer_counts=self._counts, phases=self._phases,
-                       skipped_memory=self._skipped,
-                       skipped_other=self._other, peak_cpu_mib=self._cpu, peak_gpu_mib=self._gpu, memory=dict(self._memory.of),
-                       left_out=self._layers.left_out + self._writers.left_out + self._engines.left_out)
+        tried = {
+            name: row
+            for name, row in self._layers.rows.items()
+            if row.timings or row.timed and row.seconds or row.skipped
+        }
+        used = {
+            kind: row
+            for kind, row in self._runners.rows.items()
+            if row.timings or row.timed and row.seconds or row.chosen
+        }
+        layers = [
+            LayerTimes(
+                layer=name,
+                seconds=row.seconds if row.timed else None,
+                timings=row.timings,
+                runner=row.runner,
+                tactic=row.tactic,
+                fastest_ms=row.fastest if math.isfinite(row.fastest) else None,
+                skipped=row.skipped,
+                wanted_bytes=row.wanted,
+            )
+            for name, row in tried.items()
+        ]
+        runners = [
+            RunnerTimes(kind=kind, seconds=row.seconds if row.timed else None, timings=row.timings, chosen=row.chosen)
+            for kind, row in used.items()
+        ]
+        engines = [
+            EngineLayers(
+                engine=name,
+                count=row.count,
+                products=row.products.sorted(),
+                others=row.others.sorted(),
+                kinds=row.kinds.sorted(),
+            )
+            for name, row in self._engines.rows.items()
+        ]
+        return Builder(
+            layers=tuple(sorted(layers, key=_slowest)),
+            runners=tuple(sorted(runners, key=_slowest)),
+            engine_layers=tuple(engines),
+            fusions=self._fusions.sorted(),
+            layer_counts=self._counts,
+            phases=self._phases,
+            skipped_memory=self._skipped,
+            skipped_other=self._other,
+            peak_cpu_mib=self._cpu,
+            peak_gpu_mib=self._gpu,
+            memory=dict(self._memory.of),
+            left_out=self._layers.left_out + self._writers.left_out + self._engines.left_out,
+        )
 
 
 def _name(layer: str) -> str:

@@ -12,9 +12,15 @@ from tftrt_tools.base.logs.bounded import Counts
 from tftrt_tools.base.logs.entries import Entry
 
 _MOST = 200
-_TENSORRT = (re.compile(r"TensorRT\.\w+ \[TensorRT v(\d+)\]"), re.compile(r"(?<!Linked )TensorRT version: (\(\d+, \d+, \d+\)|[\d.]+)"),
-             re.compile(r"libnvinfer_builder_resource\.so\.([\d.]+)"))
-_GPU = (re.compile(r"name: ([^,]+), pci bus id: [^,]+, compute capability: ([\d.]+)"), re.compile(r"Selected Device: (.+)()"))
+_TENSORRT = (
+    re.compile(r"TensorRT\.\w+ \[TensorRT v(\d+)\]"),
+    re.compile(r"(?<!Linked )TensorRT version: (\(\d+, \d+, \d+\)|[\d.]+)"),
+    re.compile(r"libnvinfer_builder_resource\.so\.([\d.]+)"),
+)
+_GPU = (
+    re.compile(r"name: ([^,]+), pci bus id: [^,]+, compute capability: ([\d.]+)"),
+    re.compile(r"Selected Device: (.+)()"),
+)
 _PERFORMANCE = ("Throughput: ", "Latency: ", "GPU Compute Time: ", "Enqueue Time: ", "H2D Latency: ", "D2H Latency: ")
 _LONGEST = 200
 # Ops that compute nothing: inputs, outputs, and TensorFlow's own.
@@ -46,7 +52,12 @@ class Contexts:
 
     def __init__(self) -> None:
         self._levels: dict[LogLevel, int] = {}
-        self._sources, self._tensorrt, self._gpus, self._because = Counts(_MOST), Counts(_MOST), Counts(_MOST), Counts(_MOST)
+        self._sources, self._tensorrt, self._gpus, self._because = (
+            Counts(_MOST),
+            Counts(_MOST),
+            Counts(_MOST),
+            Counts(_MOST),
+        )
         self._left: dict[str, int] = {}
         self._performance: dict[str, str] = {}
 
@@ -81,7 +92,13 @@ class Contexts:
     def result(self) -> Context:
         """What was collected."""
         levels: dict[str, int] = {level: self._levels[level] for level in LOG_LEVELS if level in self._levels}
-        return Context(levels=levels, sources=self._sources.sorted(),
-                       sources_left_out=self._sources.left_out,
-                       tensorrt=self._tensorrt.sorted(), gpus=self._gpus.sorted(), left=self._left, left_because=self._because.sorted(),
-                       performance=self._performance)
+        return Context(
+            levels=levels,
+            sources=self._sources.sorted(),
+            sources_left_out=self._sources.left_out,
+            tensorrt=self._tensorrt.sorted(),
+            gpus=self._gpus.sorted(),
+            left=self._left,
+            left_because=self._because.sorted(),
+            performance=self._performance,
+        )

@@ -147,7 +147,11 @@ class Engines:
             if writer:
                 writer.collecting += 1
             return
-        for form, kind in ((engine_lines.EXECUTED, "runs"), (engine_lines.CALIBRATED, "calibrating"), (engine_lines.NATIVE, "native")):
+        for form, kind in (
+            (engine_lines.EXECUTED, "runs"),
+            (engine_lines.CALIBRATED, "calibrating"),
+            (engine_lines.NATIVE, "native"),
+        ):
             if not (found := form.find(entry.text)):
                 continue
             self._counting.add(entry.source)
@@ -199,12 +203,18 @@ class Engines:
 
     def result(self) -> EngineRuns:
         """Those that fell back first, then by name."""
-        unfinished = [Build(engine=name, shapes=shapes, outcome="not finished", seconds=None, reason="")
-                      for (_, name), (shapes, _) in self._building.items()]
+        unfinished = [
+            Build(engine=name, shapes=shapes, outcome="not finished", seconds=None, reason="")
+            for (_, name), (shapes, _) in self._building.items()
+        ]
         engines = [_engine(name, row) for name, row in self._rows.rows.items()]
         counted = bool(self._counting.of) and self._warning.of.keys() <= self._counting.of.keys()
-        return EngineRuns(engines=tuple(sorted(engines, key=lambda one: (-one.fell_back, one.name))), builds=(*self._builds, *unfinished),
-                          counted=counted, left_out=self._left_out + self._rows.left_out)
+        return EngineRuns(
+            engines=tuple(sorted(engines, key=lambda one: (-one.fell_back, one.name))),
+            builds=(*self._builds, *unfinished),
+            counted=counted,
+            left_out=self._left_out + self._rows.left_out,
+        )
 
 
 def _engine(name: str, row: _Row) -> Engine:
@@ -212,8 +222,15 @@ def _engine(name: str, row: _Row) -> Engine:
     for key, count in row.fallbacks.sorted().items():
         reason, _, shapes = key.partition("\t")
         fallbacks.append(Fallback(reason=reason, shapes=shapes, warnings=count))
-    return Engine(name=name, runs=row.runs, native_runs=row.native, calibration_runs=row.calibrating, collecting_runs=row.collecting,
-                  fallbacks=tuple(fallbacks), fallbacks_left_out=row.fallbacks.left_out)
+    return Engine(
+        name=name,
+        runs=row.runs,
+        native_runs=row.native,
+        calibration_runs=row.calibrating,
+        collecting_runs=row.collecting,
+        fallbacks=tuple(fallbacks),
+        fallbacks_left_out=row.fallbacks.left_out,
+    )
 
 
 def _shapes(why: str) -> str:

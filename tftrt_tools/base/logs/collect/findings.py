@@ -109,14 +109,22 @@ class Findings:
 
     def _note(self, entry: Entry, message: Message, values: dict[str, str]) -> None:
         if message.name not in self._rows:
-            self._rows[message.name] = message, _Row(first=entry.time, line=entry.number, source=entry.source, example=_short(entry.text),
-                                                     mend=message.mend)
+            self._rows[message.name] = (
+                message,
+                _Row(
+                    first=entry.time,
+                    line=entry.number,
+                    source=entry.source,
+                    example=_short(entry.text),
+                    mend=message.mend,
+                ),
+            )
         row = self._rows[message.name][1]
         row.count += 1
         row.last = entry.time or row.last
         if message is loading.FAILED:
             # TensorFlow's words behind it say more than that it failed.
-            cause, mend = load_failure.explain(entry.text[entry.text.index("failed: ") + len("failed: "):])
+            cause, mend = load_failure.explain(entry.text[entry.text.index("failed: ") + len("failed: ") :])
             row.mend = mend or row.mend
             row.subjects.add(f"{values['model']} version {values['version']}: {cause}")
         elif message in precision.OF_WEIGHTS:
@@ -149,16 +157,39 @@ class Findings:
 
     def known(self) -> tuple[Finding, ...]:
         """What matters first: errors before warnings, in the order of LOG_CATEGORIES, the most frequent first."""
-        found = [Finding(name=message.name, category=message.category, severity=message.severity, count=row.count, first=row.first,
-                         last=row.last, line=row.line, source=row.source, example=row.example, subjects=row.subjects.sorted(),
-                         subjects_left_out=row.subjects.left_out, meaning=message.meaning, mend=row.mend)
-                 for message, row in self._rows.values()]
-        return tuple(sorted(found, key=lambda one: (LOG_SEVERITIES.index(one.severity), LOG_CATEGORIES.index(one.category), -one.count)))
+        found = [
+            Finding(
+                name=message.name,
+                category=message.category,
+                severity=message.severity,
+                count=row.count,
+                first=row.first,
+                last=row.last,
+                line=row.line,
+                source=row.source,
+                example=row.example,
+                subjects=row.subjects.sorted(),
+                subjects_left_out=row.subjects.left_out,
+                meaning=message.meaning,
+                mend=row.mend,
+            )
+            for message, row in self._rows.values()
+        ]
+        return tuple(
+            sorted(
+                found,
+                key=lambda one: (LOG_SEVERITIES.index(one.severity), LOG_CATEGORIES.index(one.category), -one.count),
+            )
+        )
 
     def unknown(self) -> tuple[Unknown, ...]:
         """The most severe first, then the most frequent."""
-        found = [Unknown(level=row.level, count=row.count, place=row.place, line=row.line, source=row.source, example=row.example)
-                 for row in self._unknown.rows.values()]
+        found = [
+            Unknown(
+                level=row.level, count=row.count, place=row.place, line=row.line, source=row.source, example=row.example
+            )
+            for row in self._unknown.rows.values()
+        ]
         return tuple(sorted(found, key=lambda one: (_LOUD.index(one.level), -one.count)))
 
     @property

@@ -26,5 +26,6 @@ def take(kind: int, flags: int, stream: int, content: bytes | memoryview, outgoi
 
 def greeting(frame_size: int) -> bytes:
     """The first frames: the server may send frames of this size, and as much as it likes."""
-    return (frames.settings({frames.INITIAL_WINDOW_SIZE: frames.LARGEST_WINDOW, frames.MAX_FRAME_SIZE: frame_size})
-            + frames.number(frames.WINDOW_UPDATE, 0, frames.LARGEST_WINDOW - frames.FIRST_WINDOW))
+    return frames.settings(
+        {frames.INITIAL_WINDOW_SIZE: frames.LARGEST_WINDOW, frames.MAX_FRAME_SIZE: frame_size}
+    ) + frames.number(frames.WINDOW_UPDATE, 0, frames.LARGEST_WINDOW - frames.FIRST_WINDOW)

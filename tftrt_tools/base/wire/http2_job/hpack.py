@@ -11,7 +11,11 @@ Header = tuple[bytes, bytes]
 _TABLE_BYTES = frames.FIRST_TABLE_SIZE
 _ENTRY_BYTES = 32
 _LARGEST_INTEGER = 1 << 31
-_STATIC: tuple[Header, ...] = tuple((name.encode(), value.encode()) for name, _, value in (line.partition("=") for line in """:authority
+_STATIC: tuple[Header, ...] = tuple(
+    (name.encode(), value.encode())
+    for name, _, value in (
+        line.partition("=")
+        for line in """:authority
 :method=GET
 :method=POST
 :path=/
@@ -71,7 +75,9 @@ transfer-encoding
 user-agent
 vary
 via
-www-authenticate""".split("\n")))
+www-authenticate""".split("\n")
+    )
+)
 
 
 class Decoder:
@@ -158,7 +164,7 @@ def _string(block: bytes, at: int) -> tuple[bytes, int]:
     size, at = _integer(block, at, 7)
     if at + size > len(block):
         raise ValueError("a string is cut off")
-    text = block[at:at + size]
+    text = block[at : at + size]
     return huffman.decode(text) if coded else text, at + size
 
 

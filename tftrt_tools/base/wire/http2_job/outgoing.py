@@ -142,7 +142,10 @@ class Outgoing:
         for message in list(self._messages.values()):
             while message.left and not self._unsent:
                 pieces: list[memoryview] = []
-                while len(pieces) < _PIECES and (size := min(message.left, message.window, self._window, self._frame_size)) > 0:
+                while (
+                    len(pieces) < _PIECES
+                    and (size := min(message.left, message.window, self._window, self._frame_size)) > 0
+                ):
                     message.window -= size
                     self._window -= size
                     ends = frames.END_STREAM if size == message.left else 0

@@ -33,4 +33,8 @@ def node(reason: str, names: Iterable[str]) -> str:
 
     Args: names: of the nodes that may be meant. Returns: the longest one in it, or "".
     """
-    return max((name for name in names if re.search(rf"(?:^|[\s/(\[]){re.escape(name)}(?=[-\s:.,;)\]]|$)", reason)), key=len, default="")
+    return max(
+        (name for name in names if re.search(rf"(?:^|[\s/(\[]){re.escape(name)}(?=[-\s:.,;)\]]|$)", reason)),
+        key=len,
+        default="",
+    )

@@ -20,18 +20,28 @@ _CAPTURE_THREAD_LOCAL = 1
 _MULTIPROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _POINTER = ctypes.c_void_p
 _ARGUMENTS: dict[str, list[Any]] = {
-    "cudaSetDevice": [ctypes.c_int], "cudaFree": [_POINTER], "cudaMalloc": [ctypes.POINTER(_POINTER), ctypes.c_size_t],
-    "cudaMallocHost": [ctypes.POINTER(_POINTER), ctypes.c_size_t], "cudaFreeHost": [_POINTER],
-    "cudaMemcpyAsync": [_POINTER, _POINTER, ctypes.c_size_t, ctypes.c_int, _POINTER], "cudaDeviceSynchronize": [],
-    "cudaStreamCreateWithFlags": [ctypes.POINTER(_POINTER), ctypes.c_uint], "cudaStreamSynchronize": [_POINTER],
-    "cudaEventCreate": [ctypes.POINTER(_POINTER)], "cudaEventRecord": [_POINTER, _POINTER], "cudaEventSynchronize": [_POINTER],
+    "cudaSetDevice": [ctypes.c_int],
+    "cudaFree": [_POINTER],
+    "cudaMalloc": [ctypes.POINTER(_POINTER), ctypes.c_size_t],
+    "cudaMallocHost": [ctypes.POINTER(_POINTER), ctypes.c_size_t],
+    "cudaFreeHost": [_POINTER],
+    "cudaMemcpyAsync": [_POINTER, _POINTER, ctypes.c_size_t, ctypes.c_int, _POINTER],
+    "cudaDeviceSynchronize": [],
+    "cudaStreamCreateWithFlags": [ctypes.POINTER(_POINTER), ctypes.c_uint],
+    "cudaStreamSynchronize": [_POINTER],
+    "cudaEventCreate": [ctypes.POINTER(_POINTER)],
+    "cudaEventRecord": [_POINTER, _POINTER],
+    "cudaEventSynchronize": [_POINTER],
     "cudaEventElapsedTime": [ctypes.POINTER(ctypes.c_float), _POINTER, _POINTER],
-    "cudaStreamBeginCapture": [_POINTER, ctypes.c_int], "cudaStreamEndCapture": [_POINTER, ctypes.POINTER(_POINTER)],
+    "cudaStreamBeginCapture": [_POINTER, ctypes.c_int],
+    "cudaStreamEndCapture": [_POINTER, ctypes.POINTER(_POINTER)],
     "cudaGraphInstantiate": [ctypes.POINTER(_POINTER), _POINTER, _POINTER, _POINTER, ctypes.c_size_t],
-    "cudaGraphLaunch": [_POINTER, _POINTER], "cudaGraphGetNodes": [_POINTER, _POINTER, ctypes.POINTER(ctypes.c_size_t)],
+    "cudaGraphLaunch": [_POINTER, _POINTER],
+    "cudaGraphGetNodes": [_POINTER, _POINTER, ctypes.POINTER(ctypes.c_size_t)],
     "cudaMemGetInfo": [ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)],
     "cudaDeviceGetAttribute": [ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_int],
-    "cudaMemset": [_POINTER, ctypes.c_int, ctypes.c_size_t], "cudaMemsetAsync": [_POINTER, ctypes.c_int, ctypes.c_size_t, _POINTER],
+    "cudaMemset": [_POINTER, ctypes.c_int, ctypes.c_size_t],
+    "cudaMemsetAsync": [_POINTER, ctypes.c_int, ctypes.c_size_t, _POINTER],
 }
 
 

@@ -19,7 +19,11 @@ def seen() -> dict[str, str] | None:
     name = ctypes.create_string_buffer(_NAME_BYTES)
     driver.cuDeviceGetName(name, _NAME_BYTES, device)
     parts = [str(_attribute(driver, device, one)) for one in (_MAJOR, _MINOR)]
-    return {"name": name.value.decode(), "compute_capability": ".".join(parts), "driver": nvml_job.query().get("driver", "")}
+    return {
+        "name": name.value.decode(),
+        "compute_capability": ".".join(parts),
+        "driver": nvml_job.query().get("driver", ""),
+    }
 
 
 def multiprocessors() -> int:
@@ -35,7 +39,12 @@ def _first() -> tuple[ctypes.CDLL, ctypes.c_int] | None:
     except OSError:
         return None
     device, count = ctypes.c_int(), ctypes.c_int()
-    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value or driver.cuDeviceGet(ctypes.byref(device), 0):
+    if (
+        driver.cuInit(0)
+        or driver.cuDeviceGetCount(ctypes.byref(count))
+        or not count.value
+        or driver.cuDeviceGet(ctypes.byref(device), 0)
+    ):
         return None
     return driver, device
 

@@ -15,9 +15,11 @@ def seen() -> dict[str, str] | None:
     if not devices:
         return None
     details = tf.config.experimental.get_device_details(devices[0])
-    return {"name": details.get("device_name", "unknown"),
-            "compute_capability": ".".join(map(str, details.get("compute_capability", ()))),
-            "driver": nvml_job.query().get("driver", "")}
+    return {
+        "name": details.get("device_name", "unknown"),
+        "compute_capability": ".".join(map(str, details.get("compute_capability", ()))),
+        "driver": nvml_job.query().get("driver", ""),
+    }
 
 
 def identity() -> str:

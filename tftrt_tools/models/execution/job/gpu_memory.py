@@ -51,4 +51,3 @@ class PeakMemory:
             self.bytes = max(self.bytes or 0, self._used() - self._start)
         except self._nvml.NVMLError:  # the driver tells no more, so there is no figure
             self.bytes = None
-

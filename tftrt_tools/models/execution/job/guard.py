@@ -33,5 +33,7 @@ def refuse_foreign_engines(model: str | os.PathLike[str]) -> None:
 
 
 def _foreign(model: str | os.PathLike[str], what: str, built: str, here: str) -> errors.TftrtError:
-    return errors.TftrtError(f"the engines of {model} were built for {what} {built}, and here it is {here}",
-                             f"build them here: `tftrt build {model} --shapes=…`; or take them away: `tftrt build {model} --strip`")
+    return errors.TftrtError(
+        f"the engines of {model} were built for {what} {built}, and here it is {here}",
+        f"build them here: `tftrt build {model} --shapes=…`; or take them away: `tftrt build {model} --strip`",
+    )

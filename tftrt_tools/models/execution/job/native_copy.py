@@ -22,7 +22,9 @@ def write(model: str | os.PathLike[str], folder: str | os.PathLike[str]) -> list
         try:
             replaced += graph.native(meta.graph_def)
         except KeyError as error:
-            raise errors.TftrtError(f"engine {error.args[0]} has no native segment any more: the model runs on a GPU only",
-                                    "run this on a machine with a GPU, or convert again with native segments") from None
+            raise errors.TftrtError(
+                f"engine {error.args[0]} has no native segment any more: the model runs on a GPU only",
+                "run this on a machine with a GPU, or convert again with native segments",
+            ) from None
     detach.write(proto, model, folder)
     return replaced

@@ -24,7 +24,9 @@ def profiled(function: Callable[[], T]) -> tuple[T, dict[str, int]]:
     counts: collections.Counter[str] = collections.Counter()
     for plane in planes:
         kinds = {key: EVENTS[meta.name] for key, meta in plane.event_metadata.items() if meta.name in EVENTS}
-        counts.update(kinds[event.metadata_id] for line in plane.lines for event in line.events if event.metadata_id in kinds)
+        counts.update(
+            kinds[event.metadata_id] for line in plane.lines for event in line.events if event.metadata_id in kinds
+        )
     return result, dict(counts)
 
 
@@ -59,13 +61,31 @@ def _spans(plane: Any) -> Iterator[tuple[Any, Span]]:
 
 def _engine_kernels(planes: Sequence[Any]) -> list[Span]:
     """The times of the GPU's kernels and copies that engines launched. A launch and its kernel have the same number in the trace."""
-    windows = [span for plane in planes for event, span in _spans(plane)
-               if EVENTS.get(plane.event_metadata[event.metadata_id].name) == "engine"]
-    launched = set() if not windows else {
-        number for plane in planes if not kernels.is_gpu(plane.name) for event, (start, _) in _spans(plane)
-        if (number := _correlation(plane, event)) is not None and any(begin <= start <= end for begin, end in windows)}
-    return [span for plane in planes if kernels.is_gpu(plane.name) for event, span in _spans(plane)
-            if _correlation(plane, event) in launched]
+    windows = [
+        span
+        for plane in planes
+        for event, span in _spans(plane)
+        if EVENTS.get(plane.event_metadata[event.metadata_id].name) == "engine"
+    ]
+    launched = (
+        set()
+        if not windows
+        else {
+            number
+            for plane in planes
+            if not kernels.is_gpu(plane.name)
+            for event, (start, _) in _spans(plane)
+            if (number := _correlation(plane, event)) is not None
+            and any(begin <= start <= end for begin, end in windows)
+        }
+    )
+    return [
+        span
+        for plane in planes
+        if kernels.is_gpu(plane.name)
+        for event, span in _spans(plane)
+        if _correlation(plane, event) in launched
+    ]
 
 
 def _correlation(plane: Any, event: Any) -> int | None:
@@ -111,11 +131,15 @@ def _traced(function: Callable[[], T], device: int) -> tuple[T, list[Any]]:
     return result, [plane for content in files for plane in _planes(content)]
 
 
-def _files(function: Callable[[], T], device: int, host: int = 2, most_bytes: int | None = None) -> tuple[T, list[bytes]]:
+def _files(
+    function: Callable[[], T], device: int, host: int = 2, most_bytes: int | None = None
+) -> tuple[T, list[bytes]]:
     """(The result of `function`, the content of each file that the profiler wrote). Args: host: how closely the host is watched; ops whose
     work is on a GPU are seen from 3 on. Raises: TooLarge."""
     with scratch.folder("trace") as folder:
-        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=host, python_tracer_level=0, device_tracer_level=device)
+        options = tf.profiler.experimental.ProfilerOptions(
+            host_tracer_level=host, python_tracer_level=0, device_tracer_level=device
+        )
         tf.profiler.experimental.start(folder, options)
         try:
             result = function()
@@ -124,8 +148,10 @@ def _files(function: Callable[[], T], device: int, host: int = 2, most_bytes: in
         paths = list(pathlib.Path(folder).rglob("*.xplane.pb"))
         size = sum(path.stat().st_size for path in paths)
         if most_bytes is not None and size > most_bytes:
-            raise TooLarge(f"the trace takes {size / 1e6:.0f} MB, more than this machine's memory allows to read", "trace a smaller shape, "
-                           "or free memory")
+            raise TooLarge(
+                f"the trace takes {size / 1e6:.0f} MB, more than this machine's memory allows to read",
+                "trace a smaller shape, or free memory",
+            )
         return result, [path.read_bytes() for path in paths]
 
 

@@ -49,8 +49,14 @@ def none(rows: int) -> bool:
     return False
 
 
-def cut(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec], size: int,
-        tally: Tally, rest: Callable[[int], bool] = none) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
+def cut(
+    chunks: Iterable[tuple[str, Arrays]],
+    signature: str,
+    specs: Sequence[InputSpec],
+    size: int,
+    tally: Tally,
+    rest: Callable[[int], bool] = none,
+) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
     """Batches of `size` rows, and a last one with fewer where `rest` says that so many are of use.
 
     Args:
@@ -82,8 +88,13 @@ def cut(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[In
         tally.dropped = waiting
 
 
-def items(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec],
-          tally: Tally, rest: Callable[[int], bool] = none) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
+def items(
+    chunks: Iterable[tuple[str, Arrays]],
+    signature: str,
+    specs: Sequence[InputSpec],
+    tally: Tally,
+    rest: Callable[[int], bool] = none,
+) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
     """What the source yields, each in its own shapes; an input may have other rows than the others. An item of another number of rows than
     the first one is left out, and counted in `tally`, unless it is of use. Args, yields: as `cut`."""
     useful: dict[int | None, bool] = {}
@@ -96,8 +107,9 @@ def items(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[
             tally.dropped += rows or 0
 
 
-def _accepted(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec],
-              tally: Tally) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]], int | None]]:
+def _accepted(
+    chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec], tally: Tally
+) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]], int | None]]:
     """(where, arrays, rows or None of unlike ones) of chunks in the shapes that the signature takes; without those that have no row."""
     empty = 0
     for where, given in chunks:
@@ -108,7 +120,9 @@ def _accepted(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Seque
         shapes = {name: array.shape for name, array in arrays.items()}
         rows = shape_grammar.rows(specs, shapes)
         if not any(shapes.values()):
-            raise errors.UsageError(f"{where} has no rows: all inputs are scalars", "calibration needs an input with a batch dimension")
+            raise errors.UsageError(
+                f"{where} has no rows: all inputs are scalars", "calibration needs an input with a batch dimension"
+            )
         empty = 0 if rows != 0 else empty + 1
         if empty > _MOST_EMPTY:
             raise errors.UsageError(f"{where} is the {empty}th item without a row", "yield arrays with rows in front")
@@ -116,8 +130,13 @@ def _accepted(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Seque
             yield where, arrays, rows
 
 
-def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec],
-          tally: Tally, rest: Callable[[int], bool] = none) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
+def whole(
+    chunks: Iterable[tuple[str, Arrays]],
+    signature: str,
+    specs: Sequence[InputSpec],
+    tally: Tally,
+    rest: Callable[[int], bool] = none,
+) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
     """Batches as the source yields them, all of one shape; a last one with fewer rows is left out and counted in `tally`, unless it is of
     use. Args, yields: as `cut`."""
     following, first = _accepted(chunks, signature, specs, tally), None
@@ -125,8 +144,10 @@ def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[
         shapes = {name: array.shape for name, array in arrays.items()}
         first = first or shapes
         if shapes != first:
-            shorter = all(got[1:] == want[1:] and got[:1] < want[:1] or got == want == () for got, want in
-                          ((shapes[name], first[name]) for name in first))
+            shorter = all(
+                got[1:] == want[1:] and got[:1] < want[:1] or got == want == ()
+                for got, want in ((shapes[name], first[name]) for name in first)
+            )
             if shorter and next(following, None) is None:
                 if rows is not None and rest(rows):
                     yield arrays
@@ -134,34 +155,45 @@ def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[
                     tally.dropped = rows or 1
                 return
             name = next(name for name in first if shapes[name] != first[name])
-            raise errors.UsageError(f"{where} has {name!r} of shape {_text(shapes[name])}, the first batch {_text(first[name])}", _ALIKE)
+            raise errors.UsageError(
+                f"{where} has {name!r} of shape {_text(shapes[name])}, the first batch {_text(first[name])}", _ALIKE
+            )
         yield arrays
 
 
-def _cast(where: str, given: Arrays, signature: str, specs: Sequence[InputSpec], tally: Tally) -> dict[str, npt.NDArray[Any]]:
+def _cast(
+    where: str, given: Arrays, signature: str, specs: Sequence[InputSpec], tally: Tally
+) -> dict[str, npt.NDArray[Any]]:
     """The arrays cast to the inputs' dtypes. Raises: UsageError where their rows have another shape."""
     for spec in specs:
         tally.integers.add(given[spec.name], spec)
     arrays = {spec.name: array_reader.prepared(given[spec.name], spec, f" in {where}") for spec in specs}
     for spec in specs:
         array, want = arrays[spec.name], spec.shape
-        if want is not None and (array.ndim != len(want) or any(dim not in (None, got) for dim, got in
-                                                                zip(want[1:], array.shape[1:], strict=True))):
+        if want is not None and (
+            array.ndim != len(want)
+            or any(dim not in (None, got) for dim, got in zip(want[1:], array.shape[1:], strict=True))
+        ):
             _refuse(where, array.shape, spec, signature)
     return arrays
 
 
-def _checked(where: str, given: Arrays, signature: str, specs: Sequence[InputSpec],
-             tally: Tally) -> tuple[dict[str, npt.NDArray[Any]], int]:
+def _checked(
+    where: str, given: Arrays, signature: str, specs: Sequence[InputSpec], tally: Tally
+) -> tuple[dict[str, npt.NDArray[Any]], int]:
     """The arrays cast to the inputs' dtypes, and how many rows they have."""
     arrays = _cast(where, given, signature, specs, tally)
     lengths = {name: len(array) for name, array in arrays.items() if array.ndim}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name} {rows}" for name, rows in lengths.items())
-        raise errors.UsageError(f"{where} has inputs of different lengths: {said}",
-                                "give equally many rows of each input; items in shapes of their own are what module:function yields")
+        raise errors.UsageError(
+            f"{where} has inputs of different lengths: {said}",
+            "give equally many rows of each input; items in shapes of their own are what module:function yields",
+        )
     if not lengths:
-        raise errors.UsageError(f"{where} has no rows: all inputs are scalars", "calibration needs an input with a batch dimension")
+        raise errors.UsageError(
+            f"{where} has no rows: all inputs are scalars", "calibration needs an input with a batch dimension"
+        )
     return arrays, next(iter(lengths.values()))
 
 
@@ -171,19 +203,27 @@ def _refuse(where: str, shape: Sequence[int], spec: InputSpec, signature: str) -
         mend = array_reader.scalar_text(spec)
     elif len(shape) + 1 == len(spec.shape or ()):
         mend = "the first dimension counts the rows"
-    raise errors.UsageError(f"the data of input {spec.name!r} in {where} has shape {_text(shape)}, and {signature!r} takes {spec.text()}",
-                            mend)
+    raise errors.UsageError(
+        f"the data of input {spec.name!r} in {where} has shape {_text(shape)}, and {signature!r} takes {spec.text()}",
+        mend,
+    )
 
 
-def _same_rows(where: str, arrays: Arrays, first: dict[str, Any] | None, signature: str, specs: Sequence[InputSpec]) -> dict[str, Any]:
+def _same_rows(
+    where: str, arrays: Arrays, first: dict[str, Any] | None, signature: str, specs: Sequence[InputSpec]
+) -> dict[str, Any]:
     """The row shapes (values, for scalars) of the first chunk. Raises: UsageError if those of `arrays` differ."""
     rows = {name: array.shape[1:] if array.ndim else array.item() for name, array in arrays.items()}
     if first is not None and rows != first:
         name = next(name for name in rows if rows[name] != first[name])
         if not arrays[name].ndim:
-            raise errors.UsageError(f"input {name!r} is {rows[name]} in {where} and {first[name]} before it",
-                                    "an input without rows needs one value for all")
-        raise errors.UsageError(f"{where} has rows of {name!r} of shape {_text(rows[name])}, those before it {_text(first[name])}", _ALIKE)
+            raise errors.UsageError(
+                f"input {name!r} is {rows[name]} in {where} and {first[name]} before it",
+                "an input without rows needs one value for all",
+            )
+        raise errors.UsageError(
+            f"{where} has rows of {name!r} of shape {_text(rows[name])}, those before it {_text(first[name])}", _ALIKE
+        )
     return rows
 
 
@@ -192,7 +232,10 @@ def _part(arrays: Arrays, start: int, end: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def _joined(pieces: Sequence[Arrays]) -> dict[str, npt.NDArray[Any]]:
-    return {name: np.concatenate([piece[name] for piece in pieces]) if array.ndim else array for name, array in pieces[0].items()}
+    return {
+        name: np.concatenate([piece[name] for piece in pieces]) if array.ndim else array
+        for name, array in pieces[0].items()
+    }
 
 
 def _text(shape: Sequence[int]) -> str:

@@ -33,8 +33,10 @@ def _chunks(request: Request, tally: Tally) -> Iterator[tuple[str, dict[str, npt
             continue
         skipped += 1
         if skipped == _MOST_SKIPPED:
-            raise errors.UsageError(f"{reference} yields {skipped} items for other signatures, and none more for {request.signature!r}",
-                                    request.takes)
+            raise errors.UsageError(
+                f"{reference} yields {skipped} items for other signatures, and none more for {request.signature!r}",
+                request.takes,
+            )
 
 
 def _mine(item: Any, where: str, request: Request, tally: Tally) -> dict[str, Any] | None:
@@ -42,7 +44,9 @@ def _mine(item: Any, where: str, request: Request, tally: Tally) -> dict[str, An
     signature, content = items.parts(item)
     if signature and signature not in (request.signature, *request.twins):
         if not any(name.startswith(f"{signature}/") for name in request.others):
-            raise errors.UsageError(f"{where} is for signature {signature!r}, which the model does not have", request.takes)
+            raise errors.UsageError(
+                f"{where} is for signature {signature!r}, which the model does not have", request.takes
+            )
         tally.leave(signature, request)
         return None
     if isinstance(content, dict):

@@ -49,8 +49,10 @@ def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, 
     if requests.only_text(request):
         flags = options_module.image_flags(options)
         if flags:
-            raise errors.UsageError(f"{flags[0]} is about pictures that are decoded here, and {request.takes}: files as they are",
-                                    "leave it out")
+            raise errors.UsageError(
+                f"{flags[0]} is about pictures that are decoded here, and {request.takes}: files as they are",
+                "leave it out",
+            )
         return whole_files.source(request)
     target = _target(request)
     files = spread(request.files, request.rows or len(request.files))
@@ -67,30 +69,50 @@ def spread(files: Sequence[str], count: int) -> list[str]:
 def _target(request: Request) -> _Target:
     takes = request.takes
     if len(request.specs) != 1 or request.specs[0].shape is None or len(request.specs[0].shape) != 4:
-        raise errors.UsageError("pictures need a signature with one input of rank 4, or of strings",
-                                f"{takes}: give the data as .npz or by module:function")
-    spec, = request.specs
+        raise errors.UsageError(
+            "pictures need a signature with one input of rank 4, or of strings",
+            f"{takes}: give the data as .npz or by module:function",
+        )
+    (spec,) = request.specs
     if not picture_form.takes_numbers(spec):
-        raise errors.UsageError(f"pictures are uint8 or floats, and input {spec.name!r} takes {spec.dtype}", "give the data as .npz")
+        raise errors.UsageError(
+            f"pictures are uint8 or floats, and input {spec.name!r} takes {spec.dtype}", "give the data as .npz"
+        )
     form = picture_form.of(spec)
     if form is None:
-        raise errors.UsageError(f"which dimension of input {spec.name!r} {spec.text()} is the channels is not clear: neither the last nor "
-                                "the second is 1 or 3", "give the data as .npz or by module:function")
+        raise errors.UsageError(
+            f"which dimension of input {spec.name!r} {spec.text()} is the channels is not clear: neither the last nor "
+            "the second is 1 or 3",
+            "give the data as .npz or by module:function",
+        )
     height, width = picture_form.checked(spec, form, request.options, takes)
     if height is None or width is None:
-        raise errors.UsageError(f"input {spec.name!r} {spec.text()} leaves the size of pictures open", "give --image_size=HEIGHTxWIDTH")
-    return _Target(name=spec.name, dtype=spec.dtype, height=height, width=width, channels=form.channels, first=form.first)
+        raise errors.UsageError(
+            f"input {spec.name!r} {spec.text()} leaves the size of pictures open", "give --image_size=HEIGHTxWIDTH"
+        )
+    return _Target(
+        name=spec.name, dtype=spec.dtype, height=height, width=width, channels=form.channels, first=form.first
+    )
 
 
-def _chunks(files: Sequence[str], target: _Target, options: DataOptions, failed: list[str],
-            ) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
+def _chunks(
+    files: Sequence[str], target: _Target, options: DataOptions, failed: list[str]
+) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
     import tensorflow as tf
 
     with tf.device("CPU:0"):
-        pictures = iter(tf.data.Dataset.from_tensor_slices(list(files)).map(
-            lambda path: _picture(path, target, options), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
+        pictures = iter(
+            tf.data.Dataset.from_tensor_slices(list(files)).map(
+                lambda path: _picture(path, target, options), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+            )
+        )
     # After an error the iterator goes on with the next file.
-    bad = tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.PermissionDeniedError, tf.errors.UnimplementedError
+    bad = (
+        tf.errors.InvalidArgumentError,
+        tf.errors.NotFoundError,
+        tf.errors.PermissionDeniedError,
+        tf.errors.UnimplementedError,
+    )
     for number, path in enumerate(files, 1):
         try:
             row = next(pictures).numpy()
@@ -104,8 +126,14 @@ def _chunks(files: Sequence[str], target: _Target, options: DataOptions, failed:
 
 def _too_many(failed: list[str], number: int, limit: int) -> errors.UsageError:
     names = ", ".join(pathlib.Path(path).name for path in failed[:_NAMED]) + (", …" if len(failed) > _NAMED else "")
-    count = f"{len(failed)} of the first {number} pictures cannot be decoded" if number > 1 else "the first picture cannot be decoded"
-    return errors.UsageError(f"{count}: {names}", f"repair or remove them, or accept more than {limit} by --image_error_limit")
+    count = (
+        f"{len(failed)} of the first {number} pictures cannot be decoded"
+        if number > 1
+        else "the first picture cannot be decoded"
+    )
+    return errors.UsageError(
+        f"{count}: {names}", f"repair or remove them, or accept more than {limit} by --image_error_limit"
+    )
 
 
 def _picture(path: str, target: _Target, options: DataOptions) -> npt.NDArray[Any]:

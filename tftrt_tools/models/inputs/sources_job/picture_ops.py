@@ -17,13 +17,16 @@ _LUMA = (0.299, 0.587, 0.114)
 def decoded(data: Any, channels: int) -> Any:
     """uint8[height, width, channels] of an encoded picture (a string tensor of rank 0). BMP and GIF have no grey, so it is computed for
     them. Of an animation it is the first picture; the orientation in EXIF data is not applied. channels: 1 or 3."""
+
     def decode(as_channels: int) -> Any:
         image = tf.io.decode_image(data, channels=as_channels, expand_animations=False)
         image.set_shape((None, None, as_channels))
         return image
 
     def grey() -> Any:
-        return tf.saturate_cast(tf.round(tf.reduce_sum(tf.cast(decode(3), tf.float32) * _LUMA, -1, keepdims=True)), tf.uint8)
+        return tf.saturate_cast(
+            tf.round(tf.reduce_sum(tf.cast(decode(3), tf.float32) * _LUMA, -1, keepdims=True)), tf.uint8
+        )
 
     if channels == 3:
         return decode(3)
@@ -34,6 +37,7 @@ def decoded(data: Any, channels: int) -> Any:
 def resized(image: Any, size: tuple[int, int], how: str) -> Any:
     """float32[height, width, channels] of a picture, bilinear without antialiasing. Args: image: uint8[…]. size: (height, width). how: of
     options.IMAGE_RESIZE."""
+
     def bilinear(to: Any) -> Any:
         return tf.cast(tf.image.resize(image, to), tf.float32)  # of bytes it makes floats, unless the size is the same
 

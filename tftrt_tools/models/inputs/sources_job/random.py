@@ -29,9 +29,15 @@ def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, 
     return lambda tally: _chunks(request, shapes, scalars, ranges)
 
 
-def _chunks(request: Request, shapes: dict[str, tuple[int, ...]], scalars: dict[str, tuple[int, ...]],
-            ranges: dict[str, tuple[float, float]]) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
-    fixed = inputs.random([spec for spec in request.specs if spec.name in scalars], scalars, request.options.seed, ranges)
+def _chunks(
+    request: Request,
+    shapes: dict[str, tuple[int, ...]],
+    scalars: dict[str, tuple[int, ...]],
+    ranges: dict[str, tuple[float, float]],
+) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
+    fixed = inputs.random(
+        [spec for spec in request.specs if spec.name in scalars], scalars, request.options.seed, ranges
+    )
     for number in range(request.options.batches or DEFAULT_BATCHES):
         drawn = inputs.random(request.specs, shapes, request.options.seed + number, ranges)
         yield f"random batch {number}", {**drawn, **fixed}

@@ -68,6 +68,8 @@ def needs_text(request: Request, what: str, mend: str = "") -> InputSpec:
     """The only input. Args: what: the data, for messages. Raises: UsageError if it does not take a string a row."""
     spec = only_text(request)
     if spec is None:
-        raise errors.UsageError(f"{what} needs a signature with one input of strings, one a row, and {request.takes}",
-                                mend or "turn it into what the model takes: arrays in an .npz, or module:function")
+        raise errors.UsageError(
+            f"{what} needs a signature with one input of strings, one a row, and {request.takes}",
+            mend or "turn it into what the model takes: arrays in an .npz, or module:function",
+        )
     return spec

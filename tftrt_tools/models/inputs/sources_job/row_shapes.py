@@ -18,7 +18,9 @@ def row_shapes(request: Request, mend: str) -> dict[str, tuple[int, ...] | None]
     for spec in request.specs:
         shape = given.get(spec.name, spec.shape)
         if shape is None or None in shape[1:]:
-            raise errors.UsageError(f"input {spec.name!r} of {request.signature!r} has unknown dimensions ({spec.text()})", mend)
+            raise errors.UsageError(
+                f"input {spec.name!r} of {request.signature!r} has unknown dimensions ({spec.text()})", mend
+            )
         found[spec.name] = tuple(dim for dim in shape[1:] if dim is not None) if shape else None
     return found
 

@@ -23,8 +23,10 @@ def source(request: requests.Request) -> Callable[[Tally], Iterator[tuple[str, d
     Without one, the columns are the values of an only input, in order."""
     for spec in request.specs:
         if requests.row_size(spec) is None:
-            raise errors.UsageError(f"input {spec.name!r} {spec.text()} has no row of a known length, as a table needs it",
-                                    "give the data as .npz or by module:function")
+            raise errors.UsageError(
+                f"input {spec.name!r} {spec.text()} has no row of a known length, as a table needs it",
+                "give the data as .npz or by module:function",
+            )
     return lambda tally: _chunks(request)
 
 
@@ -43,16 +45,22 @@ def _columns(table: tables.Table, request: requests.Request) -> tuple[dict[str, 
     if all(number is not None for number in named.values()):
         for spec in request.specs:
             if requests.row_size(spec) != 1:
-                raise errors.UsageError(f"{table.path}: column {spec.name!r} has one value a row, and {request.takes}",
-                                        "a column holds one value a row: give the data as .npz")
+                raise errors.UsageError(
+                    f"{table.path}: column {spec.name!r} has one value a row, and {request.takes}",
+                    "a column holds one value a row: give the data as .npz",
+                )
         return {name: [number] for name, number in named.items() if number is not None}, 1
     if len(request.specs) == 1 and requests.row_size(request.specs[0]) == table.width:
         return {request.specs[0].name: list(range(table.width))}, 0 if _fits(header, request.specs[0]) else 1
     if any(find.is_picture(cell) for row in table.rows[:2] for cell in row):
-        raise errors.UsageError(f"{table.path} lists pictures, and holds none", "give their folder to --data, and the table to --labels")
+        raise errors.UsageError(
+            f"{table.path} lists pictures, and holds none", "give their folder to --data, and the table to --labels"
+        )
     missing = next(name for name, number in named.items() if number is None)
-    raise errors.UsageError(f"{table.path} has no column {missing!r}; its first line is {', '.join(header)}"[:300],
-                            f"{request.takes}: name its columns like the inputs, in the first line")
+    raise errors.UsageError(
+        f"{table.path} has no column {missing!r}; its first line is {', '.join(header)}"[:300],
+        f"{request.takes}: name its columns like the inputs, in the first line",
+    )
 
 
 def _named(header: list[str], request: requests.Request, name: str) -> int | None:
@@ -77,8 +85,11 @@ def _array(table: tables.Table, columns: list[int], start: int, spec: InputSpec)
             try:
                 values.append(_value(row[column], spec.dtype))
             except ValueError:
-                raise errors.UsageError(f"{table.path}: row {number}, column {column + 1} holds {row[column]!r}, and input {spec.name!r} "
-                                        f"takes {spec.dtype}", "clean the data first") from None
+                raise errors.UsageError(
+                    f"{table.path}: row {number}, column {column + 1} holds {row[column]!r}, and input {spec.name!r} "
+                    f"takes {spec.dtype}",
+                    "clean the data first",
+                ) from None
     array = np.empty(len(values), object) if spec.dtype == "string" else np.empty(len(values), _stored(spec.dtype))
     array[:] = values
     return array.reshape(len(table.rows) - start, *requests.row_shape(spec)[1:])

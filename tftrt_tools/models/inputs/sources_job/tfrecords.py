@@ -29,8 +29,10 @@ def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, 
     rows = row_shapes(request, "a TFRecord holds flat lists: give --shapes='INPUT:8x128', or the data as .npz")
     if None in rows.values():
         name = next(name for name, row in rows.items() if row is None)
-        raise errors.UsageError(f"input {name!r} of {request.signature!r} is a scalar, and each record is a row",
-                                "give the data as .npz or by module:function")
+        raise errors.UsageError(
+            f"input {name!r} of {request.signature!r} is a scalar, and each record is a row",
+            "give the data as .npz or by module:function",
+        )
     known = {name: row for name, row in rows.items() if row is not None}
     return lambda tally: _chunks(request, known)
 
@@ -56,8 +58,10 @@ def _records(path: str) -> Iterator[bytes]:
     except tf.errors.DataLossError:
         with open(path, "rb") as file:
             packed = number == 0 and file.read(2) == _GZIP
-        raise errors.UsageError(f"record {number} (counted from 0) of {path} is damaged or no TFRecord",
-                                "the file looks like gzip: unpack it" if packed else "write the file again, or leave it out") from None
+        raise errors.UsageError(
+            f"record {number} (counted from 0) of {path} is damaged or no TFRecord",
+            "the file looks like gzip: unpack it" if packed else "write the file again, or leave it out",
+        ) from None
     except (tf.errors.NotFoundError, tf.errors.PermissionDeniedError) as error:
         raise errors.UsageError(f"{path} cannot be read: {error.message}", "check its permissions") from None
 
@@ -70,22 +74,28 @@ def _features(record: bytes, where: str) -> Any:
     try:
         return tf.train.Example.FromString(record).features.feature
     except DecodeError:
-        raise errors.UsageError(f"{where} is no tf.train.Example", "write tf.train.Example messages, or use module:function") from None
+        raise errors.UsageError(
+            f"{where} is no tf.train.Example", "write tf.train.Example messages, or use module:function"
+        ) from None
 
 
 def _row(features: Any, spec: InputSpec, shape: tuple[int, ...], where: str, request: Request) -> npt.NDArray[Any]:
     name = next((path for path in request.paths(spec.name) if path in features), spec.name)
     if name not in features:
-        raise errors.UsageError(f"{where} has no feature {spec.name!r}; it has {', '.join(sorted(features)) or 'none'}",
-                                f"{request.signature!r} takes {spec.name} {spec.text()}")
+        raise errors.UsageError(
+            f"{where} has no feature {spec.name!r}; it has {', '.join(sorted(features)) or 'none'}",
+            f"{request.signature!r} takes {spec.name} {spec.text()}",
+        )
     kind = features[name].WhichOneof("kind")
     values = getattr(features[name], kind).value if kind else ()
     count = math.prod(shape)
     if kind == "bytes_list" and spec.dtype != "string":
         return _raw(values, spec, shape, name, where)
     if len(values) != count:
-        raise errors.UsageError(f"feature {name!r} of {where} has {len(values)} values, and a row of {spec.text()} has {count}",
-                                "write each row as a flat list of that length")
+        raise errors.UsageError(
+            f"feature {name!r} of {where} has {len(values)} values, and a row of {spec.text()} has {count}",
+            "write each row as a flat list of that length",
+        )
     dtype = {"int64_list": np.int64, "float_list": np.float32}.get(kind, object)
     flat = np.empty(count, dtype)
     flat[:] = values
@@ -96,8 +106,10 @@ def _label(features: Any, name: str, where: str) -> int:
     values: Sequence[int] = features[name].int64_list.value if name in features else ()
     if len(values) != 1:
         there = "no feature" if name not in features else "no single integer in feature"
-        raise errors.UsageError(f"{where} has {there} {name!r}; it has {', '.join(sorted(features)) or 'none'}",
-                                "--label_feature names a feature that holds one integer, the class")
+        raise errors.UsageError(
+            f"{where} has {there} {name!r}; it has {', '.join(sorted(features)) or 'none'}",
+            "--label_feature names a feature that holds one integer, the class",
+        )
     return int(values[0])
 
 
@@ -111,4 +123,6 @@ def _raw(values: Sequence[bytes], spec: InputSpec, shape: tuple[int, ...], name:
     if len(values) == 1 and values[0].startswith(_PICTURES):
         mend = "it looks like an encoded picture: unpack the pictures into a folder, or decode them in module:function"
     got = f"{len(values[0])} bytes" if len(values) == 1 else f"{len(values)} strings"
-    raise errors.UsageError(f"feature {name!r} of {where} has {got}, and a row of {spec.text()} has {wanted} bytes", mend)
+    raise errors.UsageError(
+        f"feature {name!r} of {where} has {got}, and a row of {spec.text()} has {wanted} bytes", mend
+    )

@@ -24,9 +24,31 @@ _FIRST = b"\x08"
 # The domain of ONNX's own ops, which files leave empty.
 _OWN = "ai.onnx"
 # TensorProto.DataType.
-_DTYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "string", 9: "bool", 10: "float16",
-           11: "float64", 12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128", 16: "bfloat16", 17: "float8_e4m3fn",
-           18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4_e2m1fn"}
+_DTYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    8: "string",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    14: "complex64",
+    15: "complex128",
+    16: "bfloat16",
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4_e2m1fn",
+}
 # Values that are not tensors: fields of TypeProto.
 _NO_TENSORS = {4: "sequence", 5: "map", 7: "opaque", 8: "sparse tensor", 9: "optional"}
 _TENSOR_TYPE = 1
@@ -61,19 +83,31 @@ def overview(path: str) -> Overview:
         graph = only(model, 7)
         known = {text(tensor, 8) for tensor in map(fields_of, graph.get(5, ()))}
         inputs, outputs = (tuple(map(_spec, map(fields_of, graph.get(number, ())))) for number in (11, 12))
-        facts = {"format version": str(number(model, 1)), "producer": f"{text(model, 2)} {text(model, 3)}".strip(),
-                 "model version": str(number(model, 5) or ""), "graph": text(graph, 2),
-                 "description": text(model, 6) or text(graph, 10),
-                 **{text(one, 1): text(one, 2) for one in map(fields_of, model.get(14, ()))}}
+        facts = {
+            "format version": str(number(model, 1)),
+            "producer": f"{text(model, 2)} {text(model, 3)}".strip(),
+            "model version": str(number(model, 5) or ""),
+            "graph": text(graph, 2),
+            "description": text(model, 6) or text(graph, 10),
+            **{text(one, 1): text(one, 2) for one in map(fields_of, model.get(14, ()))},
+        }
         opsets = {text(one, 1) or _OWN: number(one, 2) for one in map(fields_of, model.get(8, ()))}
     # Before version 4 of the format, weights are inputs as well.
     signature = Signature(tuple(spec for spec in inputs if spec.name not in known), outputs)
     here = pathlib.Path(path)
     files = (File(name, (here.parent / name).stat().st_size) for name in (here.name, *sorted(counted.outside)))
     ops = dict(sorted(counted.ops.items(), key=lambda item: (-item[1], item[0])))
-    return Overview(model=str(here.absolute()), form="ONNX file", signatures={DEFAULT: signature}, opsets=opsets, ops=ops,
-                    weights=dict(counted.weights.most_common()), files=tuple(files),
-                    facts={name: text for name, text in facts.items() if text}, unasked=_UNASKED)
+    return Overview(
+        model=str(here.absolute()),
+        form="ONNX file",
+        signatures={DEFAULT: signature},
+        opsets=opsets,
+        ops=ops,
+        weights=dict(counted.weights.most_common()),
+        files=tuple(files),
+        facts={name: text for name, text in facts.items() if text},
+        unasked=_UNASKED,
+    )
 
 
 def outside(path: str) -> list[str]:
@@ -98,9 +132,13 @@ def opened(path: str) -> Iterator[Fields]:
         yield model
     except ValueError as error:
         if first == _FIRST:
-            raise errors.TftrtError(f"{path} is truncated or damaged ({error})", "export or copy the model again") from None
-        raise errors.TftrtError(f"{path} is no ONNX file, whatever its name says" if first else f"{path} is empty",
-                                "give the file that the exporter wrote") from None
+            raise errors.TftrtError(
+                f"{path} is truncated or damaged ({error})", "export or copy the model again"
+            ) from None
+        raise errors.TftrtError(
+            f"{path} is no ONNX file, whatever its name says" if first else f"{path} is empty",
+            "give the file that the exporter wrote",
+        ) from None
 
 
 def _counted(path: str, model: Fields) -> _Counted:
@@ -118,16 +156,22 @@ def _check_outside(path: str, counted: _Counted) -> None:
     for name, needed in counted.outside.items():
         place = pathlib.PurePosixPath(name)
         if not name or place.is_absolute() or ".." in place.parts:
-            raise errors.TftrtError(f"{path} has weights in {name!r}, and no runtime looks for them outside the model's folder",
-                                    "export it again, with its weights beside it")
+            raise errors.TftrtError(
+                f"{path} has weights in {name!r}, and no runtime looks for them outside the model's folder",
+                "export it again, with its weights beside it",
+            )
         if not (folder / name).is_file():
-            raise errors.TftrtError(f"{path} has weights in {name}, which is not beside it",
-                                    f"copy {name} into its folder: both files are the model")
+            raise errors.TftrtError(
+                f"{path} has weights in {name}, which is not beside it",
+                f"copy {name} into its folder: both files are the model",
+            )
         files.check_link(folder / name, folder)
         size = (folder / name).stat().st_size
         if size < needed:
-            raise errors.TftrtError(f"{folder / name} is truncated: it has {size} bytes, and {path} names {needed} of it",
-                                    "copy it again; both files have to be of one export")
+            raise errors.TftrtError(
+                f"{folder / name} is truncated: it has {size} bytes, and {path} names {needed} of it",
+                "copy it again; both files have to be of one export",
+            )
 
 
 def fields_of(raw: memoryview) -> Fields:

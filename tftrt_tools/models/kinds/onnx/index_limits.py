@@ -13,20 +13,71 @@ import numpy.typing as npt
 from tftrt_tools.base import errors
 from tftrt_tools.base.wire import fields, varints
 from tftrt_tools.models.kinds.onnx import file
-from tftrt_tools.models.savedmodel.limits import NOTHING, Found, Limit, Operation, Size, Trace, Value, computed, dimension, joined
+from tftrt_tools.models.savedmodel.limits import (
+    NOTHING,
+    Found,
+    Limit,
+    Operation,
+    Size,
+    Trace,
+    Value,
+    computed,
+    dimension,
+    joined,
+)
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 # {op: the inputs whose values it passes on}; of all that it has for ().
 _MOVES: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Pad", "ReduceMax", "ReduceMin", "Slice", "Split", "Tile",
-                     "TopK", "Unique"), (0,)), "Where": (1, 2), "Concat": ()}
+    **dict.fromkeys(
+        (
+            "Expand",
+            "Flatten",
+            "Gather",
+            "GatherElements",
+            "GatherND",
+            "Pad",
+            "ReduceMax",
+            "ReduceMin",
+            "Slice",
+            "Split",
+            "Tile",
+            "TopK",
+            "Unique",
+        ),
+        (0,),
+    ),
+    "Where": (1, 2),
+    "Concat": (),
+}
 # They pass on their first input: its values, and its shape.
 _SAME = frozenset({"Cast", "CastLike", "DequantizeLinear", "Identity", "QuantizeLinear"})
 # They change values of their first input so that an index stays one; its shape stays.
 _SAME_SHAPE = frozenset({"Abs", "Ceil", "Clip", "Floor", "Mod", "Relu", "ReverseSequence", "Round"})
 # Their result has the shape of their first input.
-_SHAPED = frozenset({"BatchNormalization", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LayerNormalization", "LeakyRelu",
-                     "Log", "LogSoftmax", "Neg", "PRelu", "Selu", "Sigmoid", "Softmax", "Softplus", "Sqrt", "Tanh"})
+_SHAPED = frozenset(
+    {
+        "BatchNormalization",
+        "Elu",
+        "Erf",
+        "Exp",
+        "Gelu",
+        "HardSigmoid",
+        "HardSwish",
+        "LayerNormalization",
+        "LeakyRelu",
+        "Log",
+        "LogSoftmax",
+        "Neg",
+        "PRelu",
+        "Selu",
+        "Sigmoid",
+        "Softmax",
+        "Softplus",
+        "Sqrt",
+        "Tanh",
+    }
+)
 _ARITHMETIC: dict[str, Operation] = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
 _RECURRENT = ("LSTM", "GRU", "RNN")
 _DEEPEST, _MOST_NODES, _MOST_ELEMENTS = 50, 500_000, 4096
@@ -73,14 +124,20 @@ class _Reader:
 
     def __init__(self, model: file.Fields) -> None:
         self._graph = file.only(model, 7)
-        self._functions = {(file.text(one, 10), file.text(one, 1)): one for one in map(file.fields_of, model.get(25, ()))}
+        self._functions = {
+            (file.text(one, 10), file.text(one, 1)): one for one in map(file.fields_of, model.get(25, ()))
+        }
         self._found, self._visited = Found(), 0
 
     def limits(self, inputs: Sequence[InputSpec]) -> dict[str, Limit]:
         """As `find`."""
         known: dict[str, Value] = {}
         for one in inputs:
-            dims = None if one.shape is None else tuple(Size(one.name, axis) if dim is None else dim for axis, dim in enumerate(one.shape))
+            dims = (
+                None
+                if one.shape is None
+                else tuple(Size(one.name, axis) if dim is None else dim for axis, dim in enumerate(one.shape))
+            )
             known[one.name] = Value(traces=(Trace(one.name),), dims=dims)
         self._walk(self._graph, known, 0)
         return self._found.limits()
@@ -144,8 +201,16 @@ def _node(raw: memoryview) -> tuple[Node, str]:
         for place in (6, 11):
             graphs |= {f"{name}{number or ''}": one for number, one in enumerate(attribute.get(place, ()))}
     inputs, outputs = (tuple(str(one, "utf-8") for one in node.get(field, ())) for field in (1, 2))
-    made = Node(op=file.text(node, 4), name=file.text(node, 3), inputs=inputs, outputs=outputs, numbers=numbers, lists=lists,
-                tensors=tensors, graphs=graphs)
+    made = Node(
+        op=file.text(node, 4),
+        name=file.text(node, 3),
+        inputs=inputs,
+        outputs=outputs,
+        numbers=numbers,
+        lists=lists,
+        tensors=tensors,
+        graphs=graphs,
+    )
     return made, file.text(node, 7)
 
 
@@ -195,7 +260,9 @@ def _passed(node: Node, inputs: list[Value]) -> Sequence[Value]:
         return [_SPECIAL[node.op](node, inputs)]
     if node.op not in _MOVES:
         return []
-    return [joined([inputs[place] for place in _MOVES[node.op] if place < len(inputs)] if _MOVES[node.op] else inputs)] * len(node.outputs)
+    return [
+        joined([inputs[place] for place in _MOVES[node.op] if place < len(inputs)] if _MOVES[node.op] else inputs)
+    ] * len(node.outputs)
 
 
 def _constant(node: Node) -> Value:
@@ -222,14 +289,21 @@ def _product(node: Node, inputs: list[Value]) -> Value:
 
 def _shape(node: Node, inputs: list[Value]) -> Value:
     dims = inputs[0].dims
-    return Value(sizes=None if dims is None else dims[node.numbers.get("start", 0):node.numbers.get("end", len(dims))])
+    return Value(
+        sizes=None if dims is None else dims[node.numbers.get("start", 0) : node.numbers.get("end", len(dims))]
+    )
 
 
 def _gathered(node: Node, inputs: list[Value]) -> Value:
     """Gather: of sizes it takes some."""
     sizes, places = inputs[0].elements(), inputs[1].constant if len(inputs) > 1 else None
     whole = places is not None and places.dtype.kind in "iu"
-    if sizes is not None and places is not None and whole and all(-len(sizes) <= one < len(sizes) for one in places.flat):
+    if (
+        sizes is not None
+        and places is not None
+        and whole
+        and all(-len(sizes) <= one < len(sizes) for one in places.flat)
+    ):
         return Value(sizes=tuple(sizes[int(one)] for one in places.flat))
     return inputs[0].moved()
 
@@ -247,8 +321,13 @@ def _reshaped(node: Node, inputs: list[Value]) -> Value:
     """Reshape, Squeeze and Unsqueeze: sizes stay sizes."""
     sizes = inputs[1].elements() if node.op == "Reshape" and len(inputs) > 1 else None
     dims = None if sizes is None else tuple(None if size in (-1, 0) else size for size in sizes)
-    return Value(traces=inputs[0].traces, dims=dims, constant=inputs[0].constant if node.op != "Reshape" else None,
-                 sizes=inputs[0].elements(), of=inputs[0].of)
+    return Value(
+        traces=inputs[0].traces,
+        dims=dims,
+        constant=inputs[0].constant if node.op != "Reshape" else None,
+        sizes=inputs[0].elements(),
+        of=inputs[0].of,
+    )
 
 
 def _concatenated(node: Node, inputs: list[Value]) -> Value:
@@ -259,8 +338,17 @@ def _concatenated(node: Node, inputs: list[Value]) -> Value:
 
 
 _SPECIAL: dict[str, Callable[[Node, list[Value]], Value]] = {
-    "Transpose": _transposed, "MatMul": _product, "Gemm": _product, "Shape": _shape, "Gather": _gathered, "Slice": _sliced,
-    "Reshape": _reshaped, "Squeeze": _reshaped, "Unsqueeze": _reshaped, "Concat": _concatenated}
+    "Transpose": _transposed,
+    "MatMul": _product,
+    "Gemm": _product,
+    "Shape": _shape,
+    "Gather": _gathered,
+    "Slice": _sliced,
+    "Reshape": _reshaped,
+    "Squeeze": _reshaped,
+    "Unsqueeze": _reshaped,
+    "Concat": _concatenated,
+}
 
 
 def _gather(found: Found, node: Node, inputs: list[Value]) -> None:
@@ -303,5 +391,8 @@ def _embedded(found: Found, node: Node, inputs: list[Value]) -> None:
 
 _DEMANDS: dict[str, Callable[[Found, Node, list[Value]], None]] = {
     **dict.fromkeys(("Gather", "GatherElements", "ScatterElements", "Scatter"), _gather),
-    **dict.fromkeys(("GatherND", "ScatterND"), _gather_nd), "OneHot": _one_hot, "EmbedLayerNormalization": _embedded,
-    **dict.fromkeys(("ReverseSequence", *_RECURRENT), _lengths)}
+    **dict.fromkeys(("GatherND", "ScatterND"), _gather_nd),
+    "OneHot": _one_hot,
+    "EmbedLayerNormalization": _embedded,
+    **dict.fromkeys(("ReverseSequence", *_RECURRENT), _lengths),
+}

@@ -26,8 +26,10 @@ _SUFFIX = ".onnx"
 # In the metadata of a file: that `tftrt export` wrote it, and the precision that it put into the graph.
 TOOL, PRECISION = "tftrt.tool", "tftrt.precision"
 # ONNX's own ops and those of ONNX Runtime (com.microsoft).
-_ROUNDING = re.compile(r"(Dynamic)?Quantize(Linear|MatMul|LSTM)|DequantizeLinear|(Conv|MatMul)Integer\w*|"
-                       r"Q(Linear\w+|Ordered\w+|Gemm|Attention|EmbedLayerNormalization|MoE)")
+_ROUNDING = re.compile(
+    r"(Dynamic)?Quantize(Linear|MatMul|LSTM)|DequantizeLinear|(Conv|MatMul)Integer\w*|"
+    r"Q(Linear\w+|Ordered\w+|Gemm|Attention|EmbedLayerNormalization|MoE)"
+)
 
 
 def rounding(ops: Iterable[str]) -> list[str]:
@@ -53,7 +55,11 @@ class Onnx:
             # One constant in FP16 is no FP16 model.
             halves = known.weights.get("float16", 0) > known.weights.get("float32", 0)
             precision = "INT8" if rounding(known.ops) else "FP16" if halves else ""
-        return Arithmetic(precision, f"{precision} in the graph") if precision else Arithmetic("FP32", "float32 of ONNX Runtime on the CPU")
+        return (
+            Arithmetic(precision, f"{precision} in the graph")
+            if precision
+            else Arithmetic("FP32", "float32 of ONNX Runtime on the CPU")
+        )
 
     def takes(self, path: str) -> bool:
         """Whether the name ends in .onnx."""
@@ -64,8 +70,10 @@ class Onnx:
         if not pathlib.Path(source.path).is_file():
             raise errors.UsageError(f"no such file: {source}", "check the path of the ONNX file")
         if importlib.util.find_spec("onnxruntime") is None:
-            raise errors.TftrtError(f"ONNX Runtime, which runs {source}, is not installed",
-                                    "pip install onnxruntime (the extra `onnx` has the version that was tested)")
+            raise errors.TftrtError(
+                f"ONNX Runtime, which runs {source}, is not installed",
+                "pip install onnxruntime (the extra `onnx` has the version that was tested)",
+            )
 
     def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
         """As model.Kind.opened: the file itself."""

@@ -41,8 +41,10 @@ class _Optimized:
 
 
 # Where all optimizations together crash, the first of these that does not is taken.
-_FEWER = (*(_Optimized(without=(name,)) for name in _CRASHED),
-          *(_Optimized(level=level) for level in ("ORT_ENABLE_EXTENDED", "ORT_ENABLE_BASIC", "ORT_DISABLE_ALL")))
+_FEWER = (
+    *(_Optimized(without=(name,)) for name in _CRASHED),
+    *(_Optimized(level=level) for level in ("ORT_ENABLE_EXTENDED", "ORT_ENABLE_BASIC", "ORT_DISABLE_ALL")),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +66,15 @@ def opened(model: str | bytes, name: str, optimized: bool) -> Opened:
         return _without_failed(model, runtime, name)
     for fewer in _FEWER:
         if not _crash(model, fewer):
-            return Opened(_session(model, fewer), f"{runtime} crashes ({crash}) where it loads {name} with its default options; it was "
-                                                  f"loaded with {fewer.text()}, and others need that, too")
-    raise errors.TftrtError(f"{runtime} crashes ({crash}) where it loads {name}, also without optimizations",
-                            "another release of ONNX Runtime may load it; `tftrt convert --backend=tensorrt` does not need one")
+            return Opened(
+                _session(model, fewer),
+                f"{runtime} crashes ({crash}) where it loads {name} with its default options; it was "
+                f"loaded with {fewer.text()}, and others need that, too",
+            )
+    raise errors.TftrtError(
+        f"{runtime} crashes ({crash}) where it loads {name}, also without optimizations",
+        "another release of ONNX Runtime may load it; `tftrt convert --backend=tensorrt` does not need one",
+    )
 
 
 def _without_failed(model: str | bytes, runtime: str, name: str) -> Opened:
@@ -83,8 +90,13 @@ def _without_failed(model: str | bytes, runtime: str, name: str) -> Opened:
                 raise
             optimized = _Optimized(without=(*optimized.without, fusion[1]))
     failed = " and ".join(optimized.without)
-    return Opened(found, f"{runtime} does not load {name} with its default options, because its {failed} fails; it was loaded with "
-                         f"{optimized.text()}, and others need that, too" if failed else "")
+    return Opened(
+        found,
+        f"{runtime} does not load {name} with its default options, because its {failed} fails; it was loaded with "
+        f"{optimized.text()}, and others need that, too"
+        if failed
+        else "",
+    )
 
 
 def _session(model: str | bytes, optimized: _Optimized) -> Any:

@@ -13,26 +13,60 @@ _UNIMPLEMENTED = r"Could not find an implementation for (\w+)\((\d+)\)"
 # Types of which ONNX Runtime has few ops on a CPU, and whether TensorRT has it.
 _RARE = {"float64": "TensorRT has no float64 either: ", "bfloat16": ""}
 # (in ONNX Runtime's message, what it means, the mend); groups of the first fill the others.
-_KNOWN = tuple((re.compile(pattern, re.DOTALL), meaning, mend) for pattern, meaning, mend in (
-    (r"Could not find an implementation for (ConvInteger)\(\d+\)", "it has no {0} of signed weights on a CPU",
-     "quantize it with unsigned ones (weight_type=QuantType.QUInt8 of quantize_dynamic)"),
-    (_UNIMPLEMENTED, "it has no {0} of opset {1} for the types here on a CPU", "export it in float32"),
-    (r"two nodes with same node name \((.*?)\)", "two nodes are called {0!r}", "give each node a name of its own, or none: " + _AGAIN),
-    (r"Duplicate definition-site for \((.*?)\)|Duplicate definition of name \((.*?)\)", "two tensors are called {0!r}", _AGAIN),
-    (r"No Op registered for (\S+) with domain_version of (-?\d+)", "opset {1} has no op {0}",
-     "an op of one's own needs a domain, and no runtime here knows it; else the file names a wrong opset"),
-    (r"No opset import for domain '(.*?)'", "it uses ops of the domain {0!r}, which is not among its opsets",
-     "write ops of your own apart into ONNX's ops when you export it"),
-    (r"(\S+) is not a registered function/op", "no op {0} is known", "write ops of your own apart into ONNX's ops when you export it"),
-    (r"graph is not acyclic", "its nodes wait for each other in a circle", _AGAIN),
-    (r"model IR version: (\d+), max supported IR version: (\d+)", "its format is version {0}, and the newest that is known is {1}",
-     "save it with ir_version={1}, or install a newer ONNX Runtime"),
-    (r"Opset (\d+) is under development", "its opset {0} is newer than those that are known", "export it for an older opset"),
-    (r"Node input '(.*?)' is not a graph input", "a node reads the tensor {0!r}, which nothing makes", _AGAIN),
-    (r"Graph output \((.*?)\) does not exist", "nothing makes its output {0!r}", _AGAIN),
-    (r"Deserialize tensor (\S+) failed", "the weights {0!r} are damaged: there are not as many bytes as their shape needs",
-     "copy the file again, or export it again"),
-))
+_KNOWN = tuple(
+    (re.compile(pattern, re.DOTALL), meaning, mend)
+    for pattern, meaning, mend in (
+        (
+            r"Could not find an implementation for (ConvInteger)\(\d+\)",
+            "it has no {0} of signed weights on a CPU",
+            "quantize it with unsigned ones (weight_type=QuantType.QUInt8 of quantize_dynamic)",
+        ),
+        (_UNIMPLEMENTED, "it has no {0} of opset {1} for the types here on a CPU", "export it in float32"),
+        (
+            r"two nodes with same node name \((.*?)\)",
+            "two nodes are called {0!r}",
+            "give each node a name of its own, or none: " + _AGAIN,
+        ),
+        (
+            r"Duplicate definition-site for \((.*?)\)|Duplicate definition of name \((.*?)\)",
+            "two tensors are called {0!r}",
+            _AGAIN,
+        ),
+        (
+            r"No Op registered for (\S+) with domain_version of (-?\d+)",
+            "opset {1} has no op {0}",
+            "an op of one's own needs a domain, and no runtime here knows it; else the file names a wrong opset",
+        ),
+        (
+            r"No opset import for domain '(.*?)'",
+            "it uses ops of the domain {0!r}, which is not among its opsets",
+            "write ops of your own apart into ONNX's ops when you export it",
+        ),
+        (
+            r"(\S+) is not a registered function/op",
+            "no op {0} is known",
+            "write ops of your own apart into ONNX's ops when you export it",
+        ),
+        (r"graph is not acyclic", "its nodes wait for each other in a circle", _AGAIN),
+        (
+            r"model IR version: (\d+), max supported IR version: (\d+)",
+            "its format is version {0}, and the newest that is known is {1}",
+            "save it with ir_version={1}, or install a newer ONNX Runtime",
+        ),
+        (
+            r"Opset (\d+) is under development",
+            "its opset {0} is newer than those that are known",
+            "export it for an older opset",
+        ),
+        (r"Node input '(.*?)' is not a graph input", "a node reads the tensor {0!r}, which nothing makes", _AGAIN),
+        (r"Graph output \((.*?)\) does not exist", "nothing makes its output {0!r}", _AGAIN),
+        (
+            r"Deserialize tensor (\S+) failed",
+            "the weights {0!r} are damaged: there are not as many bytes as their shape needs",
+            "copy the file again, or export it again",
+        ),
+    )
+)
 _MEND = "check that the file is whole, with its weights beside it, and that ONNX Runtime knows its ops and its opset"
 
 
@@ -49,8 +83,10 @@ def refused(model: str | bytes, runtime: str, name: str, line: str, whole: str) 
             return error
         rare = re.search(_UNIMPLEMENTED, whole)
         if rare and (dtype := _rare(model)):
-            return errors.TftrtError(f"{runtime} cannot load {name}: it has no {rare[1]} of {dtype} on a CPU",
-                                     f"{_RARE[dtype]}export the model in float32 (tf.cast(x, tf.float32), or .float() in PyTorch)")
+            return errors.TftrtError(
+                f"{runtime} cannot load {name}: it has no {rare[1]} of {dtype} on a CPU",
+                f"{_RARE[dtype]}export the model in float32 (tf.cast(x, tf.float32), or .float() in PyTorch)",
+            )
     for pattern, meaning, mend in _KNOWN:
         if matched := pattern.search(whole):
             groups = [one for one in matched.groups() if one is not None]

@@ -25,7 +25,9 @@ _TENSOR = re.compile(r"tensor\((\w+)\)")
 # ONNX's names of types that are not NumPy's.
 _DTYPES = {"float": "float32", "double": "float64"}
 # What comes before the message: "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : ", and the place in ONNX Runtime's own source.
-_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed:)?(?:/\S*onnxruntime\S*:\d+ .*?\) )?")
+_PREFIX = re.compile(
+    r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed:)?(?:/\S*onnxruntime\S*:\d+ .*?\) )?"
+)
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -55,8 +57,13 @@ class Loaded:
     def __init__(self, found: opening_job.Opened) -> None:
         self._session = found.session
         self._outputs = [one.name for one in found.session.get_outputs()]
-        self.where = runner.Where(mode="cpu", runtime="ONNX Runtime", version=onnxruntime.__version__,
-                                  provider=found.session.get_providers()[0], remark=found.remark)
+        self.where = runner.Where(
+            mode="cpu",
+            runtime="ONNX Runtime",
+            version=onnxruntime.__version__,
+            provider=found.session.get_providers()[0],
+            remark=found.remark,
+        )
 
     def ready(self, signature: str, inputs: Arrays) -> Ready:
         """As Runner.ready."""
@@ -71,8 +78,12 @@ class Loaded:
         try:
             feed = {name: _texts(array) for name, array in inputs.items()}
         except UnicodeDecodeError:
-            raise runner.failed(signature, inputs, "an input holds bytes that are no UTF-8, and ONNX Runtime takes texts",
-                                "compare such a model without its part that reads bytes") from None
+            raise runner.failed(
+                signature,
+                inputs,
+                "an input holds bytes that are no UTF-8, and ONNX Runtime takes texts",
+                "compare such a model without its part that reads bytes",
+            ) from None
         return call
 
     def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:
@@ -97,20 +108,33 @@ def opened(model: str | bytes, said: str = "", optimized: bool = True) -> openin
     except errors.TftrtError:
         raise
     except Exception as error:  # ONNX Runtime's own errors have no base of their own
-        raise refusals_job.refused(model, f"ONNX Runtime {onnxruntime.__version__}", name, _line(error), str(error)) from None
+        raise refusals_job.refused(
+            model, f"ONNX Runtime {onnxruntime.__version__}", name, _line(error), str(error)
+        ) from None
 
 
 def _contents(path: str) -> Contents:
     loaded = session(path, optimized=False)
     about, own = loaded.get_modelmeta(), file.overview(path).signatures[DEFAULT]
     scalars = {spec.name for spec in (*own.inputs, *own.outputs) if spec.shape == ()}
-    inputs, outputs = (tuple(_spec(path, kind, one, one.name in scalars) for one in listed)
-                       for kind, listed in (("input", loaded.get_inputs()), ("output", loaded.get_outputs())))
+    inputs, outputs = (
+        tuple(_spec(path, kind, one, one.name in scalars) for one in listed)
+        for kind, listed in (("input", loaded.get_inputs()), ("output", loaded.get_outputs()))
+    )
     if not outputs:
         raise errors.TftrtError(f"{path} has no output", "a model answers with something: export it again")
-    if doubled := [one.name for number, one in enumerate(outputs) if one.name in [other.name for other in outputs[:number]]]:
-        raise errors.TftrtError(f"{path} has the output {doubled[0]!r} twice", "give each output a name of its own: export it again")
-    facts = {"producer": about.producer_name, "graph": about.graph_name, "description": about.description, **about.custom_metadata_map}
+    if doubled := [
+        one.name for number, one in enumerate(outputs) if one.name in [other.name for other in outputs[:number]]
+    ]:
+        raise errors.TftrtError(
+            f"{path} has the output {doubled[0]!r} twice", "give each output a name of its own: export it again"
+        )
+    facts = {
+        "producer": about.producer_name,
+        "graph": about.graph_name,
+        "description": about.description,
+        **about.custom_metadata_map,
+    }
     signature = Signature(index_limits.limited(path, inputs), outputs)
     return Contents(signatures={DEFAULT: signature}, facts={name: text for name, text in facts.items() if text})
 
@@ -119,10 +143,14 @@ def _spec(path: str, kind: str, argument: Any, scalar: bool) -> InputSpec:
     """The InputSpec of an input or output. Args: scalar: the file says that its rank is 0. Raises: TftrtError for one that is no tensor."""
     tensor = _TENSOR.fullmatch(argument.type)
     if not tensor:
-        raise errors.TftrtError(f"{kind} {argument.name!r} of {path} is {argument.type}, and arrays are compared",
-                                "export it with tensors alone (of scikit-learn's models with the option zipmap=False)")
+        raise errors.TftrtError(
+            f"{kind} {argument.name!r} of {path} is {argument.type}, and arrays are compared",
+            "export it with tensors alone (of scikit-learn's models with the option zipmap=False)",
+        )
     # Of an unknown rank ONNX Runtime says the same as of rank 0.
-    shape = tuple(dim if isinstance(dim, int) and dim >= 0 else None for dim in argument.shape) or (() if scalar else None)
+    shape = tuple(dim if isinstance(dim, int) and dim >= 0 else None for dim in argument.shape) or (
+        () if scalar else None
+    )
     return InputSpec(argument.name, _DTYPES.get(tensor[1], tensor[1]), shape)
 
 
@@ -134,7 +162,9 @@ def _texts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Strings as ONNX Runtime takes them. Raises: UnicodeDecodeError."""
     if array.dtype != object:
         return array
-    return np.array([one.decode() if isinstance(one, bytes) else str(one) for one in array.reshape(-1)], object).reshape(array.shape)
+    return np.array(
+        [one.decode() if isinstance(one, bytes) else str(one) for one in array.reshape(-1)], object
+    ).reshape(array.shape)
 
 
 def _bytes(array: Any) -> np.ndarray[Any, Any]:

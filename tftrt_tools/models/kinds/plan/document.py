@@ -89,11 +89,15 @@ def read(path: str | os.PathLike[str]) -> PlanFile:
     folder = pathlib.Path(path)
     for name in (DOCUMENT, PLAN):
         if not (folder / name).is_file():
-            raise errors.UsageError(f"{path} is no whole plan directory: it has no {name}", f"copy it again, or {_MEND}")
+            raise errors.UsageError(
+                f"{path} is no whole plan directory: it has no {name}", f"copy it again, or {_MEND}"
+            )
     with documents.reading(folder / DOCUMENT, _MEND):
         found: PlanFile = PlanFile.from_dict(documents.read(folder / DOCUMENT))
     size = (folder / PLAN).stat().st_size
     if size != found.bytes:
-        raise errors.TftrtError(f"{folder / PLAN} is truncated or another one: it has {size} bytes, and {DOCUMENT} says {found.bytes}",
-                                f"copy the directory again, or {_MEND}")
+        raise errors.TftrtError(
+            f"{folder / PLAN} is truncated or another one: it has {size} bytes, and {DOCUMENT} says {found.bytes}",
+            f"copy the directory again, or {_MEND}",
+        )
     return found

@@ -54,8 +54,10 @@ class Plan(directory.Directory):
         """As model.Kind.check."""
         document.read(source.path)
         if importlib.util.find_spec("tensorrt") is None:
-            raise errors.TftrtError(f"TensorRT, which runs {source}, is not installed",
-                                    f"{errors.install('tftrt')}; or install the tensorrt that the plan was built with")
+            raise errors.TftrtError(
+                f"TensorRT, which runs {source}, is not installed",
+                f"{errors.install('tftrt')}; or install the tensorrt that the plan was built with",
+            )
 
     def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
         """As model.Kind.opened: the directory itself."""
@@ -75,14 +77,23 @@ class Plan(directory.Directory):
             ops[kind] = ops.get(kind, 0) + 1
         inside = [name for name in files.listing(path) if name != document.DOCUMENT]
         return Overview(
-            model=str(folder.absolute()), form="TensorRT plan", signatures=_contents(plan).signatures, opsets={},
-            ops=dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))), weights={},
-            files=tuple(File(name, (folder / name).stat().st_size) for name in inside), facts=_facts(plan), unasked=_UNASKED)
+            model=str(folder.absolute()),
+            form="TensorRT plan",
+            signatures=_contents(plan).signatures,
+            opsets={},
+            ops=dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))),
+            weights={},
+            files=tuple(File(name, (folder / name).stat().st_size) for name in inside),
+            facts=_facts(plan),
+            unasked=_UNASKED,
+        )
 
 
 def _contents(plan: document.PlanFile) -> Contents:
     signature = Signature(*(tuple(one.spec for one in side) for side in (plan.inputs, plan.outputs)))
-    return Contents(signatures={DEFAULT: signature}, engines=(Engine(document.ENGINE, plan.precision),), facts=_facts(plan))
+    return Contents(
+        signatures={DEFAULT: signature}, engines=(Engine(document.ENGINE, plan.precision),), facts=_facts(plan)
+    )
 
 
 def _with_file(path: str, contents: Contents) -> Contents:
@@ -92,8 +103,11 @@ def _with_file(path: str, contents: Contents) -> Contents:
 
     one = contents.signatures[DEFAULT]
     inputs = index_limits.limited(f"{path}/{document.ONNX}", one.inputs)
-    return dataclasses.replace(contents, signatures={DEFAULT: dataclasses.replace(one, inputs=inputs)},
-                               facts={**contents.facts, **_of_file(path)})
+    return dataclasses.replace(
+        contents,
+        signatures={DEFAULT: dataclasses.replace(one, inputs=inputs)},
+        facts={**contents.facts, **_of_file(path)},
+    )
 
 
 def _of_file(path: str) -> dict[str, str]:
@@ -106,18 +120,32 @@ def _of_file(path: str) -> dict[str, str]:
 
 
 def _facts(plan: document.PlanFile) -> dict[str, str]:
-    found = {"TensorRT": plan.tensorrt, "GPU": f"{plan.gpu}, compute capability {plan.compute_capability}",
-             "precision": plan.precision + (", strongly typed" if plan.strongly_typed else "")}
+    found = {
+        "TensorRT": plan.tensorrt,
+        "GPU": f"{plan.gpu}, compute capability {plan.compute_capability}",
+        "precision": plan.precision + (", strongly typed" if plan.strongly_typed else ""),
+    }
     found |= {f"profile {number}": text(one) for number, one in enumerate(plan.profiles)}
-    narrowed = [f"{one.name} {one.dtype} as {one.engine_dtype}" for one in (*plan.inputs, *plan.outputs) if one.dtype != one.engine_dtype]
-    found |= {"types": ", ".join(narrowed), "builder flags": ", ".join(plan.builder_flags),
-              "plugins": ", ".join(f"{one.file} ({', '.join(one.creators) or 'no creator'})" for one in plan.plugins)}
+    narrowed = [
+        f"{one.name} {one.dtype} as {one.engine_dtype}"
+        for one in (*plan.inputs, *plan.outputs)
+        if one.dtype != one.engine_dtype
+    ]
+    found |= {
+        "types": ", ".join(narrowed),
+        "builder flags": ", ".join(plan.builder_flags),
+        "plugins": ", ".join(f"{one.file} ({', '.join(one.creators) or 'no creator'})" for one in plan.plugins),
+    }
     return {name: value for name, value in found.items() if value}
 
 
 def text(profile: Profile) -> str:
     """A profile for people, with what it was tuned for if that is neither end."""
-    tuned = [f"{name} at {'x'.join(map(str, one.opt))}" for name, one in profile.inputs.items() if one.opt not in (one.min, one.max)]
+    tuned = [
+        f"{name} at {'x'.join(map(str, one.opt))}"
+        for name, one in profile.inputs.items()
+        if one.opt not in (one.min, one.max)
+    ]
     return profile.text() + (f"; fastest with {', '.join(tuned)}" if tuned else "")
 
 

@@ -14,8 +14,16 @@ from tftrt_tools.base.logs import engine_layers
 from tftrt_tools.base.logs.engine_layers import Row, Tensor
 
 # {what "Format/Datatype" names: the word of the build's log}.
-_TYPES = {"FP32": "Float", "FP16": "Half", "INT8": "Int8", "INT32": "Int32", "BOOL": "Bool", "BF16": "BFloat16", "FP8": "FP8",
-          "INT64": "Int64"}
+_TYPES = {
+    "FP32": "Float",
+    "FP16": "Half",
+    "INT8": "Int8",
+    "INT32": "Int32",
+    "BOOL": "Bool",
+    "BF16": "BFloat16",
+    "FP8": "FP8",
+    "INT64": "Int64",
+}
 _TYPE = re.compile(rf"\b({'|'.join(_TYPES)})\b", re.IGNORECASE)
 # Of a packed format: "… where channel % 8 == 0", "Thirty-two wide channel vectorized …".
 _MODULO = re.compile(r"channel % (\d+) == 0")
@@ -37,16 +45,26 @@ def rows(document: Mapping[str, Any] | None) -> tuple[Row, ...]:
 
 def _row(layer: Mapping[str, Any]) -> Row:
     name, profile = engine_layers.without_profile(str(layer["Name"]))
-    return Row(name=name, kind=str(layer.get("LayerType", "")), tactic=str(layer.get("TacticValue", _NO_TACTIC)),
-               inputs=tuple(map(_tensor, layer.get("Inputs", ()))), outputs=tuple(map(_tensor, layer.get("Outputs", ()))), profile=profile)
+    return Row(
+        name=name,
+        kind=str(layer.get("LayerType", "")),
+        tactic=str(layer.get("TacticValue", _NO_TACTIC)),
+        inputs=tuple(map(_tensor, layer.get("Inputs", ()))),
+        outputs=tuple(map(_tensor, layer.get("Outputs", ()))),
+        profile=profile,
+    )
 
 
 def _tensor(said: Mapping[str, Any]) -> Tensor:
     form = str(said.get("Format/Datatype", ""))
     kind = _TYPE.search(form)
     told = _TYPES[kind[1].upper()] if kind else "" if form.startswith(_UNTOLD) else form
-    return Tensor(name=engine_layers.without_profile(str(said.get("Name", "")))[0], type=told,
-                  sizes=tuple(said.get("Dimensions", ())), packed=_packed(form))
+    return Tensor(
+        name=engine_layers.without_profile(str(said.get("Name", "")))[0],
+        type=told,
+        sizes=tuple(said.get("Dimensions", ())),
+        packed=_packed(form),
+    )
 
 
 def _packed(form: str) -> int:

@@ -13,7 +13,9 @@ from collections.abc import Container
 FOREIGN = "{ForeignNode["
 _BETWEEN = re.compile(r" \+ |\.\.\.|, ")
 # Layers of TensorRT's own beside a node, and what has no name.
-OWN = re.compile(r"^(?:copied_)?(?:re|un)?(?:shape|squeeze|shuffle|transpose)_(?:before|after|between)_|^\(Unnamed Layer\*|^\[")
+OWN = re.compile(
+    r"^(?:copied_)?(?:re|un)?(?:shape|squeeze|shuffle|transpose)_(?:before|after|between)_|^\(Unnamed Layer\*|^\["
+)
 # What TensorRT puts behind the name of a node that becomes several layers.
 _SUFFIX = re.compile(r"(?:_\d+|_(?:output_)?cast|_(?:de)?quantize_scale_node|_out_tensor)$")
 

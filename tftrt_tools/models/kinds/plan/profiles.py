@@ -22,7 +22,9 @@ class Range(records.Record):
 
     def holds(self, shape: Sequence[int]) -> bool:
         """Whether a shape lies in it."""
-        return len(shape) == len(self.opt) and all(low <= one <= high for low, one, high in zip(self.min, shape, self.max, strict=True))
+        return len(shape) == len(self.opt) and all(
+            low <= one <= high for low, one, high in zip(self.min, shape, self.max, strict=True)
+        )
 
     def text(self) -> str:
         """For people: "1x224x224x3", or "1x224x224x3 to 32x224x224x3"."""
@@ -51,7 +53,9 @@ class Profile(records.Record):
 
     def outside(self, shapes: Mapping[str, Sequence[int]]) -> float:
         """How far a call is out of it, in the same unit."""
-        return sum(_apart(_clamped(one, shapes.get(name, ())), shapes.get(name, ())) for name, one in self.inputs.items())
+        return sum(
+            _apart(_clamped(one, shapes.get(name, ())), shapes.get(name, ())) for name, one in self.inputs.items()
+        )
 
     def text(self) -> str:
         """For people: "image 1x224x224x3 to 32x224x224x3"."""
@@ -69,8 +73,10 @@ def refusal(profiles: Sequence[Profile], shapes: Mapping[str, Sequence[int]]) ->
     """(cause, mend) for a call that no profile holds; the nearest profile is named."""
     nearest = min(profiles, key=lambda one: (one.outside(shapes), one.distance(shapes)))
     asked = call_text({name: tuple(shape) for name, shape in shapes.items()})
-    return (f"the plan has no profile for {asked}; the nearest is {nearest.text()}",
-            "send calls of its shapes, or build the plan with --shapes that hold this one")
+    return (
+        f"the plan has no profile for {asked}; the nearest is {nearest.text()}",
+        "send calls of its shapes, or build the plan with --shapes that hold this one",
+    )
 
 
 def _apart(wanted: Sequence[int], got: Sequence[int]) -> float:

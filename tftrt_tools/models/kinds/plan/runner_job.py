@@ -95,8 +95,12 @@ class Loaded:
         try:
             found = self.pool.call(calls)
         except (Refused, CudaError) as error:
-            raise runner.failed(signature, inputs, f"TensorRT refuses {error}" if isinstance(error, Refused) else str(error),
-                                "if it is memory, make fewer calls at a time or smaller ones") from None
+            raise runner.failed(
+                signature,
+                inputs,
+                f"TensorRT refuses {error}" if isinstance(error, Refused) else str(error),
+                "if it is memory, make fewer calls at a time or smaller ones",
+            ) from None
         for name, dtype in self._cast:
             found[name] = found[name].astype(dtype)
         return {name: found[name] for name in self._names}
@@ -122,8 +126,11 @@ class Loaded:
             if given.dtype.kind in "iu" and held.dtype.kind in "iu" and given.size:
                 limits = np.iinfo(held.dtype)
                 if given.min() < limits.min or given.max() > limits.max:
-                    raise runner.failed(signature, inputs,
-                                        f"the plan takes input {tensor.name!r} as {held.dtype}, which cannot hold all of its numbers")
+                    raise runner.failed(
+                        signature,
+                        inputs,
+                        f"the plan takes input {tensor.name!r} as {held.dtype}, which cannot hold all of its numbers",
+                    )
             held[...] = given
 
     def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:

@@ -27,8 +27,10 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
             exported = torch.export.export(module.eval(), positional, named, dynamic_shapes=shapes)
         torch.export.save(exported, request["output"])
     except Exception as error:  # PyTorch, and the user's module, raise whatever they do
-        raise errors.TftrtError(f"torch.export.export cannot export the module of {name}: {_line(error)}",
-                                "try torch.export.export(module, inputs) in Python; its message names the line of the module") from None
+        raise errors.TftrtError(
+            f"torch.export.export cannot export the module of {name}: {_line(error)}",
+            "try torch.export.export(module, inputs) in Python; its message names the line of the module",
+        ) from None
     return {}
 
 
@@ -37,9 +39,13 @@ def _function(name: str) -> Any:
     try:
         return getattr(interpreter.own_module(where), attribute)
     except (ImportError, AttributeError) as error:
-        raise errors.UsageError(f"{name}: {error}", "the module must be importable from here, with that function in it") from None
+        raise errors.UsageError(
+            f"{name}: {error}", "the module must be importable from here, with that function in it"
+        ) from None
     except Exception as error:
-        raise errors.TftrtError(f"{name}: its module cannot be imported: {_line(error)}", "import it in Python") from None
+        raise errors.TftrtError(
+            f"{name}: its module cannot be imported: {_line(error)}", "import it in Python"
+        ) from None
 
 
 def _returned(name: str, function: Any) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any], Any]:
@@ -58,6 +64,7 @@ def _returned(name: str, function: Any) -> tuple[torch.nn.Module, tuple[Any, ...
 
 def _open_batch(inputs: Any) -> Any:
     """Dynamic shapes with the first dimension of every input open, as far as the module allows that."""
+
     def one(leaf: Any) -> Any:
         return {0: torch.export.Dim.AUTO} if isinstance(leaf, torch.Tensor) and leaf.ndim else None
 

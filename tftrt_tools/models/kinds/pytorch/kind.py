@@ -41,7 +41,10 @@ class PyTorch:
     forms = (f"a PyTorch program ({_SUFFIX})", "a function that returns a PyTorch module (module:function)")
     runtime = Runtime(jobs=_JOBS, env=ENV, package="torch")
     named_signatures = False
-    unconverted = ("TF-TRT converts TensorFlow models", "`tftrt export` makes an ONNX file of it, which TensorRT builds")
+    unconverted = (
+        "TF-TRT converts TensorFlow models",
+        "`tftrt export` makes an ONNX file of it, which TensorRT builds",
+    )
 
     def arithmetic(self, path: str) -> Arithmetic:
         """As model.Kind.arithmetic."""
@@ -90,7 +93,9 @@ class PyTorch:
     def overview(self, path: str) -> Overview:
         """As model.Kind.overview."""
         if is_function(path):
-            raise errors.UsageError(f"{path} is a function, which has to be called first", f"give the file that {program.MADE_BY} writes")
+            raise errors.UsageError(
+                f"{path} is a function, which has to be called first", f"give the file that {program.MADE_BY} writes"
+            )
         return program.overview(path)
 
     def digest(self, path: str) -> str:
@@ -110,19 +115,27 @@ def _checked(source: Source) -> None:
     """Refuse a program that cannot be run here. Raises: UsageError, TftrtError."""
     found = program.read(source.path, source.unsafe)
     if found.changed:
-        raise errors.UsageError(f"{source} changes its buffers ({found.changed[0]}) in each call",
-                                "export module.eval(); if it changes them then, too, leave that part out")
+        raise errors.UsageError(
+            f"{source} changes its buffers ({found.changed[0]}) in each call",
+            "export module.eval(); if it changes them then, too, leave that part out",
+        )
     if found.training:
-        raise errors.UsageError(f"{source} is a module in training: its {', '.join(found.training)} computes as there",
-                                "export module.eval()")
+        raise errors.UsageError(
+            f"{source} is a module in training: its {', '.join(found.training)} computes as there",
+            "export module.eval()",
+        )
     if found.devices - {"cpu"}:
         others = ", ".join(sorted(found.devices - {"cpu"}))
-        raise errors.UsageError(f"{source} was exported for another device ({others}), and the source runs on the CPU",
-                                "export module.cpu()")
+        raise errors.UsageError(
+            f"{source} was exported for another device ({others}), and the source runs on the CPU",
+            "export module.cpu()",
+        )
 
 
 def _contents(found: program.Program) -> Contents:
-    return Contents(signatures={DEFAULT: found.signature}, facts={"producer": f"PyTorch {found.torch}"} if found.torch else {})
+    return Contents(
+        signatures={DEFAULT: found.signature}, facts={"producer": f"PyTorch {found.torch}"} if found.torch else {}
+    )
 
 
 PYTORCH = PyTorch()

@@ -23,29 +23,49 @@ FORM = "PyTorch program"
 MADE_BY = "torch.export.save(torch.export.export(module.eval(), inputs), 'model.pt2')"
 TRUST = "if you trust the file, add --allow_unsafe_deserialization"
 # torch._export.serde.schema.ScalarType, as far as NumPy has the type.
-_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64", 10: "complex64",
-           11: "complex128", 12: "bool", 28: "uint16", 34: "uint32", 35: "uint64"}
+_DTYPES = {
+    1: "uint8",
+    2: "int8",
+    3: "int16",
+    4: "int32",
+    5: "int64",
+    6: "float16",
+    7: "float32",
+    8: "float64",
+    10: "complex64",
+    11: "complex128",
+    12: "bool",
+    28: "uint16",
+    34: "uint32",
+    35: "uint64",
+}
 _OTHER_DTYPES = {13: "bfloat16", 29: "float8_e4m3fn", 30: "float8_e5m2"}
 # What a pickle of tensors in tuples, lists and dicts names.
-_HARMLESS = re.compile(r"torch\._utils _rebuild_(tensor_v2|parameter)|torch \w*(Storage|Size)"
-                       r"|torch (device|bfloat16|float\d+|u?int\d+|bool)|collections OrderedDict"
-                       r"|torch\.storage \w*Storage|torch\.serialization _get_layout")
+_HARMLESS = re.compile(
+    r"torch\._utils _rebuild_(tensor_v2|parameter)|torch \w*(Storage|Size)"
+    r"|torch (device|bfloat16|float\d+|u?int\d+|bool)|collections OrderedDict"
+    r"|torch\.storage \w*Storage|torch\.serialization _get_layout"
+)
 # SymPy evaluates the text of an expression, and what some of its classes take as text (S, sympify): so only these are called, and the only
 # texts are names of symbols.
 _EXPRESSION = re.compile(r"[\w (),=+\-*/<>!&|~%.]*")
 _SYMBOL_NAME = re.compile(r"(?<=Symbol\()('\w+'|\"\w+\")")
 _CALLED, _MEMBER = re.compile(r"(\w+)\s*\("), re.compile(r"__|\.\s*[A-Za-z_]")
-_CALLABLE = re.compile(r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Abs|(Python)?Mod|ModularIndexing|Max|Min|Where|Identity|Piecewise"
-                       r"|And|Or|Not|Xor|(Clean|Floor|Ceil|IntTrue|FloatTrue)Div|(Ceil|Floor|Trunc|Round)To(Int|Float)|ToFloat|RoundDecimal|FloatPow|PowByNatural"
-                       r"|[LR]Shift|Eq|Ne|Lt|Le|Gt|Ge|(Une|E)quality|(Strict)?(Less|Greater)Than|floor|ceiling|ceil"
-                       r"|IsNonOverlappingAndDenseIndicator|(BitwiseFn|OpaqueUnaryFn)_\w+")
+_CALLABLE = re.compile(
+    r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Abs|(Python)?Mod|ModularIndexing|Max|Min|Where|Identity|Piecewise"
+    r"|And|Or|Not|Xor|(Clean|Floor|Ceil|IntTrue|FloatTrue)Div|(Ceil|Floor|Trunc|Round)To(Int|Float)|ToFloat|RoundDecimal|FloatPow|PowByNatural"
+    r"|[LR]Shift|Eq|Ne|Lt|Le|Gt|Ge|(Une|E)quality|(Strict)?(Less|Greater)Than|floor|ceiling|ceil"
+    r"|IsNonOverlappingAndDenseIndicator|(BitwiseFn|OpaqueUnaryFn)_\w+"
+)
 # What a condition on shapes is made of: PyTorch runs it as a line of Python.
 _KEY = re.compile(r"\[('[^'\\]*'|\"[^\"\\]*\")\]")
 _GUARD = re.compile(r"[\w (),=+\-*/<>!&|~%.\[\]]*")
 _OF_A_TENSOR = frozenset("size stride storage_offset shape dim numel ndim".split())
 _OF_NUMBERS = frozenset("and or not max min len abs int float floor ceil trunc sqrt".split())
 # Ops that PyTorch finds in its own modules; one of them maps a file, and can make it.
-_TARGET = re.compile(r"torch\.ops\.\w+(\.\w+)*|_operator\.\w+|math\.\w+|torch\.(sym_\w+|_sym_\w+)|torch\.fx\.experimental\.\w+\.\w+")
+_TARGET = re.compile(
+    r"torch\.ops\.\w+(\.\w+)*|_operator\.\w+|math\.\w+|torch\.(sym_\w+|_sym_\w+)|torch\.fx\.experimental\.\w+\.\w+"
+)
 _FILE_OPS = re.compile(r"torch\.ops\.aten\.(from_file|save|load)\b.*")
 # Constants that are not tensors are unpickled.
 _OBJECTS = ("custom_obj_", "opaque_obj_")
@@ -92,7 +112,9 @@ def read(path: str, unsafe: bool = False) -> Program:
             _check_kind(path, archive, entries)
             if len(entries) < len(archive.namelist()):
                 raise ValueError("it has two entries of one name")
-            model = documents.parse_object(archives.read(archive, entries["models/model.json"], _MOST_MODEL), _MOST_LEVELS)
+            model = documents.parse_object(
+                archives.read(archive, entries["models/model.json"], _MOST_MODEL), _MOST_LEVELS
+            )
             # Also finds a file that was cut and mended, or damaged on its way.
             if (damaged := archive.testzip()) is not None:
                 raise ValueError(f"{damaged} has another checksum")
@@ -101,8 +123,10 @@ def read(path: str, unsafe: bool = False) -> Program:
     except zipfile.BadZipFile as error:
         raise _no_archive(path, str(error)) from None
     except (*documents.MISREAD, EOFError, NotImplementedError, StopIteration) as error:
-        raise errors.TftrtError(f"{path} is damaged ({' '.join(str(error).split())[:200] or type(error).__name__})",
-                                f"copy it again; a whole one is what {MADE_BY} writes") from None
+        raise errors.TftrtError(
+            f"{path} is damaged ({' '.join(str(error).split())[:200] or type(error).__name__})",
+            f"copy it again; a whole one is what {MADE_BY} writes",
+        ) from None
     if told:
         raise errors.UsageError(f"{path} runs code when PyTorch loads it: {told}", TRUST)
     return found
@@ -112,9 +136,17 @@ def overview(path: str) -> Overview:
     """The Overview of a file. Raises: as `read`."""
     found, place = read(path, unsafe=True), pathlib.Path(path)
     facts = {"producer": f"PyTorch {found.torch}"} if found.torch else {}
-    return Overview(model=str(place.absolute()), form=FORM, signatures={DEFAULT: found.signature}, opsets=dict(found.opsets),
-                    ops=dict(found.ops), weights=dict(found.weights), files=(File(place.name, place.stat().st_size),), facts=facts,
-                    unasked=_UNASKED)
+    return Overview(
+        model=str(place.absolute()),
+        form=FORM,
+        signatures={DEFAULT: found.signature},
+        opsets=dict(found.opsets),
+        ops=dict(found.ops),
+        weights=dict(found.weights),
+        files=(File(place.name, place.stat().st_size),),
+        facts=facts,
+        unasked=_UNASKED,
+    )
 
 
 def _no_archive(path: str, why: str) -> errors.TftrtError:
@@ -130,8 +162,10 @@ def _no_archive(path: str, why: str) -> errors.TftrtError:
 
 
 def _pickle(path: str) -> errors.TftrtError:
-    return errors.UsageError(f"{path} is a pickle (torch.save), which runs the code that it names when it is loaded",
-                             f"load it where you trust it, and give what {MADE_BY} writes; or give module:function")
+    return errors.UsageError(
+        f"{path} is a pickle (torch.save), which runs the code that it names when it is loaded",
+        f"load it where you trust it, and give what {MADE_BY} writes; or give module:function",
+    )
 
 
 def _check_kind(path: str, archive: zipfile.ZipFile, entries: Mapping[str, str]) -> None:
@@ -140,15 +174,19 @@ def _check_kind(path: str, archive: zipfile.ZipFile, entries: Mapping[str, str])
         return
     names = archive.namelist()
     if "serialized_exported_program.json" in names:
-        raise errors.UsageError(f"{path} was saved by an old PyTorch, whose files hold pickles",
-                                "load it with torch.export.load, and save it with torch.export.save of PyTorch 2.9 or later")
+        raise errors.UsageError(
+            f"{path} was saved by an old PyTorch, whose files hold pickles",
+            "load it with torch.export.load, and save it with torch.export.save of PyTorch 2.9 or later",
+        )
     if any(name.startswith("code/") for name in entries):
         raise errors.UsageError(f"{path} is a TorchScript program", f"give what {MADE_BY} writes")
     if "data.pkl" in entries:
         raise _pickle(path)
     models = [name for name in entries if name.startswith("models/") and name.endswith(".json")]
     if models:
-        raise errors.UsageError(f"{path} holds no program called model, but {', '.join(sorted(models))}", f"give what {MADE_BY} writes")
+        raise errors.UsageError(
+            f"{path} holds no program called model, but {', '.join(sorted(models))}", f"give what {MADE_BY} writes"
+        )
     raise errors.TftrtError(f"{path} is an archive, and no PyTorch program", f"give what {MADE_BY} writes")
 
 
@@ -158,7 +196,9 @@ def _runs_code(archive: zipfile.ZipFile, entries: Mapping[str, str], model: Mapp
         if name.startswith("data/aotinductor/"):
             yield f"{name} is compiled code"
         if name.endswith("_config.json"):
-            for tensor, said in documents.parse_object(archives.read(archive, entries[name], _MOST_CONFIG))["config"].items():
+            for tensor, said in documents.parse_object(archives.read(archive, entries[name], _MOST_CONFIG))[
+                "config"
+            ].items():
                 if said["use_pickle"] or str(said["path_name"]).lower().startswith(_OBJECTS):
                     yield f"{tensor} is a pickle"
         # Older files have their weights and constants as these have their example inputs.
@@ -187,7 +227,11 @@ def _code_of(model: Mapping[str, Any]) -> Iterator[str]:
 def _is_expression(text: str) -> bool:
     """Whether SymPy only computes with it."""
     bare = _SYMBOL_NAME.sub("", text)
-    return bool(_EXPRESSION.fullmatch(bare)) and not _MEMBER.search(bare) and all(map(_CALLABLE.fullmatch, _CALLED.findall(bare)))
+    return (
+        bool(_EXPRESSION.fullmatch(bare))
+        and not _MEMBER.search(bare)
+        and all(map(_CALLABLE.fullmatch, _CALLED.findall(bare)))
+    )
 
 
 def _is_guard(text: str) -> bool:
@@ -195,7 +239,9 @@ def _is_guard(text: str) -> bool:
     bare = _KEY.sub("[0]", text)
     members, known = set(re.findall(r"\.\s*([A-Za-z_]\w*)", bare)), _OF_A_TENSOR | _OF_NUMBERS
     called = set(_CALLED.findall(bare)) - known
-    return bool(_GUARD.fullmatch(bare)) and "__" not in bare and members <= known and all(map(_CALLABLE.fullmatch, called))
+    return (
+        bool(_GUARD.fullmatch(bare)) and "__" not in bare and members <= known and all(map(_CALLABLE.fullmatch, called))
+    )
 
 
 def _guards(model: Mapping[str, Any]) -> Iterator[str]:
@@ -230,7 +276,9 @@ def _foreign_names(member: IO[bytes]) -> Iterator[str]:
         pickles = [name for name in inner.namelist() if name.rpartition("/")[2].lower() == "data.pkl"]
         if not pickles:
             raise ValueError("its example inputs are none of torch.save")
-        for op, argument, _ in (one for name in pickles for one in pickletools.genops(archives.read(inner, name, _MOST_PICKLE))):
+        for op, argument, _ in (
+            one for name in pickles for one in pickletools.genops(archives.read(inner, name, _MOST_PICKLE))
+        ):
             if op.name == "GLOBAL" and not _HARMLESS.fullmatch(str(argument)):
                 yield str(argument)
             elif op.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4"):
@@ -256,36 +304,62 @@ def _program(model: Mapping[str, Any]) -> Program:
     values = graph["tensor_values"]
     call = next(one["signature"] for one in model["graph_module"]["module_call_graph"] if not one["fqn"])
     taken = [one for one in signature["input_specs"] if "user_input" in one or "constant_input" in one]
-    given = [next(iter(one.values()))["arg"] for one in signature["output_specs"] if {"user_output", "user_input_mutation"} & set(one)]
+    given = [
+        next(iter(one.values()))["arg"]
+        for one in signature["output_specs"]
+        if {"user_output", "user_input_mutation"} & set(one)
+    ]
     names = _argument_names(documents.parse(call["in_spec"])[1], call.get("forward_arg_names") or ())
     arguments = [one["user_input"]["arg"] if "user_input" in one else {} for one in taken]
-    inputs = [_spec(f"input {name!r}", name, argument, values) for name, argument in zip(names, arguments, strict=True) if argument]
-    outputs = [_spec(f"output {name!r}", name, argument, values)
-               for name, argument in zip(_output_names(documents.parse(call["out_spec"])[1]), given, strict=True)]
-    named = {one["arg"]["name"] for spec in signature["input_specs"] for one in spec.values() if "name" in one.get("arg", {})}
+    inputs = [
+        _spec(f"input {name!r}", name, argument, values)
+        for name, argument in zip(names, arguments, strict=True)
+        if argument
+    ]
+    outputs = [
+        _spec(f"output {name!r}", name, argument, values)
+        for name, argument in zip(_output_names(documents.parse(call["out_spec"])[1]), given, strict=True)
+    ]
+    named = {
+        one["arg"]["name"] for spec in signature["input_specs"] for one in spec.values() if "name" in one.get("arg", {})
+    }
     weights: collections.Counter[str] = collections.Counter()
     for name in named & set(values):
         weights[_dtype(values[name])] += math.prod(one.get("as_int", 0) for one in values[name]["sizes"])
     changed = [one["buffer_mutation"]["buffer_name"] for one in signature["output_specs"] if "buffer_mutation" in one]
-    training = {node["target"].removeprefix("torch.ops.") for node in graph["nodes"] for one in node.get("inputs", ())
-                if one["name"] in _IN_TRAINING and one["arg"].get("as_bool")}
+    training = {
+        node["target"].removeprefix("torch.ops.")
+        for node in graph["nodes"]
+        for one in node.get("inputs", ())
+        if one["name"] in _IN_TRAINING and one["arg"].get("as_bool")
+    }
     ops = collections.Counter(node["target"].removeprefix("torch.ops.") for node in graph["nodes"])
     return Program(
-        signature=Signature(tuple(inputs), tuple(outputs)), fed=tuple(map(bool, arguments)), weights=dict(weights.most_common()),
-        ops=dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))), opsets=model.get("opset_version") or {},
-        torch=model.get("torch_version", ""), changed=tuple(changed), training=tuple(sorted(training)),
-        devices=frozenset(one["device"]["type"] for one in values.values()))
+        signature=Signature(tuple(inputs), tuple(outputs)),
+        fed=tuple(map(bool, arguments)),
+        weights=dict(weights.most_common()),
+        ops=dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))),
+        opsets=model.get("opset_version") or {},
+        torch=model.get("torch_version", ""),
+        changed=tuple(changed),
+        training=tuple(sorted(training)),
+        devices=frozenset(one["device"]["type"] for one in values.values()),
+    )
 
 
 def _spec(what: str, name: str, argument: Mapping[str, Any], values: Mapping[str, Any]) -> InputSpec:
     """The InputSpec of a tensor. Raises: TftrtError for another value."""
     if "as_tensor" not in argument:
-        raise errors.TftrtError(f"{what} of the program is no tensor ({', '.join(argument)})",
-                                "export a module that takes and gives tensors alone")
+        raise errors.TftrtError(
+            f"{what} of the program is no tensor ({', '.join(argument)})",
+            "export a module that takes and gives tensors alone",
+        )
     value = values[argument["as_tensor"]["name"]]
     if value["dtype"] not in _DTYPES:
-        raise errors.TftrtError(f"{what} of the program is {_dtype(value)}, which NumPy does not have",
-                                "let the module take and give another type, and cast inside")
+        raise errors.TftrtError(
+            f"{what} of the program is {_dtype(value)}, which NumPy does not have",
+            "let the module take and give another type, and cast inside",
+        )
     return InputSpec(name, _DTYPES[value["dtype"]], tuple(one.get("as_int") for one in value["sizes"]))
 
 
@@ -320,13 +394,19 @@ def _leaves(spec: Mapping[str, Any], name: str) -> list[str]:
 
 def _joined(spec: Mapping[str, Any], name: str, join: Callable[[str, str], str]) -> list[str]:
     keys = _keys(spec) or [str(place) for place in range(len(spec["children_spec"]))]
-    return [leaf for key, one in zip(keys, spec["children_spec"], strict=True) for leaf in _leaves(one, join(name, key))]
+    return [
+        leaf for key, one in zip(keys, spec["children_spec"], strict=True) for leaf in _leaves(one, join(name, key))
+    ]
 
 
 def _keys(spec: Mapping[str, Any]) -> list[str]:
     """The keys of a dict, of whatever class; [] for a sequence."""
     context = documents.parse(spec["context"]) if spec.get("context") else None
     keys = context[-1] if isinstance(context, list) and context and isinstance(context[-1], list) else context
-    if not isinstance(keys, list) or len(keys) != len(spec["children_spec"]) or not all(isinstance(one, str) for one in keys):
+    if (
+        not isinstance(keys, list)
+        or len(keys) != len(spec["children_spec"])
+        or not all(isinstance(one, str) for one in keys)
+    ):
         return []
     return keys

@@ -33,8 +33,10 @@ def exported(path: str) -> Any:
     try:
         return torch.export.load(path)
     except Exception as error:  # a program of another PyTorch makes it raise nearly anything
-        raise errors.TftrtError(f"PyTorch {torch.__version__} cannot load {path}: {errors.first_line(str(error)) or type(error).__name__}",
-                                "export it again with this PyTorch, or use the one that wrote it (`tftrt inspect` names it)") from None
+        raise errors.TftrtError(
+            f"PyTorch {torch.__version__} cannot load {path}: {errors.first_line(str(error)) or type(error).__name__}",
+            "export it again with this PyTorch, or use the one that wrote it (`tftrt inspect` names it)",
+        ) from None
 
 
 @contextlib.contextmanager

@@ -14,8 +14,10 @@ from tftrt_tools.models.sources import kinds, opened
 from tftrt_tools.models.sources.source import Source
 
 # Each time an engine runs, its name is written to the log.
-RUNTIME = Runtime(jobs="tftrt_tools.models.kinds.savedmodel.runner_job",
-                  env={"TF_CPP_VMODULE": "trt_engine_op=1", "TF_CPP_MIN_LOG_LEVEL": "0"})
+RUNTIME = Runtime(
+    jobs="tftrt_tools.models.kinds.savedmodel.runner_job",
+    env={"TF_CPP_VMODULE": "trt_engine_op=1", "TF_CPP_MIN_LOG_LEVEL": "0"},
+)
 
 
 def at(path: str | os.PathLike[str]) -> Placed:
@@ -43,7 +45,9 @@ class SavedModel(directory.Directory):
         """As model.Kind.check."""
         if as_it_is:
             if os.path.isfile(source.path):
-                raise kinds.UnknownFile(f"not a SavedModel: {source} is a file", "give the directory that holds saved_model.pb")
+                raise kinds.UnknownFile(
+                    f"not a SavedModel: {source} is a file", "give the directory that holds saved_model.pb"
+                )
             files.check(source.path)
         opened.check(source)
 
@@ -60,9 +64,14 @@ class SavedModel(directory.Directory):
 
 
 def _contents(found: describe.Description) -> Contents:
-    return Contents(signatures={name: Signature(tuple(inputs), tuple(found.outputs[name])) for name, inputs in found.inputs.items()},
-                    same=found.same, unnamed=found.unnamed,
-                    engines=tuple(Engine(one.name, one.precision) for one in found.engines))
+    return Contents(
+        signatures={
+            name: Signature(tuple(inputs), tuple(found.outputs[name])) for name, inputs in found.inputs.items()
+        },
+        same=found.same,
+        unnamed=found.unnamed,
+        engines=tuple(Engine(one.name, one.precision) for one in found.engines),
+    )
 
 
 SAVED_MODEL = SavedModel()

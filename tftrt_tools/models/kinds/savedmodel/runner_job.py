@@ -68,7 +68,9 @@ class Loaded:
     def ready(self, signature: str, inputs: Arrays) -> Ready:
         """As Runner.ready; the inputs lie on the device."""
         function = self._model.root.signatures[signature]
-        feed = self._told(signature, inputs, lambda: {name: tf.identity(tf.constant(array)) for name, array in inputs.items()})
+        feed = self._told(
+            signature, inputs, lambda: {name: tf.identity(tf.constant(array)) for name, array in inputs.items()}
+        )
 
         def answers() -> Arrays:
             found: Arrays = loading.answers(function, feed)
@@ -76,7 +78,9 @@ class Loaded:
 
         return lambda: self._told(signature, inputs, answers)
 
-    def stages(self, signature: str, inputs: Arrays) -> tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Arrays]]:
+    def stages(
+        self, signature: str, inputs: Arrays
+    ) -> tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Arrays]]:
         """The stages of a whole call, from arrays on the host to arrays on the host: the function that makes the tensors, the function
         of these that calls the model, and the function of its answer that reads the arrays."""
         function = self._model.root.signatures[signature]
@@ -90,8 +94,11 @@ class Loaded:
         def read(answer: Any) -> Arrays:
             return {name: loading.array(name, tensor) for name, tensor in answer.items()}
 
-        return (lambda: self._told(signature, inputs, make), lambda feed: self._told(signature, inputs, lambda: call(feed)),
-                lambda answer: self._told(signature, inputs, lambda: read(answer)))
+        return (
+            lambda: self._told(signature, inputs, make),
+            lambda feed: self._told(signature, inputs, lambda: call(feed)),
+            lambda answer: self._told(signature, inputs, lambda: read(answer)),
+        )
 
     def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:
         """As Runner.watched, by TensorFlow's profiler and its log."""

@@ -19,7 +19,9 @@ def free(name: str, taken: Container[str]) -> str:
     return name
 
 
-def constant(name: str, values: npt.NDArray[Any], graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]) -> str:
+def constant(
+    name: str, values: npt.NDArray[Any], graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]
+) -> str:
     """Add a constant. Args: nodes: {name: node} of the graph, which gets the new one too. Returns: its name."""
     made = graph_def.node.add(name=free(name, nodes), op="Const")
     nodes[made.name] = made

@@ -20,12 +20,19 @@ def find(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, dict[str, int]]:
     function, which the wrapper calls with its arguments in order."""
     functions = graph.library(meta_graph.graph_def)
     nodes = {node.name: node for node in meta_graph.graph_def.node}
-    found = {name: _places(one, nodes, functions) for name, one in signatures.definitions(meta_graph).items() if len(one.inputs) > 1}
+    found = {
+        name: _places(one, nodes, functions)
+        for name, one in signatures.definitions(meta_graph).items()
+        if len(one.inputs) > 1
+    }
     return {name: places for name, places in found.items() if places}
 
 
-def _places(signature: meta_graph_pb2.SignatureDef, nodes: dict[str, graph_pb2.NodeDef],
-            functions: dict[str, function_pb2.FunctionDef]) -> dict[str, int]:
+def _places(
+    signature: meta_graph_pb2.SignatureDef,
+    nodes: dict[str, graph_pb2.NodeDef],
+    functions: dict[str, function_pb2.FunctionDef],
+) -> dict[str, int]:
     called = {info.name.partition(":")[0] for info in signature.outputs.values()}
     node = nodes.get(called.pop()) if len(called) == 1 else None
     wrapper = functions.get(graph.attribute(node, "f").func.name) if node is not None and node.op in _CALLS else None
@@ -35,6 +42,9 @@ def _places(signature: meta_graph_pb2.SignatureDef, nodes: dict[str, graph_pb2.N
     if len(inner) != 1:
         return {}
     fed = {info.name.partition(":")[0]: name for name, info in signature.inputs.items()}
-    arguments = {arg.name: fed.get(source.partition(":")[0]) for arg, source in zip(wrapper.signature.input_arg, node.input, strict=False)}
+    arguments = {
+        arg.name: fed.get(source.partition(":")[0])
+        for arg, source in zip(wrapper.signature.input_arg, node.input, strict=False)
+    }
     order = [name for source in inner[0].input if (name := arguments.get(source))]
     return {name: place for place, name in enumerate(order)} if sorted(order) == sorted(signature.inputs) else {}

@@ -23,8 +23,11 @@ def calls(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
     The name is that of the call after the calls around it are replaced by nodes: "OUTER/INNER".
     """
     functions = graph.library(graph_def)
-    return tuple(path for path, _, node in _paths("", graph_def.node, functions)
-                 if _is_compiled(node, functions) and not _for_xla_alone(node, functions))
+    return tuple(
+        path
+        for path, _, node in _paths("", graph_def.node, functions)
+        if _is_compiled(node, functions) and not _for_xla_alone(node, functions)
+    )
 
 
 def holding(graph_def: graph_pb2.GraphDef, ops: Collection[str]) -> set[str]:
@@ -47,8 +50,12 @@ def opened(graph_def: graph_pb2.GraphDef, names: Iterable[str]) -> graph_pb2.Gra
     for _, function, node in found:
         if (function, node.name) in compiled:
             node.attr[MARK].b = (function, node.name) in kept
-    freed = [functions[node.attr["f"].func.name] for _, function, node in found if (function, node.name) in compiled - kept]
-    for name in {one.signature.name for one in freed} | {name for one in freed for name in inline.reached(one.node_def, functions)}:
+    freed = [
+        functions[node.attr["f"].func.name] for _, function, node in found if (function, node.name) in compiled - kept
+    ]
+    for name in {one.signature.name for one in freed} | {
+        name for one in freed for name in inline.reached(one.node_def, functions)
+    }:
         for attribute in {MARK, _NEVER_INLINED} & set(functions[name].attr):
             del functions[name].attr[attribute]
     return result
@@ -59,8 +66,12 @@ def inside(call: str, name: str) -> bool:
     return name.startswith(f"{call}/")
 
 
-def _paths(scope: str, nodes: Iterable[node_def_pb2.NodeDef], functions: Mapping[str, function_pb2.FunctionDef],
-           holder: str = "") -> Iterator[tuple[str, str, node_def_pb2.NodeDef]]:
+def _paths(
+    scope: str,
+    nodes: Iterable[node_def_pb2.NodeDef],
+    functions: Mapping[str, function_pb2.FunctionDef],
+    holder: str = "",
+) -> Iterator[tuple[str, str, node_def_pb2.NodeDef]]:
     """(path, the function that holds the node, node) of all calls, outer ones first."""
     for node in nodes:
         if node.op in inline.CALLS and node.attr["f"].func.name in functions:

@@ -19,8 +19,23 @@ if TYPE_CHECKING:
     from tensorflow.core.framework import node_def_pb2
 
 # Ops that compute conditions.
-_CONDITION = frozenset({"Identity", "LogicalNot", "LogicalAnd", "LogicalOr", "Cast", "Equal", "NotEqual", "Greater", "GreaterEqual", "Less",
-                        "LessEqual", "Squeeze", "Reshape"})
+_CONDITION = frozenset(
+    {
+        "Identity",
+        "LogicalNot",
+        "LogicalAnd",
+        "LogicalOr",
+        "Cast",
+        "Equal",
+        "NotEqual",
+        "Greater",
+        "GreaterEqual",
+        "Less",
+        "LessEqual",
+        "Squeeze",
+        "Reshape",
+    }
+)
 # Ops that may stand between an input and the conditionals that read it.
 _CONTROL = frozenset({"Switch", "Merge", "If", "StatelessIf"})
 
@@ -72,8 +87,11 @@ def _decided(graph_def: graph_pb2.GraphDef) -> bool:
     ports = {f"{name}:1" for name, port in taken.items() if port}
     alive = [node for node in graph_def.node if node.name not in dead]
     for node in alive:
-        node.input[:] = [source.split(":")[0] if source in ports else source for source in node.input
-                         if not (source.startswith("^") and source[1:] in dead)]
+        node.input[:] = [
+            source.split(":")[0] if source in ports else source
+            for source in node.input
+            if not (source.startswith("^") and source[1:] in dead)
+        ]
         node.attr.pop("_class", None)  # colocation with nodes that may be gone
     kept = graph_pb2.GraphDef()
     kept.node.extend(alive)
@@ -89,7 +107,9 @@ def deciding(graph_def: graph_pb2.GraphDef, placeholder: str) -> bool:
     while waiting:
         name = waiting.pop()
         for node in graph_def.node:
-            if node.name in seen or name not in (folding.name_of(source) for source in node.input if not source.startswith("^")):
+            if node.name in seen or name not in (
+                folding.name_of(source) for source in node.input if not source.startswith("^")
+            ):
                 continue
             seen.add(node.name)
             if node.op in _CONTROL:
@@ -101,7 +121,9 @@ def deciding(graph_def: graph_pb2.GraphDef, placeholder: str) -> bool:
     return found
 
 
-def _dead(graph_def: graph_pb2.GraphDef, nodes: Mapping[str, node_def_pb2.NodeDef], never: AbstractSet[str]) -> set[str]:
+def _dead(
+    graph_def: graph_pb2.GraphDef, nodes: Mapping[str, node_def_pb2.NodeDef], never: AbstractSet[str]
+) -> set[str]:
     """{names of the nodes that never run}."""
     dead: set[str] = set()
     before = -1
@@ -113,21 +135,29 @@ def _dead(graph_def: graph_pb2.GraphDef, nodes: Mapping[str, node_def_pb2.NodeDe
     return dead
 
 
-def _never_runs(node: node_def_pb2.NodeDef, nodes: Mapping[str, node_def_pb2.NodeDef], dead: AbstractSet[str],
-                never: AbstractSet[str]) -> bool:
+def _never_runs(
+    node: node_def_pb2.NodeDef,
+    nodes: Mapping[str, node_def_pb2.NodeDef],
+    dead: AbstractSet[str],
+    never: AbstractSet[str],
+) -> bool:
     data = [_is_dead(source, dead, never) for source in node.input if not source.startswith("^")]
     waits = any(source[1:] in dead for source in node.input if source.startswith("^"))
     if node.op != "Merge":
         return waits or any(data)
     # A loop that is never entered does not run again either.
-    return all(data) or any(one and nodes[folding.name_of(source)].op == "Enter" for one, source in zip(data, node.input, strict=False))
+    return all(data) or any(
+        one and nodes[folding.name_of(source)].op == "Enter" for one, source in zip(data, node.input, strict=False)
+    )
 
 
 def _is_dead(source: str, dead: AbstractSet[str], never: AbstractSet[str]) -> bool:
     return folding.name_of(source) in dead or (source if ":" in source else f"{source}:0") in never
 
 
-def _merge(node: node_def_pb2.NodeDef, dead: AbstractSet[str], never: AbstractSet[str], graph_def: graph_pb2.GraphDef) -> None:
+def _merge(
+    node: node_def_pb2.NodeDef, dead: AbstractSet[str], never: AbstractSet[str], graph_def: graph_pb2.GraphDef
+) -> None:
     """Let a Merge with one remaining input pass that on."""
     data = [source for source in node.input if not source.startswith("^")]
     left = [source for source in data if not _is_dead(source, dead, never)]

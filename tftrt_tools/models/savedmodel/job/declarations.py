@@ -20,13 +20,48 @@ if TYPE_CHECKING:
 
 _WITH_DEFAULT = "PlaceholderWithDefault"
 # Collections of TensorFlow's own: they name nodes and variables of the graph that they came with.
-_OWN_COLLECTIONS = frozenset({
-    "activations", "asset_filepaths", "biases", "concatenated_variables", "cond_context", "eval_step", "global_step", "init_op",
-    "legacy_init_op", "local_init_op", "local_resources", "local_variables", "losses", "metric_variables", "model_variables",
-    "moving_average_variables", "queue_runners", "ready_for_local_init_op", "ready_op", "regularization_losses", "resources",
-    "saveable_objects", "saved_model_assets", "saved_model_initializers", "saved_model_main_op", "saved_model_train_op", "savers",
-    "streaming_model_ports", "summaries", "summary_op", "table_initializer", "train_op", "trainable_resource_variables",
-    "trainable_variables", "update_ops", "variables", "weights", "while_context"})
+_OWN_COLLECTIONS = frozenset(
+    {
+        "activations",
+        "asset_filepaths",
+        "biases",
+        "concatenated_variables",
+        "cond_context",
+        "eval_step",
+        "global_step",
+        "init_op",
+        "legacy_init_op",
+        "local_init_op",
+        "local_resources",
+        "local_variables",
+        "losses",
+        "metric_variables",
+        "model_variables",
+        "moving_average_variables",
+        "queue_runners",
+        "ready_for_local_init_op",
+        "ready_op",
+        "regularization_losses",
+        "resources",
+        "saveable_objects",
+        "saved_model_assets",
+        "saved_model_initializers",
+        "saved_model_main_op",
+        "saved_model_train_op",
+        "savers",
+        "streaming_model_ports",
+        "summaries",
+        "summary_op",
+        "table_initializer",
+        "train_op",
+        "trainable_resource_variables",
+        "trainable_variables",
+        "update_ops",
+        "variables",
+        "weights",
+        "while_context",
+    }
+)
 
 
 def of(meta_graph: meta_graph_pb2.MetaGraphDef) -> meta_graph_pb2.MetaGraphDef:
@@ -39,16 +74,22 @@ def of(meta_graph: meta_graph_pb2.MetaGraphDef) -> meta_graph_pb2.MetaGraphDef:
     for name in collections(meta_graph):
         declared.collection_def[name].CopyFrom(meta_graph.collection_def[name])
     used = {node.input[0] for node in meta_graph.graph_def.node if node.op == _WITH_DEFAULT}
-    declared.graph_def.node.extend(node for node in meta_graph.graph_def.node
-                                   if node.op == _WITH_DEFAULT or node.op == "Const" and node.name in used)
+    declared.graph_def.node.extend(
+        node
+        for node in meta_graph.graph_def.node
+        if node.op == _WITH_DEFAULT or node.op == "Const" and node.name in used
+    )
     return declared
 
 
 def collections(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     """Names of the collections that hold the user's values. Collections with names of nodes are left out, because these mean nothing in
     another graph."""
-    return sorted(name for name, one in meta_graph.collection_def.items()
-                  if name not in _OWN_COLLECTIONS and one.WhichOneof("kind") not in (None, "node_list"))
+    return sorted(
+        name
+        for name, one in meta_graph.collection_def.items()
+        if name not in _OWN_COLLECTIONS and one.WhichOneof("kind") not in (None, "node_list")
+    )
 
 
 def defaults(meta_graph: meta_graph_pb2.MetaGraphDef, signature: str) -> dict[str, tensor_pb2.TensorProto]:
@@ -62,8 +103,11 @@ def defaults(meta_graph: meta_graph_pb2.MetaGraphDef, signature: str) -> dict[st
     return found
 
 
-def restore(path: str | os.PathLike[str], declared: meta_graph_pb2.MetaGraphDef,
-            renamed: Mapping[str, Mapping[str, str]] | None = None) -> meta_graph_pb2.MetaGraphDef:
+def restore(
+    path: str | os.PathLike[str],
+    declared: meta_graph_pb2.MetaGraphDef,
+    renamed: Mapping[str, Mapping[str, str]] | None = None,
+) -> meta_graph_pb2.MetaGraphDef:
     """Write the missing parts of `declared`, a MetaGraphDef of `of`, into the SavedModel `path`.
 
     Args: renamed: {signature: {name with which an input was saved: its name}} for inputs that TensorFlow had to save under another name.
@@ -94,7 +138,9 @@ def restore(path: str | os.PathLike[str], declared: meta_graph_pb2.MetaGraphDef,
 def _rename(meta: meta_graph_pb2.MetaGraphDef, signature: str, names: Mapping[str, str]) -> None:
     """Give the inputs of a signature their names, in its SignatureDef and in the object that tf.saved_model.load makes a function of."""
     inputs = meta.signature_def[signature].inputs
-    infos = {name: meta_graph_pb2.TensorInfo.FromString(inputs[saved].SerializeToString()) for saved, name in names.items()}
+    infos = {
+        name: meta_graph_pb2.TensorInfo.FromString(inputs[saved].SerializeToString()) for saved, name in names.items()
+    }
     inputs.clear()
     for name, info in infos.items():
         inputs[name].CopyFrom(info)

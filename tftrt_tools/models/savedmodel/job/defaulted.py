@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 
-def fold(graph_def: graph_pb2.GraphDef, named: Container[str], given: Mapping[str, npt.NDArray[np.generic]] | None = None) -> tuple[
-        tuple[str, str], ...]:
+def fold(
+    graph_def: graph_pb2.GraphDef, named: Container[str], given: Mapping[str, npt.NDArray[np.generic]] | None = None
+) -> tuple[tuple[str, str], ...]:
     """Let each pass its default on, in place, and take away the conditionals that this decides.
 
     Args: graph_def, named: as of unnamed.specs. given: {name: another value}, by the names there.
@@ -24,7 +25,11 @@ def fold(graph_def: graph_pb2.GraphDef, named: Container[str], given: Mapping[st
     """
     nodes = {node.name: node for node in graph_def.node}
     found = list(unnamed.nodes(graph_def, named))
-    others = {node.name: value for node in found if node.name in nodes and (value := _given(node.name, given or {})) is not None}
+    others = {
+        node.name: value
+        for node in found
+        if node.name in nodes and (value := _given(node.name, given or {})) is not None
+    }
     conditionals.replace(graph_def, others)
     told = {node.name: _text(others.get(node.name, _value(node, nodes))) for node in found}
     for node in found:

@@ -56,7 +56,9 @@ def _leave_out(graph_def: graph_pb2.GraphDef) -> None:
                 if node.op in (_CREATE, _INITIALIZE):
                     _empty(node)
     for node in graph_def.node:
-        if node.op == _CREATE:  # nothing reads it, but TensorFlow places each node on a device, and without a GPU it has none
+        if (
+            node.op == _CREATE
+        ):  # nothing reads it, but TensorFlow places each node on a device, and without a GPU it has none
             _empty(node)
 
 

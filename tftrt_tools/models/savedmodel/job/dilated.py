@@ -32,8 +32,26 @@ _ALIKE = frozenset({"Identity", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Si
 # The other operands of these have a number for each channel, or one for all.
 _BY_CHANNEL = frozenset({"BiasAdd", "Add", "AddV2", "Sub", "Mul", "RealDiv", "Maximum", "Minimum"})
 # Ops that compute paddings. For whole numbers n they give a * n + f(n), where f repeats with the moduli.
-_ARITHMETIC = frozenset({"Shape", "Identity", "StridedSlice", "Slice", "GatherV2", "Pack", "ConcatV2", "ExpandDims", "Squeeze", "Reshape",
-                         "Cast", "Add", "AddV2", "Sub", "Neg", "FloorMod"})
+_ARITHMETIC = frozenset(
+    {
+        "Shape",
+        "Identity",
+        "StridedSlice",
+        "Slice",
+        "GatherV2",
+        "Pack",
+        "ConcatV2",
+        "ExpandDims",
+        "Squeeze",
+        "Reshape",
+        "Cast",
+        "Add",
+        "AddV2",
+        "Sub",
+        "Neg",
+        "FloorMod",
+    }
+)
 _CONSTANTS = (_ARITHMETIC | folding.FILTERS) - {"Shape"}
 # The most sizes to try; if more are needed, a convolution stays as it is.
 _MOST_SIZES = 5000
@@ -47,8 +65,12 @@ _DIMENSIONS = {"Conv2D": 2, "DepthwiseConv2dNative": 2, "Conv3D": 3}
 _CHANNELS_LAST, _CHANNELS_FIRST = (b"", b"NHWC", b"NDHWC"), (b"NCHW", b"NCDHW")
 
 
-def rewrite(graph_def: graph_pb2.GraphDef, results: frozenset[str] = frozenset(),
-            kept: frozenset[str] = frozenset(), sums: bool = True) -> tuple[Dilated, ...]:
+def rewrite(
+    graph_def: graph_pb2.GraphDef,
+    results: frozenset[str] = frozenset(),
+    kept: frozenset[str] = frozenset(),
+    sums: bool = True,
+) -> tuple[Dilated, ...]:
     """Write the convolutions with dilations of a graph as one op each, in place, but not inside functions.
 
     Args: graph_def: frozen. results: names of the nodes that the signature returns. kept: names of nodes to leave as they are.
@@ -178,8 +200,14 @@ def _site(after: node_def_pb2.NodeDef, view: _View) -> _Site | None:
     # By their shapes, the operands of others may have a number for each place there.
     if node.attr["data_format"].s in _CHANNELS_FIRST and (squeezed or any(one.op not in _ALIKE for one in chain)):
         return None
-    return _Site(after=after, chain=tuple(reversed(chain)), convolution=node, entry=entry if squeezed else node, before=before,
-                 rank=3 if squeezed else 2 + _DIMENSIONS[node.op])
+    return _Site(
+        after=after,
+        chain=tuple(reversed(chain)),
+        convolution=node,
+        entry=entry if squeezed else node,
+        before=before,
+        rank=3 if squeezed else 2 + _DIMENSIONS[node.op],
+    )
 
 
 def _is_squeeze(node: node_def_pb2.NodeDef) -> bool:
@@ -194,13 +222,22 @@ def _is_alike(node: node_def_pb2.NodeDef, view: _View) -> bool:
     if node.op not in _BY_CHANNEL or node.attr["data_format"].s == b"NCHW":
         return False
     data, other = (view.input_shape(node, index) for index in (0, 1))
-    return data.rank is not None and other.rank is not None and other.rank <= data.rank and all(size == 1 for size in other[:-1])
+    return (
+        data.rank is not None
+        and other.rank is not None
+        and other.rank <= data.rank
+        and all(size == 1 for size in other[:-1])
+    )
 
 
 def _is_plain(node: node_def_pb2.NodeDef) -> bool:
     """Whether it is a convolution with strides of one, without padding."""
     ones = all(size == 1 for name in ("strides", "dilations") for size in node.attr[name].list.i)
-    return ones and node.attr["data_format"].s in (*_CHANNELS_LAST, *_CHANNELS_FIRST) and node.attr["padding"].s == b"VALID"
+    return (
+        ones
+        and node.attr["data_format"].s in (*_CHANNELS_LAST, *_CHANNELS_FIRST)
+        and node.attr["padding"].s == b"VALID"
+    )
 
 
 def _plan(site: _Site, view: _View) -> _Plan | None:
@@ -245,7 +282,9 @@ def _plan(site: _Site, view: _View) -> _Plan | None:
     return dataclasses.replace(plan, padding="VALID", taps=filters[..., 0], sizes=results)
 
 
-def _results(site: _Site, widths: Sequence[int], pads: Sequence[tuple[int, int]], view: _View) -> tuple[int, ...] | None:
+def _results(
+    site: _Site, widths: Sequence[int], pads: Sequence[tuple[int, int]], view: _View
+) -> tuple[int, ...] | None:
     """Height and width of the result, or None where they are open."""
     shape = view.input_shape(site.before, 0)
     if shape.rank != site.rank:
@@ -260,9 +299,9 @@ def _results(site: _Site, widths: Sequence[int], pads: Sequence[tuple[int, int]]
 def _spread(filters: npt.NDArray[Any], blocks: Sequence[int]) -> npt.NDArray[Any] | None:
     """A filter with zeros between its values, or None if it would be too large."""
     sizes = [(length - 1) * block + 1 for length, block in zip(filters.shape, blocks, strict=False)]
-    if math.prod(sizes) > _MOST_ZEROS * math.prod(filters.shape[:len(blocks)]):
+    if math.prod(sizes) > _MOST_ZEROS * math.prod(filters.shape[: len(blocks)]):
         return None
-    spread = np.zeros((*sizes, *filters.shape[len(blocks):]), filters.dtype)
+    spread = np.zeros((*sizes, *filters.shape[len(blocks) :]), filters.dtype)
     spread[tuple(slice(None, None, block) for block in blocks)] = filters
     return spread
 
@@ -293,8 +332,9 @@ def _pads(site: _Site, blocks: npt.NDArray[Any], view: _View) -> npt.NDArray[Any
     return first
 
 
-def _sizes_to_try(shape: node_def_pb2.NodeDef, found: Mapping[str, node_def_pb2.NodeDef], blocks: npt.NDArray[Any],
-                  view: _View) -> list[tuple[int, ...]] | None:
+def _sizes_to_try(
+    shape: node_def_pb2.NodeDef, found: Mapping[str, node_def_pb2.NodeDef], blocks: npt.NDArray[Any], view: _View
+) -> list[tuple[int, ...]] | None:
     """Shapes that are enough to prove equality for all, or None.
 
     From a size n, _ARITHMETIC computes a * n + f(n), where f repeats with the least common multiple of the moduli: values that are equal
@@ -306,8 +346,10 @@ def _sizes_to_try(shape: node_def_pb2.NodeDef, found: Mapping[str, node_def_pb2.
         return None
     period = math.lcm(*map(int, blocks.ravel()))
     spatial = range(1, 1 + len(blocks))
-    values = [[size] if size is not None else list(range(1, period + 2)) if axis in spatial else [1, 2]
-              for axis, size in enumerate(declared.as_list())]
+    values = [
+        [size] if size is not None else list(range(1, period + 2)) if axis in spatial else [1, 2]
+        for axis, size in enumerate(declared.as_list())
+    ]
     return list(itertools.product(*values)) if math.prod(map(len, values)) <= _MOST_SIZES else None
 
 
@@ -337,12 +379,23 @@ def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
     for node in (site.entry, convolution, *site.chain):
         node.attr.pop("_output_shapes", None)
     spread = plan.filters
-    added = spread.nbytes - spread[tuple(slice(None, None, block) for block in plan.blocks)].nbytes if spread is not None else 0
-    return Dilated(name=convolution.name, type=convolution.op, dilations=plan.blocks, padding=plan.padding, added_bytes=added)
+    added = (
+        spread.nbytes - spread[tuple(slice(None, None, block) for block in plan.blocks)].nbytes
+        if spread is not None
+        else 0
+    )
+    return Dilated(
+        name=convolution.name, type=convolution.op, dilations=plan.blocks, padding=plan.padding, added_bytes=added
+    )
 
 
-def _sum(site: _Site, taps: npt.NDArray[Any], plan: _Plan, graph_def: graph_pb2.GraphDef,
-         nodes: dict[str, node_def_pb2.NodeDef]) -> None:
+def _sum(
+    site: _Site,
+    taps: npt.NDArray[Any],
+    plan: _Plan,
+    graph_def: graph_pb2.GraphDef,
+    nodes: dict[str, node_def_pb2.NodeDef],
+) -> None:
     """Make a depthwise convolution the sum of its padded data, moved and multiplied with a number for each channel. Args: taps: its filter,
     by height, width and channel."""
     node = site.convolution
@@ -351,9 +404,13 @@ def _sum(site: _Site, taps: npt.NDArray[Any], plan: _Plan, graph_def: graph_pb2.
     for place in np.ndindex(*taps.shape[:2]):
         name = f"{node.name}/{'_'.join(map(str, place))}"
         begin = site.by_axis(0, (at * block for at, block in zip(place, plan.blocks, strict=True)))
-        bounds = [added_nodes.constant(f"{name}/{what}", np.array(values, np.int32), graph_def, nodes)
-                  for what, values in (("begin", begin), ("size", site.by_axis(-1, plan.sizes)))]
-        moved = _added("Slice", f"{name}/moved", [data, *bounds], graph_def, nodes, T=dtype, Index=tf.int32.as_datatype_enum)
+        bounds = [
+            added_nodes.constant(f"{name}/{what}", np.array(values, np.int32), graph_def, nodes)
+            for what, values in (("begin", begin), ("size", site.by_axis(-1, plan.sizes)))
+        ]
+        moved = _added(
+            "Slice", f"{name}/moved", [data, *bounds], graph_def, nodes, T=dtype, Index=tf.int32.as_datatype_enum
+        )
         values = taps[place][:, None, None] if site.channels_first else taps[place]
         factors = added_nodes.constant(f"{name}/factors", values, graph_def, nodes)
         products.append(_added("Mul", f"{name}/product", [moved, factors], graph_def, nodes, T=dtype))
@@ -365,8 +422,14 @@ def _sum(site: _Site, taps: npt.NDArray[Any], plan: _Plan, graph_def: graph_pb2.
     node.attr["T"].type = dtype
 
 
-def _added(op: str, name: str, sources: Iterable[str], graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef],
-           **types: int) -> str:
+def _added(
+    op: str,
+    name: str,
+    sources: Iterable[str],
+    graph_def: graph_pb2.GraphDef,
+    nodes: dict[str, node_def_pb2.NodeDef],
+    **types: int,
+) -> str:
     """Name of a new node. Args: types: its attributes."""
     node = graph_def.node.add(name=added_nodes.free(name, nodes), op=op, input=sources)
     nodes[node.name] = node
@@ -375,8 +438,13 @@ def _added(op: str, name: str, sources: Iterable[str], graph_def: graph_pb2.Grap
     return node.name
 
 
-def _padding(node: node_def_pb2.NodeDef, source: str, sizes: npt.ArrayLike,
-             graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]) -> None:
+def _padding(
+    node: node_def_pb2.NodeDef,
+    source: str,
+    sizes: npt.ArrayLike,
+    graph_def: graph_pb2.GraphDef,
+    nodes: dict[str, node_def_pb2.NodeDef],
+) -> None:
     """Make a node the Pad of `source`, of rank four."""
     constant = added_nodes.constant(f"{node.name}/paddings", np.array(sizes, np.int32), graph_def, nodes)
     controls = [one for one in node.input if one.startswith("^")]

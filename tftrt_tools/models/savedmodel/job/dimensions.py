@@ -25,14 +25,49 @@ class Size:
 Dimension = int | Size | None
 
 # Ops whose result has the shape of their first input.
-_ALIKE = frozenset({
-    "Identity", "StopGradient", "Snapshot", "Cast", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign",
-    "Exp", "Expm1", "Log", "Log1p", "Sqrt", "Rsqrt", "Square", "Neg", "Abs", "Erf", "Floor", "Round", "Reciprocal", "LogicalNot", "Softmax",
-    "LogSoftmax", "BiasAdd", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+_ALIKE = frozenset(
+    {
+        "Identity",
+        "StopGradient",
+        "Snapshot",
+        "Cast",
+        "Relu",
+        "Relu6",
+        "LeakyRelu",
+        "Elu",
+        "Selu",
+        "Sigmoid",
+        "Tanh",
+        "Softplus",
+        "Softsign",
+        "Exp",
+        "Expm1",
+        "Log",
+        "Log1p",
+        "Sqrt",
+        "Rsqrt",
+        "Square",
+        "Neg",
+        "Abs",
+        "Erf",
+        "Floor",
+        "Round",
+        "Reciprocal",
+        "LogicalNot",
+        "Softmax",
+        "LogSoftmax",
+        "BiasAdd",
+        "FusedBatchNorm",
+        "FusedBatchNormV2",
+        "FusedBatchNormV3",
+    }
+)
 # Ops whose result has as many rows as their first input.
 _BY_ROW = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"})
 # Ops of two inputs of which the smaller one is repeated.
-_BROADCAST = frozenset({"Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "Maximum", "Minimum", "SquaredDifference", "Pow"})
+_BROADCAST = frozenset(
+    {"Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "Maximum", "Minimum", "SquaredDifference", "Pow"}
+)
 _REDUCED = frozenset({"Mean", "Sum", "Max", "Min", "Prod", "All", "Any"})
 # Shapes that are computed in more steps are not looked into.
 _DEEPEST = 16
@@ -142,7 +177,11 @@ def _joined(op: Any, deep: int) -> list[Dimension] | None:
 def _sliced(op: Any, deep: int) -> list[Dimension] | None:
     bounds = [_constant(one) for one in op.inputs[1:]]
     masks = [op.get_attr(name) for name in ("begin_mask", "end_mask", "shrink_axis_mask")]
-    if any(one is None or one.size != 1 for one in bounds) or op.get_attr("ellipsis_mask") or op.get_attr("new_axis_mask"):
+    if (
+        any(one is None or one.size != 1 for one in bounds)
+        or op.get_attr("ellipsis_mask")
+        or op.get_attr("new_axis_mask")
+    ):
         return None
     values = of_shape(op.inputs[0], deep + 1) if op.inputs[0].shape.rank == 1 else None
     if values is None:
@@ -150,7 +189,7 @@ def _sliced(op: Any, deep: int) -> list[Dimension] | None:
     begin, end, step = (int(one.ravel()[0]) for one in bounds if one is not None)
     if masks[2] & 1:
         return [values[begin]] if -len(values) <= begin < len(values) else None
-    return values[None if masks[0] & 1 else begin:None if masks[1] & 1 else end:step] if step else None
+    return values[None if masks[0] & 1 else begin : None if masks[1] & 1 else end : step] if step else None
 
 
 def _constant(tensor: Any) -> Any:

@@ -136,5 +136,6 @@ class _View:
 
 def _is_repeated(one: list[dimensions.Dimension], wanted: list[dimensions.Dimension]) -> bool:
     """Whether a tensor of sizes `one`, repeated where it is smaller, gets those of `wanted`."""
-    return len(one) <= len(wanted) and all(size is not None and size in (1, other)
-                                           for size, other in zip(reversed(one), reversed(wanted), strict=False))
+    return len(one) <= len(wanted) and all(
+        size is not None and size in (1, other) for size, other in zip(reversed(one), reversed(wanted), strict=False)
+    )

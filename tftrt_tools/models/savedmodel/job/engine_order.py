@@ -40,11 +40,14 @@ def _sort_inputs(node: node_def_pb2.NodeDef, segment: function_pb2.FunctionDef) 
     for result in segment.signature.output_arg:
         takers.setdefault(segment.ret[result.name].partition(":")[0], []).append((result.name, 0))
     # An input that nothing takes comes last.
-    order = sorted(range(len(arguments)), key=lambda index: (arguments[index] not in takers, min(takers.get(arguments[index], [("", 0)]))))
+    order = sorted(
+        range(len(arguments)),
+        key=lambda index: (arguments[index] not in takers, min(takers.get(arguments[index], [("", 0)]))),
+    )
     if order == list(range(len(order))):
         return
     data = [source for source in node.input if not source.startswith("^")]
-    node.input[:len(data)] = [data[index] for index in order]
+    node.input[: len(data)] = [data[index] for index in order]
     _permute(node.attr["InT"].list.type, order)
     if "input_shapes" in node.attr:
         _permute(node.attr["input_shapes"].list.shape, order)
@@ -106,7 +109,7 @@ def _permute_arguments(arguments: Any, order: Sequence[int]) -> None:
 
 def _renamed(source: str, names: Mapping[str, str]) -> str:
     mark = "^" if source.startswith("^") else ""
-    name, colon, port = source[len(mark):].partition(":")
+    name, colon, port = source[len(mark) :].partition(":")
     return mark + names.get(name, name) + colon + port
 
 

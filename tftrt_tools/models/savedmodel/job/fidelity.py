@@ -23,25 +23,40 @@ if TYPE_CHECKING:
 _NOT_COMPARED = frozenset({"signatures", detach.RESOURCES})
 
 
-def check(source: str | os.PathLike[str], source_meta: meta_graph_pb2.MetaGraphDef, output: str | os.PathLike[str],
-          output_meta: meta_graph_pb2.MetaGraphDef) -> None:
+def check(
+    source: str | os.PathLike[str],
+    source_meta: meta_graph_pb2.MetaGraphDef,
+    output: str | os.PathLike[str],
+    output_meta: meta_graph_pb2.MetaGraphDef,
+) -> None:
     """Raise TftrtError where a model that was just saved lost something. Args: as of `differences`."""
     lost = differences(source, source_meta, output, output_meta)
     if lost:
         more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
-        raise errors.TftrtError(f"saving the model would lose something: {lost[0]}{more}",
-                                "nothing was written; please report this with the output of `tftrt inspect`")
+        raise errors.TftrtError(
+            f"saving the model would lose something: {lost[0]}{more}",
+            "nothing was written; please report this with the output of `tftrt inspect`",
+        )
 
 
-def differences(source: str | os.PathLike[str], source_meta: meta_graph_pb2.MetaGraphDef, output: str | os.PathLike[str],
-                output_meta: meta_graph_pb2.MetaGraphDef, folders: Sequence[str] = ("assets", files.EXTRAS)) -> tuple[str, ...]:
+def differences(
+    source: str | os.PathLike[str],
+    source_meta: meta_graph_pb2.MetaGraphDef,
+    output: str | os.PathLike[str],
+    output_meta: meta_graph_pb2.MetaGraphDef,
+    folders: Sequence[str] = ("assets", files.EXTRAS),
+) -> tuple[str, ...]:
     """The parts that a converted model lacks, or has differently from its source.
 
     Args: source, output: SavedModel directories. source_meta, output_meta: their MetaGraphDefs. folders: those whose files are compared.
     Returns: a sentence for each, () if there is no difference.
     """
-    return (*_signatures(source_meta, output_meta), *_declared(source_meta, output_meta), *_objects(source_meta, output_meta),
-            *_files(pathlib.Path(source), pathlib.Path(output), folders))
+    return (
+        *_signatures(source_meta, output_meta),
+        *_declared(source_meta, output_meta),
+        *_objects(source_meta, output_meta),
+        *_files(pathlib.Path(source), pathlib.Path(output), folders),
+    )
 
 
 def _signatures(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGraphDef) -> Iterator[str]:
@@ -55,7 +70,9 @@ def _signatures(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaG
         yield from _signature(name, known[name], made[name])
         was, now = (declarations.defaults(meta, name) for meta in (before, after))
         for tensor in sorted(was.keys() | now.keys()):
-            if was.get(tensor) != now.get(tensor) or known[name].defaults.get(tensor) != made[name].defaults.get(tensor):
+            if was.get(tensor) != now.get(tensor) or known[name].defaults.get(tensor) != made[name].defaults.get(
+                tensor
+            ):
                 yield f"input {tensor!r} of signature {name!r} has another default value, or none"
 
 
@@ -89,7 +106,9 @@ def _declared(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGra
     for name in declarations.collections(before):
         if after.collection_def.get(name) != before.collection_def[name]:
             yield f"its collection {name!r} is gone"
-    for name in sorted({one.filename for one in before.asset_file_def} - {one.filename for one in after.asset_file_def}):
+    for name in sorted(
+        {one.filename for one in before.asset_file_def} - {one.filename for one in after.asset_file_def}
+    ):
         if not name.startswith(engine_assets.PREFIX):
             yield f"its asset file {name!r} is declared no more"
 
@@ -124,7 +143,9 @@ def _object(node: Any) -> str:
     if kind == "variable":
         one = node.variable
         return f"a variable {graph.dtype_name(one.dtype)}[{shapes.text(graph.shape_of(one.shape))}]"
-    return {"user_object": "an object", "bare_concrete_function": "a function", None: "an object"}.get(kind, f"a {kind}")
+    return {"user_object": "an object", "bare_concrete_function": "a function", None: "an object"}.get(
+        kind, f"a {kind}"
+    )
 
 
 def _files(before: pathlib.Path, after: pathlib.Path, folders: Sequence[str]) -> Iterator[str]:

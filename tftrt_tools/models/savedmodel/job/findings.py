@@ -17,8 +17,13 @@ AGAIN = "convert again"
 _BUILD = "build the engines again on the GPU that will run them (`tftrt build`)"
 _VERIFY = "run `tftrt verify` again"
 # Facts about an engine op that the manifest has and that nothing changes later.
-_COMPARED = {"precision": "precision", "implicit_batch": "implicit batch", "use_calibration": "calibration", "inputs": "input shapes",
-             "ops": "ops"}
+_COMPARED = {
+    "precision": "precision",
+    "implicit_batch": "implicit batch",
+    "use_calibration": "calibration",
+    "inputs": "input shapes",
+    "ops": "ops",
+}
 
 
 def find(seen: Inspection, tensorrt: str | None = None, capabilities: Sequence[str] = ()) -> tuple[Finding, ...]:
@@ -34,7 +39,9 @@ def _of_files(seen: Inspection) -> Iterator[Finding]:
     engines = {one.name: one for one in seen.engines}
     for file in seen.engine_files:
         if file.problem:
-            yield Finding(file.engine, f"its engine file is {file.problem}; loading the model can hang or end the process", _BUILD)
+            yield Finding(
+                file.engine, f"its engine file is {file.problem}; loading the model can hang or end the process", _BUILD
+            )
         elif not file.assets:
             yield Finding(file.engine, "its engine file holds no engine: the first request builds one", _BUILD)
         if file.engine not in engines:
@@ -44,7 +51,9 @@ def _of_files(seen: Inspection) -> Iterator[Finding]:
             if not _fits(asset, engines[file.engine]):
                 given = "; ".join(shapes.text(shape) for shape in asset.input_shapes)
                 wanted = "; ".join(shapes.text(one.shape) for one in engines[file.engine].inputs)
-                yield Finding(file.engine, f"an engine was built for inputs {given}, and the engine op takes {wanted}", _BUILD)
+                yield Finding(
+                    file.engine, f"an engine was built for inputs {given}, and the engine op takes {wanted}", _BUILD
+                )
 
 
 def _fits(asset: EngineAsset, engine: EngineOp) -> bool:
@@ -55,7 +64,9 @@ def _fits(asset: EngineAsset, engine: EngineOp) -> bool:
 
 
 def _shape_fits(shape: Sequence[int | None], wanted: Sequence[int | None]) -> bool:
-    return len(shape) == len(wanted) and all(None in (want, got) or want == got for got, want in zip(shape, wanted, strict=True))
+    return len(shape) == len(wanted) and all(
+        None in (want, got) or want == got for got, want in zip(shape, wanted, strict=True)
+    )
 
 
 def _of_loading(seen: Inspection) -> Iterator[Finding]:
@@ -64,11 +75,16 @@ def _of_loading(seen: Inspection) -> Iterator[Finding]:
     for engine, kept in seen.loads.items():
         count = len(seen.assets(engine))
         if engine not in files:
-            yield Finding(engine, "the model loads its engine file, and the file is missing", "copy the whole SavedModel again")
+            yield Finding(
+                engine, "the model loads its engine file, and the file is missing", "copy the whole SavedModel again"
+            )
         implicit = any(one.name == engine and one.implicit_batch for one in seen.engines)
         if implicit and count > kept:
-            yield Finding(engine, f"{count} engines are saved and {kept} fit into its cache: the others are dropped at loading",
-                          "convert again with --maximum_cached_engines=" + str(count))
+            yield Finding(
+                engine,
+                f"{count} engines are saved and {kept} fit into its cache: the others are dropped at loading",
+                "convert again with --maximum_cached_engines=" + str(count),
+            )
     for engine in sorted(files & {one.name for one in seen.engines} - set(seen.loads)):
         yield Finding(engine, "its engine file is never loaded: nothing in the graph reads it", AGAIN)
 
@@ -82,10 +98,17 @@ def _of_engines(seen: Inspection) -> Iterator[Finding]:
     for engine in seen.engines:
         built = bool(seen.assets(engine.name))
         if engine.precision == "INT8" and engine.use_calibration and not engine.calibrated:
-            yield Finding(engine.name, "INT8 without a calibration table: it would calibrate in production, for ever, and run natively",
-                          "calibrate it, or convert again with --precision_mode=FP16")
+            yield Finding(
+                engine.name,
+                "INT8 without a calibration table: it would calibrate in production, for ever, and run natively",
+                "calibrate it, or convert again with --precision_mode=FP16",
+            )
         if not engine.native_segment:
-            lost = "a shape without an engine is an error, and no engine can be built" if built else "no engine can ever be built for it"
+            lost = (
+                "a shape without an engine is an error, and no engine can be built"
+                if built
+                else "no engine can ever be built for it"
+            )
             yield Finding(engine.name, f"its native segment was removed: {lost}", AGAIN)
         if not engine.allow_build_at_runtime and not built and engine.name not in left:
             yield Finding(engine.name, "it has no engine and must not build one: it runs natively, always", _BUILD)
@@ -97,7 +120,9 @@ def _of_manifest(seen: Inspection) -> Iterator[Finding]:
     """The conversion's manifest, compared with the graph."""
     if seen.manifest is None:
         return
-    listed = {one["name"]: one for signature in seen.manifest.get("signatures", ()) for one in signature.get("engines", ())}
+    listed = {
+        one["name"]: one for signature in seen.manifest.get("signatures", ()) for one in signature.get("engines", ())
+    }
     there = {one.name: one for one in seen.engines}
     for name in sorted(listed.keys() - there.keys()):
         yield Finding(name, "the manifest lists it, and the graph has no such engine op", AGAIN)
@@ -109,7 +134,11 @@ def _of_manifest(seen: Inspection) -> Iterator[Finding]:
             del now["ops"]  # it was removed with the segment, which has a finding already
         for field, words in _COMPARED.items():
             if field in now and field in listed[name] and listed[name][field] != now[field]:
-                yield Finding(name, f"{words}: the manifest says {_brief(listed[name][field])}, the graph {_brief(now[field])}", AGAIN)
+                yield Finding(
+                    name,
+                    f"{words}: the manifest says {_brief(listed[name][field])}, the graph {_brief(now[field])}",
+                    AGAIN,
+                )
     yield from _of_signatures(seen)
 
 
@@ -157,8 +186,11 @@ def _of_verification(seen: Inspection) -> Iterator[Finding]:
         yield Finding("verify.json", "the model's files have changed since they were verified", _VERIFY)
     if seen.verification.get("passed") is False:
         problems = seen.verification.get("problems") or ["no reason given"]
-        yield Finding("verify.json", f"the verification failed: {problems[0]}",
-                      "its verify.json lists all that failed; convert again, or verify again with other bounds")
+        yield Finding(
+            "verify.json",
+            f"the verification failed: {problems[0]}",
+            "its verify.json lists all that failed; convert again, or verify again with other bounds",
+        )
 
 
 def _of_machine(seen: Inspection, tensorrt: str | None, capabilities: Sequence[str]) -> tuple[Finding, ...]:
@@ -172,6 +204,10 @@ def _of_machine(seen: Inspection, tensorrt: str | None, capabilities: Sequence[s
             text = f"built with TensorRT {built}; here is {tensorrt}, where loading them ends the process"
             releases[built] = Finding("engine files", text, _BUILD)
         if capability and capabilities and capability not in capabilities:
-            devices[capability] = Finding("engine files", f"built on {gpu.get('name', 'a GPU')} (compute capability {capability}); the GPU "
-                                          f"here has {capabilities[0]}, where they do not run", _BUILD)
+            devices[capability] = Finding(
+                "engine files",
+                f"built on {gpu.get('name', 'a GPU')} (compute capability {capability}); the GPU "
+                f"here has {capabilities[0]}, where they do not run",
+                _BUILD,
+            )
     return (*releases.values(), *devices.values())

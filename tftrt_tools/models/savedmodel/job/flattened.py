@@ -34,7 +34,11 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -
 
 def _round(graph_def: graph_pb2.GraphDef, kept: Container[str]) -> list[str]:
     nodes = {node.name: node for node in graph_def.node}
-    found = [node for node in graph_def.node if node.op == "Reshape" and node.name not in kept and _is_computed(nodes, node.input[1])]
+    found = [
+        node
+        for node in graph_def.node
+        if node.op == "Reshape" and node.name not in kept and _is_computed(nodes, node.input[1])
+    ]
     if not found:
         return []
     known, loops, changed = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []

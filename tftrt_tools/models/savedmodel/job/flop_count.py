@@ -28,8 +28,12 @@ _PRODUCTS = {"MatMul": "transpose_a", "BatchMatMul": "adj_x", "BatchMatMulV2": "
 OPS = _CONVOLUTIONS | _DEPTHWISE | _TRANSPOSED | frozenset(_PRODUCTS) | {"Einsum"}
 
 
-def count(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, sizes: Mapping[str, tuple[int | None, ...] | None],
-          seen: Mapping[str, int] | None = None) -> Flops:
+def count(
+    before: graph_pb2.GraphDef,
+    after: graph_pb2.GraphDef,
+    sizes: Mapping[str, tuple[int | None, ...] | None],
+    seen: Mapping[str, int] | None = None,
+) -> Flops:
     """The operations of one call.
 
     Args: before: the frozen graph. after: what the pass made of it; nodes kept their names. sizes: {placeholder: shape} of the call. seen:
@@ -40,24 +44,35 @@ def count(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, sizes: Mapping[
     if not native and not inside:
         return Flops(unknown=hidden)
     known, constants = _inferred(before, sizes), _constants(after)
-    found = {node.name: seen[node.name] if node.name in seen else _flops(node, known, constants) for node in (*native, *inside)}
+    found = {
+        node.name: seen[node.name] if node.name in seen else _flops(node, known, constants)
+        for node in (*native, *inside)
+    }
     unknown = tuple(name for name, flops in found.items() if flops is None)
     looping = control_flow.in_loops(before)
-    return Flops(inside=sum(found[node.name] or 0 for node in inside), total=sum(flops or 0 for flops in found.values()),
-                 unknown=(*unknown, *hidden), loops=tuple(name for name in found if name in looping and name not in seen),
-                 rounds=tuple(name for name in found if name in seen))
+    return Flops(
+        inside=sum(found[node.name] or 0 for node in inside),
+        total=sum(flops or 0 for flops in found.values()),
+        unknown=(*unknown, *hidden),
+        loops=tuple(name for name in found if name in looping and name not in seen),
+        rounds=tuple(name for name in found if name in seen),
+    )
 
 
 def looping(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef) -> tuple[str, ...]:
     """Names of the nodes of loops that `count` counts, without those that the pass made. Args: as of `count`."""
     inner, ops = control_flow.in_loops(before), {node.name: node.op for node in before.node}
-    return tuple(node.name for nodes in _counted(after) for node in nodes if node.name in inner and ops[node.name] == node.op)
+    return tuple(
+        node.name for nodes in _counted(after) for node in nodes if node.name in inner and ops[node.name] == node.op
+    )
 
 
 def _counted(graph_def: graph_pb2.GraphDef) -> tuple[list[node_def_pb2.NodeDef], list[node_def_pb2.NodeDef]]:
     """(nodes in TensorFlow, nodes in engines) that are counted."""
-    return ([node for node in graph_def.node if node.op in OPS],
-            [node for one in graph.native_segments(graph_def).values() for node in one.function.node_def if node.op in OPS])
+    return (
+        [node for node in graph_def.node if node.op in OPS],
+        [node for one in graph.native_segments(graph_def).values() for node in one.function.node_def if node.op in OPS],
+    )
 
 
 def _inferred(graph_def: graph_pb2.GraphDef, sizes: Mapping[str, tuple[int | None, ...] | None]) -> Any:
@@ -72,15 +87,21 @@ def _hidden(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
     """Names of the native nodes that call a function which holds such ops: XLA's, and loops that stayed functions."""
     functions = graph.library(graph_def)
     calls = [node for node in graph_def.node if node.op != ENGINE_OP]
-    return tuple(node.name for node in calls if any(inner.op in OPS for name in inline.reached([node], functions)
-                                                    for inner in functions[name].node_def))
+    return tuple(
+        node.name
+        for node in calls
+        if any(inner.op in OPS for name in inline.reached([node], functions) for inner in functions[name].node_def)
+    )
 
 
 def _constants(graph_def: graph_pb2.GraphDef) -> dict[str, tf.TensorShape]:
     """{constant: its shape} of a graph and its engines."""
     engines = [node for one in graph.native_segments(graph_def).values() for node in one.function.node_def]
-    return {node.name: tf.TensorShape(node.attr["value"].tensor.tensor_shape)
-            for node in (*graph_def.node, *engines) if node.op == "Const"}
+    return {
+        node.name: tf.TensorShape(node.attr["value"].tensor.tensor_shape)
+        for node in (*graph_def.node, *engines)
+        if node.op == "Const"
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +145,10 @@ def _tensor(name: str, known: Any) -> Any:
 def of_sizes(operation: Any, inputs: Sequence[tf.TensorShape], output: tf.TensorShape) -> int | None:
     """The operations of one of OPS for such shapes; None where a size is open."""
     result = inputs[2] if operation.type in _TRANSPOSED else output
-    sizes: list[int | None] = [result.num_elements() if result.is_fully_defined() else None, *_summed(operation, inputs)]
+    sizes: list[int | None] = [
+        result.num_elements() if result.is_fully_defined() else None,
+        *_summed(operation, inputs),
+    ]
     known_sizes = [size for size in sizes if size is not None]
     return 2 * math.prod(known_sizes) if len(known_sizes) == len(sizes) else None
 

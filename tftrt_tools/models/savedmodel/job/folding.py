@@ -13,8 +13,29 @@ if TYPE_CHECKING:
 
 # Ops that compute a filter from constants: Conv1D gives it an axis, a normalisation of weights divides it by its length. Quantization
 # nodes are not among them, because they have to stay.
-FILTERS = frozenset({"Identity", "StopGradient", "Snapshot", "ExpandDims", "Squeeze", "Reshape", "Transpose", "Mul", "RealDiv", "Add",
-                      "AddV2", "Sub", "Neg", "Square", "Sqrt", "Rsqrt", "Maximum", "Sum", "Mean"})
+FILTERS = frozenset(
+    {
+        "Identity",
+        "StopGradient",
+        "Snapshot",
+        "ExpandDims",
+        "Squeeze",
+        "Reshape",
+        "Transpose",
+        "Mul",
+        "RealDiv",
+        "Add",
+        "AddV2",
+        "Sub",
+        "Neg",
+        "Square",
+        "Sqrt",
+        "Rsqrt",
+        "Maximum",
+        "Sum",
+        "Mean",
+    }
+)
 
 
 def name_of(source: str) -> str:
@@ -22,7 +43,9 @@ def name_of(source: str) -> str:
     return source.lstrip("^").split(":")[0]
 
 
-def behind(sources: Iterable[str], nodes: dict[str, node_def_pb2.NodeDef], ops: frozenset[str]) -> dict[str, node_def_pb2.NodeDef] | None:
+def behind(
+    sources: Iterable[str], nodes: dict[str, node_def_pb2.NodeDef], ops: frozenset[str]
+) -> dict[str, node_def_pb2.NodeDef] | None:
     """{name: node} of all nodes that compute some tensors, up to constants and placeholders; None if an op is not among `ops`."""
     found, waiting = {}, [name_of(source) for source in sources]
     while waiting:
@@ -65,7 +88,9 @@ def value(source: str, nodes: dict[str, node_def_pb2.NodeDef], ops: frozenset[st
         array: npt.NDArray[Any] = tf.make_ndarray(nodes[name_of(source)].attr["value"].tensor)
         return array
     with tf.device("/CPU:0"):
-        function = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(part(found), return_elements=[_tensor(source)]), [])
+        function = tf.compat.v1.wrap_function(
+            lambda: tf.import_graph_def(part(found), return_elements=[_tensor(source)]), []
+        )
         array = function()[0].numpy()
         return array
 

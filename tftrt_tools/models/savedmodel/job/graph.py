@@ -22,8 +22,16 @@ if TYPE_CHECKING:
     from tftrt_tools.models.savedmodel.engine_op import Shape
 
 # The meaning of a missing attribute, because a SavedModel drops attributes with their default value (TF 2.14's op definition).
-_DEFAULTS = {"precision_mode": "FP32", "use_calibration": True, "max_cached_engines_count": 1, "use_explicit_precision": False,
-             "static_engine": True, "calibration_data": "", "profile_strategy": "", "workspace_size_bytes": 0}
+_DEFAULTS = {
+    "precision_mode": "FP32",
+    "use_calibration": True,
+    "max_cached_engines_count": 1,
+    "use_explicit_precision": False,
+    "static_engine": True,
+    "calibration_data": "",
+    "profile_strategy": "",
+    "workspace_size_bytes": 0,
+}
 
 
 def engine_name(node_name: str) -> str:
@@ -45,7 +53,9 @@ def engine_nodes(graph_def: graph_pb2.GraphDef) -> Iterator[node_def_pb2.NodeDef
 def variable_writers(graph_def: graph_pb2.GraphDef) -> list[str]:
     """Names of the nodes of a graph and its functions that change variables."""
     bodies = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
-    return [node.name for body in bodies for node in body if node.op.startswith("Assign") and node.op.endswith("VariableOp")]
+    return [
+        node.name for body in bodies for node in body if node.op.startswith("Assign") and node.op.endswith("VariableOp")
+    ]
 
 
 def engine_ops(graph_def: graph_pb2.GraphDef) -> list[EngineOp]:
@@ -78,20 +88,32 @@ class Segment:
 def native_segments(graph_def: graph_pb2.GraphDef) -> dict[str, Segment]:
     """{engine name: Segment} of a graph's engine ops, left out where a segment was removed."""
     functions = library(graph_def)
-    return {engine.name: Segment(engine, functions[engine.native_segment]) for engine in engine_ops(graph_def) if engine.native_segment}
+    return {
+        engine.name: Segment(engine, functions[engine.native_segment])
+        for engine in engine_ops(graph_def)
+        if engine.native_segment
+    }
 
 
 def _engine_op(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef]) -> EngineOp:
     segment = node.attr["segment_func"].func.name if "segment_func" in node.attr else ""
     ops = collections.Counter(inner.op for inner in functions[segment].node_def) if segment in functions else {}
     return EngineOp(
-        name=engine_name(node.name), precision=_attr(node, "precision_mode"),
-        inputs=_tensors(node, "InT", "input_shapes"), outputs=_tensors(node, "OutT", "output_shapes"),
-        ops=dict(sorted(ops.items())), native_segment=segment if segment in functions else "",
-        implicit_batch=_attr(node, "_use_implicit_batch", True), profile_strategy=_attr(node, "profile_strategy"),
-        workspace_size_bytes=_attr(node, "workspace_size_bytes"), maximum_cached_engines=_attr(node, "max_cached_engines_count"),
-        allow_build_at_runtime=_attr(node, "_allow_build_at_runtime", True), use_calibration=_attr(node, "use_calibration"),
-        calibrated=bool(_attr(node, "calibration_data")), explicit_precision=_attr(node, "use_explicit_precision"))
+        name=engine_name(node.name),
+        precision=_attr(node, "precision_mode"),
+        inputs=_tensors(node, "InT", "input_shapes"),
+        outputs=_tensors(node, "OutT", "output_shapes"),
+        ops=dict(sorted(ops.items())),
+        native_segment=segment if segment in functions else "",
+        implicit_batch=_attr(node, "_use_implicit_batch", True),
+        profile_strategy=_attr(node, "profile_strategy"),
+        workspace_size_bytes=_attr(node, "workspace_size_bytes"),
+        maximum_cached_engines=_attr(node, "max_cached_engines_count"),
+        allow_build_at_runtime=_attr(node, "_allow_build_at_runtime", True),
+        use_calibration=_attr(node, "use_calibration"),
+        calibrated=bool(_attr(node, "calibration_data")),
+        explicit_precision=_attr(node, "use_explicit_precision"),
+    )
 
 
 def attribute(node: node_def_pb2.NodeDef, name: str) -> attr_value_pb2.AttrValue:
@@ -165,7 +187,7 @@ def rename(graph_def: graph_pb2.GraphDef, node_names: Mapping[str, str], functio
 
 def _renamed_input(source: str, names: Mapping[str, str]) -> str:
     mark = "^" if source.startswith("^") else ""
-    name, colon, port = source[len(mark):].partition(":")
+    name, colon, port = source[len(mark) :].partition(":")
     return mark + names.get(name, name) + colon + port
 
 
@@ -203,6 +225,7 @@ def native(graph_def: graph_pb2.GraphDef, keep: Collection[str] = ()) -> list[st
     Args: keep: names of engine ops that stay.
     Returns: names of the engine ops that were replaced. Raises: KeyError(name) for one whose segment was removed.
     """
+
     def wanted(node: node_def_pb2.NodeDef) -> bool:
         return node.op == ENGINE_OP and engine_name(node.name) not in keep
 

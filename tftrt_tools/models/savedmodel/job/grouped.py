@@ -25,7 +25,9 @@ _CONVOLUTIONS = {"Conv2D": "NHWC", "Conv3D": "NDHWC"}
 _DEPTHWISE_ATTRIBUTES = frozenset({"T", "strides", "explicit_paddings", "padding", "data_format", "dilations"})
 
 
-def rewrite(graph_def: graph_pb2.GraphDef, most_bytes: int, kept: AbstractSet[str] = frozenset()) -> tuple[Grouped, ...]:
+def rewrite(
+    graph_def: graph_pb2.GraphDef, most_bytes: int, kept: AbstractSet[str] = frozenset()
+) -> tuple[Grouped, ...]:
     """Rewrite the grouped convolutions of a graph, in place, but not inside functions.
 
     Args: graph_def: frozen. most_bytes: by how much all filters together may grow. kept: names of nodes to leave as they are and not to
@@ -82,7 +84,7 @@ def _written(node: node_def_pb2.NodeDef, filters: npt.NDArray[Any], groups: int)
     of_group = results // groups
     for group in range(groups):
         mine = slice(group * of_group, (group + 1) * of_group)
-        dense[:, :, group * read:(group + 1) * read, mine] = filters[..., mine]
+        dense[:, :, group * read : (group + 1) * read, mine] = filters[..., mine]
     return "Conv2D", dense
 
 

@@ -33,29 +33,129 @@ if TYPE_CHECKING:
 
 # {op: the inputs whose values it passes on}; of all that it has for ().
 _MOVES: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("BroadcastTo", "Gather", "GatherNd", "GatherV2", "Max", "Min", "MirrorPad", "Pad", "PadV2", "Slice", "SparseReshape",
-                     "SplitV", "TensorListFromTensor", "TensorListGetItem", "TensorListStack", "Tile", "TopK", "TopKV2", "Unpack", "Unique",
-                     "UniqueV2"), (0,)),
-    "Split": (1,), "Select": (1, 2), "SelectV2": (1, 2), "Merge": (), "DynamicStitch": (), "ParallelDynamicStitch": (),
+    **dict.fromkeys(
+        (
+            "BroadcastTo",
+            "Gather",
+            "GatherNd",
+            "GatherV2",
+            "Max",
+            "Min",
+            "MirrorPad",
+            "Pad",
+            "PadV2",
+            "Slice",
+            "SparseReshape",
+            "SplitV",
+            "TensorListFromTensor",
+            "TensorListGetItem",
+            "TensorListStack",
+            "Tile",
+            "TopK",
+            "TopKV2",
+            "Unpack",
+            "Unique",
+            "UniqueV2",
+        ),
+        (0,),
+    ),
+    "Split": (1,),
+    "Select": (1, 2),
+    "SelectV2": (1, 2),
+    "Merge": (),
+    "DynamicStitch": (),
+    "ParallelDynamicStitch": (),
 }
 # They pass on their first input: its values, and its shape.
-_SAME = frozenset({"Cast", "Enter", "EnsureShape", "Exit", "Identity", "NextIteration", "PreventGradient", "ReadVariableOp", "RefEnter",
-                   "RefExit", "RefIdentity", "RefSwitch", "Snapshot", "StopGradient", "Switch"})
+_SAME = frozenset(
+    {
+        "Cast",
+        "Enter",
+        "EnsureShape",
+        "Exit",
+        "Identity",
+        "NextIteration",
+        "PreventGradient",
+        "ReadVariableOp",
+        "RefEnter",
+        "RefExit",
+        "RefIdentity",
+        "RefSwitch",
+        "Snapshot",
+        "StopGradient",
+        "Switch",
+    }
+)
 # They change values of their first input so that an index stays one; its shape stays.
-_SAME_SHAPE = frozenset({"Abs", "Ceil", "CheckNumerics", "ClipByValue", "Floor", "FloorMod", "Maximum", "Minimum", "Mod", "Relu", "Reverse",
-                         "ReverseSequence", "ReverseV2", "Rint", "Roll", "Round", "TruncateMod"})
+_SAME_SHAPE = frozenset(
+    {
+        "Abs",
+        "Ceil",
+        "CheckNumerics",
+        "ClipByValue",
+        "Floor",
+        "FloorMod",
+        "Maximum",
+        "Minimum",
+        "Mod",
+        "Relu",
+        "Reverse",
+        "ReverseSequence",
+        "ReverseV2",
+        "Rint",
+        "Roll",
+        "Round",
+        "TruncateMod",
+    }
+)
 # Their result has the shape of their first input, or the rows of it.
-_SHAPED = frozenset({"BiasAdd", "Elu", "Erf", "Exp", "Gelu", "LeakyRelu", "Log", "LogSoftmax", "Neg", "Relu6", "Rsqrt", "Selu", "Sigmoid",
-                     "Softmax", "Softplus", "Sqrt", "Square", "Tanh", "FusedBatchNormV3"})
+_SHAPED = frozenset(
+    {
+        "BiasAdd",
+        "Elu",
+        "Erf",
+        "Exp",
+        "Gelu",
+        "LeakyRelu",
+        "Log",
+        "LogSoftmax",
+        "Neg",
+        "Relu6",
+        "Rsqrt",
+        "Selu",
+        "Sigmoid",
+        "Softmax",
+        "Softplus",
+        "Sqrt",
+        "Square",
+        "Tanh",
+        "FusedBatchNormV3",
+    }
+)
 # Of their two inputs either may be the constant.
 _EITHER = ("Maximum", "Minimum")
-_ARITHMETIC: dict[str, Operation] = {"Add": "add", "AddV2": "add", "Sub": "sub", "Mul": "mul", "FloorDiv": "div", "RealDiv": "div",
-                                     "Div": "div"}
+_ARITHMETIC: dict[str, Operation] = {
+    "Add": "add",
+    "AddV2": "add",
+    "Sub": "sub",
+    "Mul": "mul",
+    "FloorDiv": "div",
+    "RealDiv": "div",
+    "Div": "div",
+}
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _TABLES = ("HashTable", "HashTableV2")
-_CALLS = {"PartitionedCall": ("f",), "StatefulPartitionedCall": ("f",), "TRTEngineOp": ("segment_func",), "While": ("cond", "body"),
-          "StatelessWhile": ("cond", "body"), "If": ("then_branch", "else_branch"), "StatelessIf": ("then_branch", "else_branch"),
-          "Case": ("branches",), "StatelessCase": ("branches",)}
+_CALLS = {
+    "PartitionedCall": ("f",),
+    "StatefulPartitionedCall": ("f",),
+    "TRTEngineOp": ("segment_func",),
+    "While": ("cond", "body"),
+    "StatelessWhile": ("cond", "body"),
+    "If": ("then_branch", "else_branch"),
+    "StatelessIf": ("then_branch", "else_branch"),
+    "Case": ("branches",),
+    "StatelessCase": ("branches",),
+}
 _CHOOSES = ("If", "StatelessIf", "Case", "StatelessCase")
 _INITIALIZERS = ("InitializeTable", "InitializeTableV2", "LookupTableImport", "LookupTableImportV2")
 _LOOKUPS = ("LookupTableFind", "LookupTableFindV2")
@@ -98,19 +198,30 @@ class _Reader:
         fed = {}
         for name, info in signature.inputs.items():
             shape = graph.shape_of(info.tensor_shape)
-            dims = None if shape is None else tuple(Size(name, axis) if dim is None else dim for axis, dim in enumerate(shape))
+            dims = (
+                None
+                if shape is None
+                else tuple(Size(name, axis) if dim is None else dim for axis, dim in enumerate(shape))
+            )
             fed[_output(info.name)] = Value(traces=(Trace(name),), dims=dims)
         wanted = [_node(info.name) for info in signature.outputs.values() if info.WhichOneof("encoding") == "name"]
         self._walk(self._nodes, fed, wanted, 0)
-        return self._found.limits({name for name, info in signature.inputs.items() if "int" in graph.dtype_name(info.dtype)})
+        return self._found.limits(
+            {name for name, info in signature.inputs.items() if "int" in graph.dtype_name(info.dtype)}
+        )
 
     def tables(self) -> dict[str, list[str]]:
         """{table: its keys} of tables with constant keys."""
         self._walk(self._nodes, {}, [node.name for node in self._nodes], 0)
         return self._tables
 
-    def _walk(self, nodes: Iterable[node_def_pb2.NodeDef], known: dict[tuple[str, int], Value], wanted: Iterable[str],
-              depth: int) -> dict[tuple[str, int], Value]:
+    def _walk(
+        self,
+        nodes: Iterable[node_def_pb2.NodeDef],
+        known: dict[tuple[str, int], Value],
+        wanted: Iterable[str],
+        depth: int,
+    ) -> dict[tuple[str, int], Value]:
         """Read the nodes that `wanted` ones depend on. Args: known: {(node, output): Value} of what is fed. Returns: the same of all."""
         by_name, known = {node.name: node for node in nodes}, dict(known)
         fed = {name for name, _ in known}
@@ -149,13 +260,17 @@ class _Reader:
         names = [one.name for value in values for one in (value.list.func or [value.func])]
         return [name for name in names if name in self._functions]
 
-    def _call(self, node: node_def_pb2.NodeDef, names: Sequence[str], inputs: Sequence[Value], depth: int) -> Sequence[Value]:
+    def _call(
+        self, node: node_def_pb2.NodeDef, names: Sequence[str], inputs: Sequence[Value], depth: int
+    ) -> Sequence[Value]:
         if depth > _DEEPEST:
             raise _TooLarge
         answers = [self._function(self._functions[name], inputs, depth + 1) for name in names]
         if node.op in ("While", "StatelessWhile"):
-            return [joined((before, after), before.dims if before.dims == after.dims else None)
-                    for before, after in zip(inputs, answers[-1], strict=False)]
+            return [
+                joined((before, after), before.dims if before.dims == after.dims else None)
+                for before, after in zip(inputs, answers[-1], strict=False)
+            ]
         return [joined(each, each[0].dims if len(each) == 1 else None) for each in zip(*answers, strict=False)]
 
     def _function(self, function: function_pb2.FunctionDef, inputs: Sequence[Value], depth: int) -> list[Value]:
@@ -233,14 +348,24 @@ def _moved(node: node_def_pb2.NodeDef, inputs: list[Value]) -> Sequence[Value]:
 def _constant(tensor: tensor_pb2.TensorProto, name: str) -> Value:
     shape = graph.shape_of(tensor.tensor_shape)
     count = int(np.prod([dim or 0 for dim in shape or ()], dtype=np.int64))
-    return Value(dims=shape, constant=_decoded(tensor, shape or (), count) if count <= _MOST_ELEMENTS else None, of=name)
+    return Value(
+        dims=shape, constant=_decoded(tensor, shape or (), count) if count <= _MOST_ELEMENTS else None, of=name
+    )
 
 
 def _decoded(tensor: tensor_pb2.TensorProto, shape: Sequence[int | None], count: int) -> npt.NDArray[Any] | None:
     """The array of a TensorProto of numbers or strings, None for other types."""
     dtype = graph.dtype_name(tensor.dtype)
-    fields = {"string": "string_val", "int32": "int_val", "int16": "int_val", "int8": "int_val", "uint8": "int_val", "int64": "int64_val",
-              "float32": "float_val", "float64": "double_val"}
+    fields = {
+        "string": "string_val",
+        "int32": "int_val",
+        "int16": "int_val",
+        "int8": "int_val",
+        "uint8": "int_val",
+        "int64": "int64_val",
+        "float32": "float_val",
+        "float64": "double_val",
+    }
     if dtype not in fields:
         return None
     kind: Any = object if dtype == "string" else np.dtype(dtype)
@@ -303,15 +428,25 @@ def _sliced(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
         return [inputs[0].moved()]
     begin, end, step = (int(one.reshape(-1)[0]) for one in bounds if one is not None)
     if graph.attribute(node, "shrink_axis_mask").i:
-        return [Value(traces=inputs[0].traces, dims=(), sizes=sizes[begin:begin + 1 or None])]
-    chosen = slice(None if graph.attribute(node, "begin_mask").i else begin, None if graph.attribute(node, "end_mask").i else end, step)
+        return [Value(traces=inputs[0].traces, dims=(), sizes=sizes[begin : begin + 1 or None])]
+    chosen = slice(
+        None if graph.attribute(node, "begin_mask").i else begin,
+        None if graph.attribute(node, "end_mask").i else end,
+        step,
+    )
     return [Value(traces=inputs[0].traces, sizes=sizes[chosen])]
 
 
 def _gathered(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     """Gather: of sizes it takes some; the rows of a tensor are as many as there are indices."""
     sizes, places = inputs[0].elements(), inputs[1].constant if len(inputs) > 1 else None
-    if sizes is not None and places is not None and places.size and places.dtype.kind in "iu" and places.max() < len(sizes):
+    if (
+        sizes is not None
+        and places is not None
+        and places.size
+        and places.dtype.kind in "iu"
+        and places.max() < len(sizes)
+    ):
         return [Value(sizes=tuple(sizes[int(one)] for one in places.reshape(-1)))]
     return [inputs[0].moved()]
 
@@ -325,7 +460,13 @@ def _concatenated(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value
 
 
 def _stacked(dims: Sequence[tuple[Dim, ...] | None], axis: npt.NDArray[Any] | None) -> tuple[Dim, ...] | None:
-    if axis is None or not dims or dims[0] is None or any(one is None or len(one) != len(dims[0]) for one in dims) or not len(dims[0]):
+    if (
+        axis is None
+        or not dims
+        or dims[0] is None
+        or any(one is None or len(one) != len(dims[0]) for one in dims)
+        or not len(dims[0])
+    ):
         return None
     place = int(axis.reshape(-1)[0]) % len(dims[0])
     mine = [one[place] for one in dims if one is not None]
@@ -345,14 +486,31 @@ def _expanded(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
 
 
 _SPECIAL: dict[str, Callable[[node_def_pb2.NodeDef, list[Value]], Sequence[Value]]] = {
-    "MatMul": _matmul, "BatchMatMul": _matmul, "BatchMatMulV2": _matmul, "Transpose": _transposed, "Reshape": _reshaped, "Shape": _shape,
-    "StridedSlice": _sliced, "Gather": _gathered, "GatherV2": _gathered, "Concat": _concatenated, "ConcatV2": _concatenated,
-    **dict.fromkeys(("Less", "LessEqual", "Greater", "GreaterEqual"), _compared), **dict.fromkeys(("All", "LogicalAnd"), _both),
-    "Pack": _packed, "ExpandDims": _expanded, "Squeeze": _expanded}
+    "MatMul": _matmul,
+    "BatchMatMul": _matmul,
+    "BatchMatMulV2": _matmul,
+    "Transpose": _transposed,
+    "Reshape": _reshaped,
+    "Shape": _shape,
+    "StridedSlice": _sliced,
+    "Gather": _gathered,
+    "GatherV2": _gathered,
+    "Concat": _concatenated,
+    "ConcatV2": _concatenated,
+    **dict.fromkeys(("Less", "LessEqual", "Greater", "GreaterEqual"), _compared),
+    **dict.fromkeys(("All", "LogicalAnd"), _both),
+    "Pack": _packed,
+    "ExpandDims": _expanded,
+    "Squeeze": _expanded,
+}
 
 
 def _axis(value: Value | None) -> int:
-    return int(value.constant.reshape(-1)[0]) if value is not None and value.constant is not None and value.constant.size else 0
+    return (
+        int(value.constant.reshape(-1)[0])
+        if value is not None and value.constant is not None and value.constant.size
+        else 0
+    )
 
 
 def _smallest(dims: tuple[Dim, ...] | None) -> Dim:
@@ -362,7 +520,13 @@ def _smallest(dims: tuple[Dim, ...] | None) -> Dim:
 
 
 def _gather(found: Found, node: node_def_pb2.NodeDef, inputs: list[Value]) -> None:
-    axis = _axis(inputs[2]) if len(inputs) > 2 else graph.attribute(node, "batch_dims").i if node.op == "ResourceGather" else 0
+    axis = (
+        _axis(inputs[2])
+        if len(inputs) > 2
+        else graph.attribute(node, "batch_dims").i
+        if node.op == "ResourceGather"
+        else 0
+    )
     found.index(inputs[1], dimension(inputs[0].dims, axis), _named(inputs[0], node))
 
 
@@ -419,10 +583,33 @@ def _named(table: Value, node: node_def_pb2.NodeDef) -> str:
 
 
 _DEMANDS: dict[str, Callable[[Found, node_def_pb2.NodeDef, list[Value]], None]] = {
-    **dict.fromkeys(("Gather", "GatherV2", "ResourceGather"), _gather), **dict.fromkeys(("GatherNd", "ResourceGatherNd"), _gather_nd),
-    **dict.fromkeys(("OneHot", "Bincount", "DenseBincount"), _depth), **dict.fromkeys(("SparseToDense", "ScatterNd"), _placed),
-    **dict.fromkeys(("TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub", "TensorScatterMax", "TensorScatterMin"), _updated),
-    **dict.fromkeys(("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"), _segments),
-    **dict.fromkeys(("SegmentSum", "SegmentMean", "SegmentMax", "SegmentMin", "SegmentProd", "SegmentSumV2", "SegmentMaxV2", "SegmentMinV2",
-                     "SegmentProdV2", "SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN"), _rising),
-    **dict.fromkeys(("ReverseSequence", "CTCLoss", "CTCLossV2", "CTCGreedyDecoder", "CTCBeamSearchDecoder"), _lengths)}
+    **dict.fromkeys(("Gather", "GatherV2", "ResourceGather"), _gather),
+    **dict.fromkeys(("GatherNd", "ResourceGatherNd"), _gather_nd),
+    **dict.fromkeys(("OneHot", "Bincount", "DenseBincount"), _depth),
+    **dict.fromkeys(("SparseToDense", "ScatterNd"), _placed),
+    **dict.fromkeys(
+        ("TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub", "TensorScatterMax", "TensorScatterMin"),
+        _updated,
+    ),
+    **dict.fromkeys(
+        ("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"), _segments
+    ),
+    **dict.fromkeys(
+        (
+            "SegmentSum",
+            "SegmentMean",
+            "SegmentMax",
+            "SegmentMin",
+            "SegmentProd",
+            "SegmentSumV2",
+            "SegmentMaxV2",
+            "SegmentMinV2",
+            "SegmentProdV2",
+            "SparseSegmentSum",
+            "SparseSegmentMean",
+            "SparseSegmentSqrtN",
+        ),
+        _rising,
+    ),
+    **dict.fromkeys(("ReverseSequence", "CTCLoss", "CTCLossV2", "CTCGreedyDecoder", "CTCBeamSearchDecoder"), _lengths),
+}

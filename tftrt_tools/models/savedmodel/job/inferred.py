@@ -20,8 +20,9 @@ _LARGEST_SHAPE = 64
 _LOOKUP = "LookupTableFindV2"
 
 
-def shapes(graph_def: graph_pb2.GraphDef, given: Mapping[str, Shape] | None = None,
-           first_round: bool = False) -> tf.Graph:
+def shapes(
+    graph_def: graph_pb2.GraphDef, given: Mapping[str, Shape] | None = None, first_round: bool = False
+) -> tf.Graph:
     """The graph with its shapes; large constants are placeholders there, and a lookup of scalars has the shape of its keys.
 
     Args: graph_def: frozen. given: {placeholder: its shape here}; the others keep theirs. first_round: loops have the shapes of their
@@ -35,7 +36,9 @@ def shapes(graph_def: graph_pb2.GraphDef, given: Mapping[str, Shape] | None = No
     return _imported(graph_def, given or {}, entered, lookups=False)
 
 
-def _imported(graph_def: graph_pb2.GraphDef, given: Mapping[str, Shape], entered: Mapping[str, str], lookups: bool) -> Any:
+def _imported(
+    graph_def: graph_pb2.GraphDef, given: Mapping[str, Shape], entered: Mapping[str, str], lookups: bool
+) -> Any:
     slim = graph_pb2.GraphDef(versions=graph_def.versions, library=graph_def.library)
     for node in graph_def.node:
         if _is_large(node):
@@ -50,7 +53,10 @@ def _imported(graph_def: graph_pb2.GraphDef, given: Mapping[str, Shape], entered
 
 
 def _is_large(node: node_def_pb2.NodeDef) -> bool:
-    return node.op == "Const" and np.prod([size.size for size in node.attr["value"].tensor.tensor_shape.dim]) > _LARGEST_SHAPE
+    return (
+        node.op == "Const"
+        and np.prod([size.size for size in node.attr["value"].tensor.tensor_shape.dim]) > _LARGEST_SHAPE
+    )
 
 
 def _as_placeholder(constant: node_def_pb2.NodeDef, slim: graph_pb2.GraphDef) -> None:
@@ -59,8 +65,13 @@ def _as_placeholder(constant: node_def_pb2.NodeDef, slim: graph_pb2.GraphDef) ->
     copy.attr["shape"].shape.CopyFrom(constant.attr["value"].tensor.tensor_shape)
 
 
-def _stand_in(node: node_def_pb2.NodeDef, slim: graph_pb2.GraphDef, given: Mapping[str, Shape], entered: Mapping[str, str],
-              lookups: bool) -> None:
+def _stand_in(
+    node: node_def_pb2.NodeDef,
+    slim: graph_pb2.GraphDef,
+    given: Mapping[str, Shape],
+    entered: Mapping[str, str],
+    lookups: bool,
+) -> None:
     """Give a node its shape if TensorFlow cannot, in place."""
     if node.name in given:
         node.attr["shape"].shape.CopyFrom(tf.TensorShape(given[node.name]).as_proto())

@@ -51,7 +51,9 @@ def inline_segments(graph_def: graph_pb2.GraphDef) -> tuple[graph_pb2.GraphDef, 
         tensors[name] = _inline(node, functions, functions[segment], prefix, node.attr["OutT"], result)
         if node.name in looped:
             _into_the_loop(node, prefix, result)
-    kept = [function for name, function in functions.items() if name not in inlined or _called_elsewhere(name, graph_def)]
+    kept = [
+        function for name, function in functions.items() if name not in inlined or _called_elsewhere(name, graph_def)
+    ]
     result.library.function.extend(kept)
     result.library.gradient.extend(graph_def.library.gradient)
     graph.native(result)
@@ -73,7 +75,14 @@ def inline_calls(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
         taken = {node.name for node in graph_def.node}
         for node in graph_def.node:
             if _is_call(node, holders):
-                _inline(node, functions, functions[node.attr["f"].func.name], _prefix(node.name, taken), node.attr["Tout"], result)
+                _inline(
+                    node,
+                    functions,
+                    functions[node.attr["f"].func.name],
+                    _prefix(node.name, taken),
+                    node.attr["Tout"],
+                    result,
+                )
             else:
                 result.node.add().CopyFrom(node)
         result.library.function.extend(functions[name] for name in reached(result.node, functions))
@@ -82,14 +91,19 @@ def inline_calls(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     return graph_def
 
 
-def reached(nodes: Iterable[node_def_pb2.NodeDef], functions: Mapping[str, function_pb2.FunctionDef]) -> dict[str, bool]:
+def reached(
+    nodes: Iterable[node_def_pb2.NodeDef], functions: Mapping[str, function_pb2.FunctionDef]
+) -> dict[str, bool]:
     """Names of the functions that `nodes` call, directly or through other functions."""
     found: dict[str, bool] = {}
     waiting = [nodes]
     while waiting:
         for node in waiting.pop():
-            called = [node.op, *(value.func.name for value in node.attr.values()),
-                      *(one.name for value in node.attr.values() for one in value.list.func)]
+            called = [
+                node.op,
+                *(value.func.name for value in node.attr.values()),
+                *(one.name for value in node.attr.values() for one in value.list.func),
+            ]
             for name in called:
                 if name in functions and name not in found:
                     found[name] = True
@@ -107,8 +121,11 @@ def _holding_engines(functions: Mapping[str, function_pb2.FunctionDef]) -> set[s
     before: set[str] | None = None
     while found != before:
         before = set(found)
-        found |= {name for name, function in functions.items()
-                  if any(node.op == ENGINE_OP or _is_call(node, found) for node in function.node_def)}
+        found |= {
+            name
+            for name, function in functions.items()
+            if any(node.op == ENGINE_OP or _is_call(node, found) for node in function.node_def)
+        }
     return found
 
 
@@ -122,12 +139,21 @@ def _prefix(name: str, taken: set[str]) -> str:
 
 def _called_elsewhere(segment: str, graph_def: graph_pb2.GraphDef) -> bool:
     """Whether a library function holds an engine op with this segment: it stays a call."""
-    return any(node.op == ENGINE_OP and node.attr["segment_func"].func.name == segment
-               for function in graph_def.library.function for node in function.node_def)
+    return any(
+        node.op == ENGINE_OP and node.attr["segment_func"].func.name == segment
+        for function in graph_def.library.function
+        for node in function.node_def
+    )
 
 
-def _inline(call: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef], segment: function_pb2.FunctionDef, prefix: str,
-            types: attr_value_pb2.AttrValue, result: graph_pb2.GraphDef) -> dict[str, str]:
+def _inline(
+    call: node_def_pb2.NodeDef,
+    functions: Mapping[str, function_pb2.FunctionDef],
+    segment: function_pb2.FunctionDef,
+    prefix: str,
+    types: attr_value_pb2.AttrValue,
+    result: graph_pb2.GraphDef,
+) -> dict[str, str]:
     """Add the segment's nodes to GraphDef `result`. Args: types: AttrValue of the results' types. Returns: {tensor of the segment: tensor
     of the graph}."""
     sources = [_with_port(source) for source in call.input if not source.startswith("^")]
@@ -147,8 +173,10 @@ def _inline(call: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.Fun
         if "_class" in copy.attr:  # colocation, by names that do not hold here
             del copy.attr["_class"]
         del copy.input[:]
-        copy.input.extend(_control(source[1:], arguments, prefix) if source.startswith("^") else references[source]
-                          for source in node.input)
+        copy.input.extend(
+            _control(source[1:], arguments, prefix) if source.startswith("^") else references[source]
+            for source in node.input
+        )
     returned = {arg.name: references[segment.ret[arg.name]] for arg in segment.signature.output_arg}
     tensors.update({f"{name}:0": source for name, source in returned.items()})
     outputs = result.node.add(name=call.name, op="IdentityN", input=returned.values())

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 def specs(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, tuple[InputSpec, ...]]:
     """{signature: InputSpecs of its inputs, with the limits of their values and their places}."""
     limits, places = index_limits.find(meta_graph), argument_order.find(meta_graph)
-    return {name: tuple(spec.knowing(limits.get(name, {}).get(spec.name), places.get(name, {}).get(spec.name))
-                        for spec in graph.specs(one.inputs))
-            for name, one in signatures.definitions(meta_graph).items()}
+    return {
+        name: tuple(
+            spec.knowing(limits.get(name, {}).get(spec.name), places.get(name, {}).get(spec.name))
+            for spec in graph.specs(one.inputs)
+        )
+        for name, one in signatures.definitions(meta_graph).items()
+    }

@@ -29,7 +29,11 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall"})
 def is_converted(path: str | os.PathLike[str], meta_graph: meta_graph_pb2.MetaGraphDef) -> bool:
     """Whether this SavedModel is converted: it has engine ops, engine files or our manifest."""
     carries = any((pathlib.Path(path) / "assets").glob(engine_assets.PREFIX + "*"))
-    return carries or (passport.folder(path) / passport.MANIFEST).is_file() or any(True for _ in graph.engine_nodes(meta_graph.graph_def))
+    return (
+        carries
+        or (passport.folder(path) / passport.MANIFEST).is_file()
+        or any(True for _ in graph.engine_nodes(meta_graph.graph_def))
+    )
 
 
 def inspect(path: str | os.PathLike[str], meta_graph: meta_graph_pb2.MetaGraphDef) -> Inspection:
@@ -40,11 +44,20 @@ def inspect(path: str | os.PathLike[str], meta_graph: meta_graph_pb2.MetaGraphDe
     graph_def = meta_graph.graph_def
     manifest, verification, damaged = _passport(path)
     return Inspection(
-        model=str(pathlib.Path(path).absolute()), tags=tuple(meta_graph.meta_info_def.tags),
-        tensorflow=meta_graph.meta_info_def.tensorflow_version, graph_bytes=(pathlib.Path(path) / protos.FILE).stat().st_size,
-        signatures=signature_graphs(meta_graph), engines=tuple(graph.engine_ops(graph_def)), ambiguous=_ambiguous(graph_def),
-        engine_files=_engine_files(path), loads=_loads(graph_def), manifest=manifest, verification=verification,
-        digest=files.digest(path) if verification else None, findings=damaged)
+        model=str(pathlib.Path(path).absolute()),
+        tags=tuple(meta_graph.meta_info_def.tags),
+        tensorflow=meta_graph.meta_info_def.tensorflow_version,
+        graph_bytes=(pathlib.Path(path) / protos.FILE).stat().st_size,
+        signatures=signature_graphs(meta_graph),
+        engines=tuple(graph.engine_ops(graph_def)),
+        ambiguous=_ambiguous(graph_def),
+        engine_files=_engine_files(path),
+        loads=_loads(graph_def),
+        manifest=manifest,
+        verification=verification,
+        digest=files.digest(path) if verification else None,
+        findings=damaged,
+    )
 
 
 def _passport(path: str | os.PathLike[str]) -> tuple[dict[str, Any] | None, dict[str, Any] | None, tuple[Finding, ...]]:
@@ -65,18 +78,33 @@ def _passport(path: str | os.PathLike[str]) -> tuple[dict[str, Any] | None, dict
 def signature_graphs(meta_graph: meta_graph_pb2.MetaGraphDef) -> tuple[SignatureGraph, ...]:
     """The SignatureGraphs of a MetaGraphDef."""
     engines, same, specs = graph.engine_ops(meta_graph.graph_def), twins.find(meta_graph), input_facts.specs(meta_graph)
-    return tuple(_signature(name, one, meta_graph, engines, same.get(name, ""), specs[name])
-                 for name, one in signatures.definitions(meta_graph).items())
+    return tuple(
+        _signature(name, one, meta_graph, engines, same.get(name, ""), specs[name])
+        for name, one in signatures.definitions(meta_graph).items()
+    )
 
 
-def _signature(name: str, signature: meta_graph_pb2.SignatureDef, meta_graph: meta_graph_pb2.MetaGraphDef, engines: Sequence[EngineOp],
-               same_as: str, inputs: tuple[InputSpec, ...]) -> SignatureGraph:
+def _signature(
+    name: str,
+    signature: meta_graph_pb2.SignatureDef,
+    meta_graph: meta_graph_pb2.MetaGraphDef,
+    engines: Sequence[EngineOp],
+    same_as: str,
+    inputs: tuple[InputSpec, ...],
+) -> SignatureGraph:
     walk = _Walk(meta_graph)
     walk.from_outputs([info.name for info in signature.outputs.values()])
     inside = sum(one.compute_ops for one in engines if one.name in walk.engines)
     outputs = graph.specs(signature.outputs)
-    return SignatureGraph(name=name, inputs=inputs, outputs=outputs, engines=tuple(walk.engines), native=tuple(walk.native), inside=inside,
-                          same_as=same_as)
+    return SignatureGraph(
+        name=name,
+        inputs=inputs,
+        outputs=outputs,
+        engines=tuple(walk.engines),
+        native=tuple(walk.native),
+        inside=inside,
+        same_as=same_as,
+    )
 
 
 class _Walk:
@@ -113,7 +141,9 @@ class _Walk:
         elif node.op not in graph.PASSIVE_OPS and node.op not in _CALLS:
             self.native.append(Node(node.name, node.op, function))
         for value in node.attr.values():
-            for called in [value.func.name] if value.WhichOneof("value") == "func" else [one.name for one in value.list.func]:
+            for called in (
+                [value.func.name] if value.WhichOneof("value") == "func" else [one.name for one in value.list.func]
+            ):
                 self._enter(called)
 
     def _enter(self, name: str) -> None:
@@ -133,7 +163,9 @@ def _ambiguous(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
     found: dict[str, set[tuple[Any, ...]]] = {}
     for node in graph.engine_nodes(graph_def):
         segment = functions.get(node.attr["segment_func"].func.name)
-        body = [inner.SerializeToString(deterministic=True) for inner in segment.node_def] if segment is not None else []
+        body = (
+            [inner.SerializeToString(deterministic=True) for inner in segment.node_def] if segment is not None else []
+        )
         types = (tuple(node.attr["InT"].list.type), tuple(node.attr["OutT"].list.type), tuple(sorted(body)))
         found.setdefault(graph.engine_name(node.name), set()).add(types)
     return tuple(name for name, segments in found.items() if len(segments) > 1)

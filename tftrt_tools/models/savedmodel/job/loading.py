@@ -47,8 +47,10 @@ class Model:
     def specs(self, name: str) -> list[InputSpec]:
         """As `input_specs` of a signature; with the limits of their values, and their places."""
         known = {spec.name: spec for spec in self.inputs.get(name, ())}
-        return [dataclasses.replace(spec, known=known[spec.name].known) if spec.name in known else spec
-                for spec in input_specs(self.root.signatures[name])]
+        return [
+            dataclasses.replace(spec, known=known[spec.name].known) if spec.name in known else spec
+            for spec in input_specs(self.root.signatures[name])
+        ]
 
 
 def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
@@ -62,23 +64,38 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
     _register_optimizers(meta)
     try:
         root = tf.saved_model.load(str(path), tags=list(chosen))
-        return Model(root=root, tags=chosen, declared=declarations.of(meta), same=twins.find(meta), other_tags=others,
-                     inputs=input_facts.specs(meta), lost=session_load.lost(meta))
-    except Exception as error:  # a damaged model can make TensorFlow raise nearly anything, such as an IndexError for a short file
+        return Model(
+            root=root,
+            tags=chosen,
+            declared=declarations.of(meta),
+            same=twins.find(meta),
+            other_tags=others,
+            inputs=input_facts.specs(meta),
+            lost=session_load.lost(meta),
+        )
+    except (
+        Exception
+    ) as error:  # a damaged model can make TensorFlow raise nearly anything, such as an IndexError for a short file
         if is_out_of_gpu_memory(error):
-            raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None
+            raise errors.TftrtError(
+                f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND
+            ) from None
         raise errors.TftrtError(f"TensorFlow cannot load {path}: {first_line(error)}", _mend(error)) from None
 
 
 def _check_assets(path: str | os.PathLike[str], meta: meta_graph_pb2.MetaGraphDef) -> None:
     """Refuse a graph that names a file outside the model as an asset: TensorFlow reads it, and saves a copy of it. Raises: TftrtError."""
-    old = meta.collection_def["saved_model_assets"].any_list.value if "saved_model_assets" in meta.collection_def else ()
+    old = (
+        meta.collection_def["saved_model_assets"].any_list.value if "saved_model_assets" in meta.collection_def else ()
+    )
     kept = (protos.meta_graph_pb2.AssetFileDef.FromString(one.value) for one in old)
     for name in (one.filename for one in (*meta.asset_file_def, *kept)):
         place = pathlib.PurePosixPath(name)
         if place.is_absolute() or ".." in place.parts:
-            raise errors.TftrtError(f"{path} names the asset {name!r}, which lies outside the model",
-                                    "the model is damaged, or made to read such files")
+            raise errors.TftrtError(
+                f"{path} names the asset {name!r}, which lies outside the model",
+                "the model is damaged, or made to read such files",
+            )
 
 
 def _register_optimizers(meta: meta_graph_pb2.MetaGraphDef) -> None:
@@ -103,7 +120,11 @@ def array(name: str, tensor: Any) -> npt.NDArray[Any]:
     if isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.variant, tf.resource):
         found: npt.NDArray[Any] = tensor.numpy()
         return found
-    kind = tensor.dtype.name if isinstance(tensor, tf.Tensor) else tensor_kinds.of_class(type(tf.type_spec_from_value(tensor)).__name__)
+    kind = (
+        tensor.dtype.name
+        if isinstance(tensor, tf.Tensor)
+        else tensor_kinds.of_class(type(tf.type_spec_from_value(tensor)).__name__)
+    )
     raise tensor_kinds.no_array(name, kind)
 
 
@@ -113,8 +134,9 @@ GPU_MEMORY_MEND = "free the GPU's memory (`nvidia-smi` names who holds it), or u
 def is_out_of_gpu_memory(error: BaseException) -> bool:
     """Whether an exception of TensorFlow means too little GPU memory: a failed allocation, or no memory for a context."""
     text = str(error)
-    return isinstance(error, tf.errors.ResourceExhaustedError) or any(sign in text for sign in (
-        "CUDA_ERROR_OUT_OF_MEMORY", "failed initializing StreamExecutor", "ran out of memory"))
+    return isinstance(error, tf.errors.ResourceExhaustedError) or any(
+        sign in text for sign in ("CUDA_ERROR_OUT_OF_MEMORY", "failed initializing StreamExecutor", "ran out of memory")
+    )
 
 
 def first_line(error: BaseException) -> str:
@@ -142,8 +164,10 @@ def _mend(error: BaseException) -> str:
 def input_specs(function: Any) -> list[InputSpec]:
     """[InputSpec] of a signature's ConcreteFunction, under the names of its SignatureDef, in the order of its arguments."""
     names = tf_private.argument_names(function)
-    return [InputSpec(name, tensor.dtype.name, None if tensor.shape.rank is None else tuple(tensor.shape.as_list()))
-            for name, tensor in zip(names, function.inputs[:len(names)], strict=True)]
+    return [
+        InputSpec(name, tensor.dtype.name, None if tensor.shape.rank is None else tuple(tensor.shape.as_list()))
+        for name, tensor in zip(names, function.inputs[: len(names)], strict=True)
+    ]
 
 
 def freezable(function: Any) -> list[InputSpec]:

@@ -87,5 +87,9 @@ def _stand_in(graph_def: graph_pb2.GraphDef, node: node_def_pb2.NodeDef) -> None
 
 
 def _zero(tensor: tensor_pb2.TensorProto) -> None:
-    field = {types_pb2.DT_FLOAT: tensor.float_val, types_pb2.DT_HALF: tensor.half_val, types_pb2.DT_BOOL: tensor.bool_val}
+    field = {
+        types_pb2.DT_FLOAT: tensor.float_val,
+        types_pb2.DT_HALF: tensor.half_val,
+        types_pb2.DT_BOOL: tensor.bool_val,
+    }
     field.get(tensor.dtype, tensor.int_val).append(0)

@@ -47,7 +47,9 @@ class Computed(NamedTuple):
         Rewrites keep names: grappler makes x * (y * c) of (x * y) * c, and a dilated convolution is one where it was three nodes.
         """
         both = self.attributes.keys() & other.attributes.keys()
-        return (self.op, self.reads) == (other.op, other.reads) and all(self.attributes[name] == other.attributes[name] for name in both)
+        return (self.op, self.reads) == (other.op, other.reads) and all(
+            self.attributes[name] == other.attributes[name] for name in both
+        )
 
 
 def computed(graph_def: graph_pb2.GraphDef, prefix: str = "") -> dict[str, Computed]:
@@ -70,7 +72,9 @@ def computed(graph_def: graph_pb2.GraphDef, prefix: str = "") -> dict[str, Compu
         elif reads is not None:
             known.update(_names(op, reads, prefix))
             for tensor in _floats(op) if op.name not in left else ():
-                found[known[tensor.name]] = Computed(op.type, _attributes(op), reads, tensor.dtype.as_datatype_enum, tensor.name)
+                found[known[tensor.name]] = Computed(
+                    op.type, _attributes(op), reads, tensor.dtype.as_datatype_enum, tensor.name
+                )
     return found
 
 
@@ -93,7 +97,9 @@ def _names(op: tf.Operation, reads: Sequence[str], prefix: str = "") -> dict[str
     return {tensor.name: reads[0] if op.type in _ALIASES else tensor.name.removeprefix(prefix) for tensor in op.outputs}
 
 
-def _inside(engine: tf.Operation, segment: function_pb2.FunctionDef, outside: Mapping[str, str]) -> Iterator[tuple[str, Computed]]:
+def _inside(
+    engine: tf.Operation, segment: function_pb2.FunctionDef, outside: Mapping[str, str]
+) -> Iterator[tuple[str, Computed]]:
     """(name, tensor) of what a segment computes. Args: outside: {tensor in the graph: name}."""
     body, places = tf_private.function_body(segment)
     references = {tensor: place for place, tensor in places.items()}
@@ -109,8 +115,18 @@ def _inside(engine: tf.Operation, segment: function_pb2.FunctionDef, outside: Ma
             place = references[tensor.name]
             # A further output that nobody reads, such as the mean of a batch normalization, has no tensor in TensorRT.
             if place in outputs or tensor.consumers():
-                yield tensor.name, Computed(op.type, _attributes(op), reads, tensor.dtype.as_datatype_enum, place, engine.name,
-                                            outputs.get(place, -1))
+                yield (
+                    tensor.name,
+                    Computed(
+                        op.type,
+                        _attributes(op),
+                        reads,
+                        tensor.dtype.as_datatype_enum,
+                        place,
+                        engine.name,
+                        outputs.get(place, -1),
+                    ),
+                )
 
 
 def _floats(op: tf.Operation) -> list[tf.Tensor]:
@@ -118,7 +134,11 @@ def _floats(op: tf.Operation) -> list[tf.Tensor]:
 
 
 def _attributes(op: tf.Operation) -> dict[str, bytes]:
-    return {name: value.SerializeToString(deterministic=True) for name, value in op.node_def.attr.items() if not name.startswith("_")}
+    return {
+        name: value.SerializeToString(deterministic=True)
+        for name, value in op.node_def.attr.items()
+        if not name.startswith("_")
+    }
 
 
 def mark(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, Computed], number: int = 0) -> dict[str, str]:
@@ -149,5 +169,9 @@ def mark(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, Computed], number:
         node.attr["_allow_build_at_runtime"].b = True
     renamed = {one.engine: one.engine + suffix for one in inner}
     graph.rename(graph_def, renamed, {})
-    return {name: f"{renamed.get(one.engine, one.engine)}:{further.get((one.engine, one.place), one.output)}" if one.engine else one.place
-            for name, one in tensors.items()}
+    return {
+        name: f"{renamed.get(one.engine, one.engine)}:{further.get((one.engine, one.place), one.output)}"
+        if one.engine
+        else one.place
+        for name, one in tensors.items()
+    }

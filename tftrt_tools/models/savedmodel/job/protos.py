@@ -54,14 +54,18 @@ def read(path: str | os.PathLike[str]) -> saved_model_pb2.SavedModel:
     proto = saved_model_pb2.SavedModel()
     file = pathlib.Path(path) / FILE
     if not file.is_file():
-        raise errors.TftrtError(f"{path} holds a text-form saved_model.pbtxt only", "save it in binary form (saved_model.pb)")
+        raise errors.TftrtError(
+            f"{path} holds a text-form saved_model.pbtxt only", "save it in binary form (saved_model.pb)"
+        )
     try:
         proto.ParseFromString(file.read_bytes())
     except Exception as error:  # protobuf's DecodeError class differs between its implementations
         text = " ".join(str(error).split())
         raise errors.TftrtError(f"{file} is truncated or damaged ({text})", "export or copy the model again") from None
     if not proto.meta_graphs:
-        raise errors.TftrtError(f"{file} is truncated or damaged (no MetaGraph in it)", "export or copy the model again")
+        raise errors.TftrtError(
+            f"{file} is truncated or damaged (no MetaGraph in it)", "export or copy the model again"
+        )
     return proto
 
 
@@ -77,4 +81,6 @@ def meta_graph(proto: saved_model_pb2.SavedModel, tags: Sequence[str] = ()) -> m
         for meta in proto.meta_graphs:
             if list(meta.meta_info_def.tags) == ["serve"]:
                 return meta
-    raise errors.UsageError(f"no MetaGraph with tags {','.join(tags) or 'serve'}", "here: " + "; ".join(",".join(one) for one in known))
+    raise errors.UsageError(
+        f"no MetaGraph with tags {','.join(tags) or 'serve'}", "here: " + "; ".join(",".join(one) for one in known)
+    )

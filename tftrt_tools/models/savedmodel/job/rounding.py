@@ -41,16 +41,24 @@ class Rounded:
 
 def add_int8(graph_def: graph_pb2.GraphDef, sites: Sequence[Site]) -> Rounded:
     """Put INT8 rounding at `sites`. Args: graph_def: left as it is; sites: (rounding_sites.Site, …). Returns: Rounded."""
-    tensors = {tensor: number for number, tensor in enumerate(dict.fromkeys(tensor for site in sites for tensor in site.tensors))}
+    tensors = {
+        tensor: number
+        for number, tensor in enumerate(dict.fromkeys(tensor for site in sites for tensor in site.tensors))
+    }
     graph = _Gated(graph_def, len(sites), len(tensors))
     for number, site in enumerate(sites):
         gate = graph.gate(number, site.node)
         for index, tensor in site.activations:
             low, high = graph.bounds(tensors[tensor], site.node)
-            rounded = graph.once(("int8", tensor), functools.partial(graph.add_int8_rounding, tensor=tensor, low=low, high=high))
+            rounded = graph.once(
+                ("int8", tensor), functools.partial(graph.add_int8_rounding, tensor=tensor, low=low, high=high)
+            )
             graph.switch_input(site.node, index, gate, rounded)
         for weight in site.weights:
-            rounded = graph.once(("weight", weight.constant, weight.channels), functools.partial(graph.add_weight_rounding, weight=weight))
+            rounded = graph.once(
+                ("weight", weight.constant, weight.channels),
+                functools.partial(graph.add_weight_rounding, weight=weight),
+            )
             graph.switch_input(site.node, weight.index, gate, rounded)
     return Rounded(graph.result, graph.gates, graph.scales, tuple(tensors))
 
@@ -66,7 +74,9 @@ def add_fp16(graph_def: graph_pb2.GraphDef, sites: Sequence[Site]) -> Rounded:
         for index, tensor in inputs:
             rounded = graph.once(("fp16", tensor), functools.partial(graph.add_fp16_rounding, tensor=tensor))
             graph.switch_input(site.node, index, gate, rounded)
-        outputs += [(site, tensor, gate) for tensor in (f"{site.node}:{port}" for port in site.outputs) if tensor in readers]
+        outputs += [
+            (site, tensor, gate) for tensor in (f"{site.node}:{port}" for port in site.outputs) if tensor in readers
+        ]
     # Last, because the added nodes read the outputs too, and have to read the unrounded ones.
     for site, tensor, gate in outputs:
         rounded = graph.once(("fp16", tensor), functools.partial(graph.add_fp16_rounding, tensor=tensor))
@@ -129,7 +139,9 @@ class _Gated:
 
     def bounds(self, number: int, node: str) -> tuple[str, str]:
         """The least and the largest value of a tensor, where `node` can read them."""
-        low, high = (self._entered(f"{self._scope}/{part}/each:{number}", types_pb2.DT_FLOAT, node) for part in ("low", "high"))
+        low, high = (
+            self._entered(f"{self._scope}/{part}/each:{number}", types_pb2.DT_FLOAT, node) for part in ("low", "high")
+        )
         return low, high
 
     def _entered(self, tensor: str, kind: int, node: str) -> str:
@@ -138,7 +150,9 @@ class _Gated:
         entered: tuple[bytes, ...] = ()
         for enter in self._frames.get(node, ()):
             entered = (*entered, enter.attr["frame_name"].s)
-            tensor = self.once(("enter", source, entered), functools.partial(self._enter, enter=enter, tensor=tensor, kind=kind))
+            tensor = self.once(
+                ("enter", source, entered), functools.partial(self._enter, enter=enter, tensor=tensor, kind=kind)
+            )
         return tensor
 
     def _enter(self, name: str, enter: node_def_pb2.NodeDef, tensor: str, kind: int) -> str:
@@ -161,8 +175,11 @@ class _Gated:
         # A constant belongs to the loop of its control input.
         node = self._add(f"{name}/scale", "Const", [f"^{weight.constant}"], dtype=types_pb2.DT_FLOAT)
         node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(scale))
-        for part, op, inputs in (("divided", "RealDiv", [weight.constant, f"{name}/scale"]), ("rounded", "Round", [f"{name}/divided"]),
-                                 ("value", "Mul", [f"{name}/rounded", f"{name}/scale"])):
+        for part, op, inputs in (
+            ("divided", "RealDiv", [weight.constant, f"{name}/scale"]),
+            ("rounded", "Round", [f"{name}/divided"]),
+            ("value", "Mul", [f"{name}/rounded", f"{name}/scale"]),
+        ):
             self._add(f"{name}/{part}", op, inputs, T=types_pb2.DT_FLOAT)
         return f"{name}/value:0"
 
@@ -190,8 +207,14 @@ class _Gated:
                     found.setdefault(source if ":" in source else f"{source}:0", []).append((node, index))
         return found
 
-    def switch_output(self, node: str, tensor: str, gate: str, rounded: str,
-                      readers: Mapping[str, list[tuple[node_def_pb2.NodeDef, int]]]) -> None:
+    def switch_output(
+        self,
+        node: str,
+        tensor: str,
+        gate: str,
+        rounded: str,
+        readers: Mapping[str, list[tuple[node_def_pb2.NodeDef, int]]],
+    ) -> None:
         """Let the original readers of `tensor`, and the switches at their inputs, read `rounded` where the gate is true."""
         switched = self._switch(gate, rounded, tensor)
         for reader, index in readers.get(tensor, ()):
@@ -225,8 +248,9 @@ def _frames(graph_def: graph_pb2.GraphDef) -> dict[str, tuple[node_def_pb2.NodeD
     return {name: enters for name, enters in found.items() if enters}
 
 
-def _frame(node: node_def_pb2.NodeDef, source: node_def_pb2.NodeDef,
-           frames: tuple[node_def_pb2.NodeDef, ...]) -> tuple[node_def_pb2.NodeDef, ...]:
+def _frame(
+    node: node_def_pb2.NodeDef, source: node_def_pb2.NodeDef, frames: tuple[node_def_pb2.NodeDef, ...]
+) -> tuple[node_def_pb2.NodeDef, ...]:
     if source.op in ("Exit", "RefExit"):
         frames = frames[:-1]
     return (*frames, node) if node.op in ("Enter", "RefEnter") else frames

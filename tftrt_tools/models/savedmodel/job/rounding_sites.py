@@ -15,16 +15,58 @@ if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 # Where the weights are: {op: (input index of the constant, axes of its output channels)}; either input of a MatMul may be the constant.
-_CONVOLUTIONS = {"Conv2D": (1, (3,)), "Conv3D": (1, (4,)), "DepthwiseConv2dNative": (1, (2, 3)), "Conv2DBackpropInput": (1, (2,)),
-                 "Conv3DBackpropInputV2": (1, (3,))}
-_PRODUCTS = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMul": ("adj_x", "adj_y"), "BatchMatMulV2": ("adj_x", "adj_y")}
+_CONVOLUTIONS = {
+    "Conv2D": (1, (3,)),
+    "Conv3D": (1, (4,)),
+    "DepthwiseConv2dNative": (1, (2, 3)),
+    "Conv2DBackpropInput": (1, (2,)),
+    "Conv3DBackpropInputV2": (1, (3,)),
+}
+_PRODUCTS = {
+    "MatMul": ("transpose_a", "transpose_b"),
+    "BatchMatMul": ("adj_x", "adj_y"),
+    "BatchMatMulV2": ("adj_x", "adj_y"),
+}
 # Ops of two tensors; with a constant they are a convolution's bias or normalisation, and part of its kernel.
 _ELEMENTWISE = frozenset({"Add", "AddV2", "Sub", "Mul", "Maximum", "Minimum"})
 _POOLS = frozenset({"AvgPool", "AvgPool3D"})
 # They move values and do not round.
-_MOVERS = frozenset({"Reshape", "Squeeze", "ExpandDims", "Transpose", "ConcatV2", "Concat", "Pack", "Unpack", "Slice", "StridedSlice",
-                     "Split", "SplitV", "GatherV2", "Gather", "Tile", "Shape", "Pad", "PadV2", "MirrorPad", "MaxPool", "MaxPool3D", "Relu",
-                     "Maximum", "Minimum", "DepthToSpace", "SpaceToDepth", "BroadcastTo", "Fill", "ResizeNearestNeighbor"}) | PASSIVE_OPS
+_MOVERS = (
+    frozenset(
+        {
+            "Reshape",
+            "Squeeze",
+            "ExpandDims",
+            "Transpose",
+            "ConcatV2",
+            "Concat",
+            "Pack",
+            "Unpack",
+            "Slice",
+            "StridedSlice",
+            "Split",
+            "SplitV",
+            "GatherV2",
+            "Gather",
+            "Tile",
+            "Shape",
+            "Pad",
+            "PadV2",
+            "MirrorPad",
+            "MaxPool",
+            "MaxPool3D",
+            "Relu",
+            "Maximum",
+            "Minimum",
+            "DepthToSpace",
+            "SpaceToDepth",
+            "BroadcastTo",
+            "Fill",
+            "ResizeNearestNeighbor",
+        }
+    )
+    | PASSIVE_OPS
+)
 _SIZES = {"Conv2DBackpropInput": (0,), "Conv3DBackpropInputV2": (0,)}
 
 
@@ -95,8 +137,11 @@ def _int8_channels(node: node_def_pb2.NodeDef, index: int, rank: int) -> tuple[i
     return ()
 
 
-def _sites(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, dict[str, str]],
-           channels: Callable[[node_def_pb2.NodeDef, int, int], tuple[int, ...]]) -> Iterator[Site]:
+def _sites(
+    graph_def: graph_pb2.GraphDef,
+    tensors: Mapping[str, dict[str, str]],
+    channels: Callable[[node_def_pb2.NodeDef, int, int], tuple[int, ...]],
+) -> Iterator[Site]:
     nodes = {node.name: node for node in graph_def.node}
     for name, (engine, inner) in _inner_nodes(tensors).items():
         node = nodes.get(name)
@@ -115,8 +160,15 @@ def _sites(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, dict[str, str]],
                 weights.append(Weight(index, constant.name, channels(node, index, rank)))
         outputs = tuple(port for port, kind in enumerate(_types(node, "output_arg")) if kind == types_pb2.DT_FLOAT)
         if activations or outputs:
-            yield Site(node=name, name=inner, op=node.op, engine=engine, activations=tuple(activations), weights=tuple(weights),
-                       outputs=outputs)
+            yield Site(
+                node=name,
+                name=inner,
+                op=node.op,
+                engine=engine,
+                activations=tuple(activations),
+                weights=tuple(weights),
+                outputs=outputs,
+            )
 
 
 def _inner_nodes(tensors: Mapping[str, dict[str, str]]) -> dict[str, tuple[str, str]]:
@@ -124,7 +176,7 @@ def _inner_nodes(tensors: Mapping[str, dict[str, str]]) -> dict[str, tuple[str, 
     found = {}
     for engine, inner in tensors.items():
         for name, outer in inner.items():
-            if outer.endswith(f"/{name}") and engine in outer[:-len(name)]:
+            if outer.endswith(f"/{name}") and engine in outer[: -len(name)]:
                 found[outer.rpartition(":")[0]] = (engine, name.rpartition(":")[0])
     return found
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tftrt_tools.models.savedmodel.engine_op import Shape
 
 
-
 def to_graph(function: function_pb2.FunctionDef) -> tuple[graph_pb2.GraphDef, dict[str, str]]:
     """The body of a segment's FunctionDef, with its arguments and results as nodes, named and ordered as TF-TRT has them on the GPU.
 
@@ -39,7 +38,9 @@ def to_graph(function: function_pb2.FunctionDef) -> tuple[graph_pb2.GraphDef, di
             copy.CopyFrom(node)
             copy.input[:] = [_plain(source, arguments) for source in node.input]
     for index, arg in enumerate(function.signature.output_arg):
-        node = result.node.add(name=f"{engine_op.OUTPUT}{index}", op="_Retval", input=[_plain(tensors[function.ret[arg.name]], arguments)])
+        node = result.node.add(
+            name=f"{engine_op.OUTPUT}{index}", op="_Retval", input=[_plain(tensors[function.ret[arg.name]], arguments)]
+        )
         node.attr["T"].type = arg.type
         node.attr["index"].i = index
     return sorted_by_inputs(result), {node: argument for argument, node in arguments.items()}

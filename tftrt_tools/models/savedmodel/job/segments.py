@@ -21,9 +21,14 @@ if TYPE_CHECKING:
 
 # Part of every digest: raise it if a change here gives the same segment another digest.
 _FORMAT = b"tftrt segment 1"
-_SCALARS = {"s": bytes, "i": lambda value: struct.pack("<q", value), "f": lambda value: struct.pack("<f", value),
-            "b": lambda value: b"\1" if value else b"\0", "type": lambda value: struct.pack("<i", value),
-            "placeholder": lambda value: value.encode()}
+_SCALARS = {
+    "s": bytes,
+    "i": lambda value: struct.pack("<q", value),
+    "f": lambda value: struct.pack("<f", value),
+    "b": lambda value: b"\1" if value else b"\0",
+    "type": lambda value: struct.pack("<i", value),
+    "placeholder": lambda value: value.encode(),
+}
 
 
 def digest(function: function_pb2.FunctionDef, library: Mapping[str, function_pb2.FunctionDef], names: bool) -> str:
@@ -50,8 +55,12 @@ def engine_digests(graph_def: graph_pb2.GraphDef, names: bool) -> dict[str, str]
     `digest`."""
     library = graph.library(graph_def)
     hasher = _Hasher(library, names)
-    segments = {graph.engine_name(node.name): node.attr["segment_func"].func.name for node in graph.engine_nodes(graph_def)}
-    return {engine: "sha256:" + hasher.function(library[name]).hex() for engine, name in segments.items() if name in library}
+    segments = {
+        graph.engine_name(node.name): node.attr["segment_func"].func.name for node in graph.engine_nodes(graph_def)
+    }
+    return {
+        engine: "sha256:" + hasher.function(library[name]).hex() for engine, name in segments.items() if name in library
+    }
 
 
 def _hash(*parts: bytes) -> bytes:
@@ -84,8 +93,13 @@ class _Hasher:
 
     def _argument(self, position: int, arg: op_def_pb2.ArgDef) -> bytes:
         name = arg.name.encode() if self._names else b""
-        return _hash(struct.pack("<ii", position, arg.type), arg.type_attr.encode(), arg.number_attr.encode(), arg.type_list_attr.encode(),
-                     name)
+        return _hash(
+            struct.pack("<ii", position, arg.type),
+            arg.type_attr.encode(),
+            arg.number_attr.encode(),
+            arg.type_list_attr.encode(),
+            name,
+        )
 
     def argument(self, position: int, arg: op_def_pb2.ArgDef, port: bytes) -> bytes:
         """The digest of what an input argument feeds into a node."""
@@ -121,8 +135,12 @@ class _Hasher:
         if kind == "func":
             # A function counts by its content, because the conversion invents its name.
             known = self._call(item.name) if item.name in self._library else item.name.encode()
-            attributes = [part for key in sorted(item.attr) if not key.startswith("_")
-                          for part in (key.encode(), self._value(item.attr[key]))]
+            attributes = [
+                part
+                for key in sorted(item.attr)
+                if not key.startswith("_")
+                for part in (key.encode(), self._value(item.attr[key]))
+            ]
             return _hash(b"func", known, *attributes)
         if kind == "tensor":
             return _tensor(item)
@@ -143,7 +161,9 @@ class _Hasher:
 class _Nodes:
     """The nodes of one function body and their digests, each computed once and only where an output needs it."""
 
-    def __init__(self, hasher: _Hasher, function: function_pb2.FunctionDef, inputs: Mapping[str, tuple[int, op_def_pb2.ArgDef]]) -> None:
+    def __init__(
+        self, hasher: _Hasher, function: function_pb2.FunctionDef, inputs: Mapping[str, tuple[int, op_def_pb2.ArgDef]]
+    ) -> None:
         self._hasher, self._inputs, self._name = hasher, inputs, function.signature.name
         self._nodes = {node.name: node for node in function.node_def}
         self._done: dict[str, bytes] = {}
@@ -188,7 +208,9 @@ def _defaults(op: str) -> dict[str, attr_value_pb2.AttrValue]:
         definition = tf_private.op_def(op)
     except KeyError:
         return {}
-    return {attribute.name: attribute.default_value for attribute in definition.attr if attribute.HasField("default_value")}
+    return {
+        attribute.name: attribute.default_value for attribute in definition.attr if attribute.HasField("default_value")
+    }
 
 
 def _tensor(proto: tensor_pb2.TensorProto) -> bytes:

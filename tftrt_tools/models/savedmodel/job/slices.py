@@ -66,7 +66,9 @@ def rewrite(graph_def: graph_pb2.GraphDef, names: Container[str]) -> tuple[str, 
     return tuple(changed)
 
 
-def fix(function: function_pb2.FunctionDef, declared: Sequence[Shape], calls: Sequence[Sequence[Shape]]) -> tuple[str, ...]:
+def fix(
+    function: function_pb2.FunctionDef, declared: Sequence[Shape], calls: Sequence[Sequence[Shape]]
+) -> tuple[str, ...]:
     """Count slices of a native segment from the beginning, in place, where all calls have one size, and the segment leaves it open.
 
     Only for building an engine, which runs for these sizes alone: the segment that stays in the model has to take all others.
@@ -123,9 +125,13 @@ def _axes(op: Any) -> Iterator[_Axis]:
             axis += shape.rank - sum(not _bit(op, "new_axis_mask", other) for other in range(len(begin))) + 1
         elif not _bit(op, "new_axis_mask", position):
             shrinks = _bit(op, "shrink_axis_mask", position)
-            yield _Axis(position=position, size=shape[axis], shrinks=shrinks,
-                        begin=None if _bit(op, "begin_mask", position) and not shrinks else int(begin[position]),
-                        end=None if _bit(op, "end_mask", position) or shrinks else int(end[position]))
+            yield _Axis(
+                position=position,
+                size=shape[axis],
+                shrinks=shrinks,
+                begin=None if _bit(op, "begin_mask", position) and not shrinks else int(begin[position]),
+                end=None if _bit(op, "end_mask", position) or shrinks else int(end[position]),
+            )
             axis += 1
 
 

@@ -47,12 +47,19 @@ class _Compared:
         fed = {_node(one.inputs[name].name): _node(other.inputs[name].name) for name in one.inputs}
         return all(self._same_tensor(one.outputs[name], other.outputs[name], fed) for name in one.outputs)
 
-    def _same_tensor(self, one: meta_graph_pb2.TensorInfo, other: meta_graph_pb2.TensorInfo, fed: Mapping[str, str]) -> bool:
+    def _same_tensor(
+        self, one: meta_graph_pb2.TensorInfo, other: meta_graph_pb2.TensorInfo, fed: Mapping[str, str]
+    ) -> bool:
         """Args: fed: {placeholder of the first signature: that of the second}."""
         if one.name == other.name and one.WhichOneof("encoding") == "name":
             return all(first == second for first, second in fed.items())
         first, second = (self._nodes.get(_node(tensor.name)) for tensor in (one, other))
-        if first is None or second is None or one.name.partition(":")[2] != other.name.partition(":")[2] or first.op != second.op:
+        if (
+            first is None
+            or second is None
+            or one.name.partition(":")[2] != other.name.partition(":")[2]
+            or first.op != second.op
+        ):
             return False
         if first.op in _FED:
             return fed.get(first.name) == second.name
@@ -62,7 +69,9 @@ class _Compared:
     def _same_inputs(first: node_def_pb2.NodeDef, second: node_def_pb2.NodeDef, fed: Mapping[str, str]) -> bool:
         """Compare the inputs of a call: fed ones, and variables, which are nodes of the graph that both share."""
         return len(first.input) == len(second.input) and all(
-            fed.get(_node(mine), _node(mine)) == _node(theirs) for mine, theirs in zip(first.input, second.input, strict=True))
+            fed.get(_node(mine), _node(mine)) == _node(theirs)
+            for mine, theirs in zip(first.input, second.input, strict=True)
+        )
 
     def _same_but_names(self, first: node_def_pb2.NodeDef, second: node_def_pb2.NodeDef) -> bool:
         """Whether two nodes do the same; their names and the names of the functions that they call may differ."""
@@ -82,8 +91,10 @@ class _Compared:
         first, second = self._functions.get(one), self._functions.get(other)
         if first is None or second is None or len(first.node_def) != len(second.node_def):
             return False
-        if any(list(mine.input) != list(theirs.input) or mine.name != theirs.name or not self._same_but_names(mine, theirs)
-               for mine, theirs in zip(first.node_def, second.node_def, strict=True)):
+        if any(
+            list(mine.input) != list(theirs.input) or mine.name != theirs.name or not self._same_but_names(mine, theirs)
+            for mine, theirs in zip(first.node_def, second.node_def, strict=True)
+        ):
             return False
         return _without_nodes(first) == _without_nodes(second)
 

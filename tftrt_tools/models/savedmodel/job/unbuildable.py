@@ -32,15 +32,41 @@ if TYPE_CHECKING:
 # less than 2^31 elements" for ITensor.
 MOST_DIMENSIONS, MOST_K, MOST_ELEMENTS = 8, 3840, 2**31 - 1
 # Ops with channels, and which of their inputs has them.
-_CONVOLUTIONS = {"Conv2D": 0, "DepthwiseConv2dNative": 0, "Conv2DBackpropInput": 2, "Conv3D": 0, "Conv3DBackpropInputV2": 2}
+_CONVOLUTIONS = {
+    "Conv2D": 0,
+    "DepthwiseConv2dNative": 0,
+    "Conv2DBackpropInput": 2,
+    "Conv3D": 0,
+    "Conv3DBackpropInputV2": 2,
+}
 _NORMALIZATIONS = dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), 0)
 # Findings that a successful build does not disprove.
 _WRONG = "its answers would be wrong"
 _WRONG_IF_OPEN = f"{_WRONG}, unless it is built for one shape alone"
 _POOLS = frozenset({"MaxPool", "AvgPool"})
 # Ops whose operand with fewer dimensions is reshaped in the build.
-_BROADCAST = frozenset({"Add", "AddV2", "Mul", "Sub", "Div", "FloorDiv", "RealDiv", "Minimum", "Maximum", "Pow", "Greater", "Less", "Equal",
-                        "GreaterEqual", "LessEqual", "LogicalOr", "LogicalAnd", "SquaredDifference"})
+_BROADCAST = frozenset(
+    {
+        "Add",
+        "AddV2",
+        "Mul",
+        "Sub",
+        "Div",
+        "FloorDiv",
+        "RealDiv",
+        "Minimum",
+        "Maximum",
+        "Pow",
+        "Greater",
+        "Less",
+        "Equal",
+        "GreaterEqual",
+        "LessEqual",
+        "LogicalOr",
+        "LogicalAnd",
+        "SquaredDifference",
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,22 +86,36 @@ class _Rule:
 
 def find(graph_def: graph_pb2.GraphDef) -> tuple[Finding, ...]:
     """Findings on the engine ops of a converted graph, about each by its name."""
-    return tuple(finding for name, one in graph.native_segments(graph_def).items() for finding in _of_segment(name, one))
+    return tuple(
+        finding for name, one in graph.native_segments(graph_def).items() for finding in _of_segment(name, one)
+    )
 
 
 def standing(findings: Iterable[Finding], built: Container[str], fixed: Container[str] = ()) -> tuple[Finding, ...]:
     """The Findings that no engine disproves: a profile of one shape gives the sizes that the graph leaves open. Args: built: names
     of the engine ops that have one. fixed: those whose slices count from the beginning."""
-    return tuple(one for one in findings if one.about not in built
-                 or one.text.startswith(_WRONG) and not (one.about in fixed and one.text.startswith(_WRONG_IF_OPEN)))
+    return tuple(
+        one
+        for one in findings
+        if one.about not in built
+        or one.text.startswith(_WRONG)
+        and not (one.about in fixed and one.text.startswith(_WRONG_IF_OPEN))
+    )
 
 
 def open_slices(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
     """Names of the slices in engine ops of a converted graph that count from an end whose size is open there."""
-    segments = [one for one in graph.native_segments(graph_def).values() if not one.engine.implicit_batch
-                and any(node.op == slices.OP for node in one.function.node_def)]
-    return frozenset(op.name for one in segments for op in _operations(one) if op.type == slices.OP
-                     and (slices.begins_from_open_end(op) or slices.ends_from_open_end(op)))
+    segments = [
+        one
+        for one in graph.native_segments(graph_def).values()
+        if not one.engine.implicit_batch and any(node.op == slices.OP for node in one.function.node_def)
+    ]
+    return frozenset(
+        op.name
+        for one in segments
+        for op in _operations(one)
+        if op.type == slices.OP and (slices.begins_from_open_end(op) or slices.ends_from_open_end(op))
+    )
 
 
 def _operations(one: Segment) -> list[Any]:
@@ -87,7 +127,11 @@ def _operations(one: Segment) -> list[Any]:
 
 def _of_segment(name: str, one: Segment) -> Iterator[Finding]:
     types = {node.op for node in one.function.node_def}
-    rules = [rule for rule in _RULES if (rule.ops is None or rule.ops & types) and not (rule.explicit and one.engine.implicit_batch)]
+    rules = [
+        rule
+        for rule in _RULES
+        if (rule.ops is None or rule.ops & types) and not (rule.explicit and one.engine.implicit_batch)
+    ]
     operations = _operations(one)
     for rule in rules:
         found = [op for op in operations if (rule.ops is None or op.type in rule.ops) and rule.holds(op)]
@@ -95,7 +139,9 @@ def _of_segment(name: str, one: Segment) -> Iterator[Finding]:
             yield _finding(name, one.engine, rule.outcome, rule.text, [(op.name, op.type) for op in found])
 
 
-def too_large(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, calls: Mapping[str, Mapping[str, Shape]]) -> tuple[Finding, ...]:
+def too_large(
+    before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, calls: Mapping[str, Mapping[str, Shape]]
+) -> tuple[Finding, ...]:
     """Findings on the engine ops of a converted graph that hold a tensor of more elements than TensorRT has numbers for.
 
     Args: before: the frozen graph. after: what the pass made of it; nodes kept their names. calls: {its text: {placeholder: shape}} for
@@ -109,7 +155,11 @@ def too_large(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, calls: Mapp
             continue  # the graph refuses the shapes; the call that collects them will report that
         sizes = {op.name: (op.type, _elements(op)) for op in known.get_operations()}
         for name, one in graph.native_segments(after).items():
-            nodes = [(node.name, node.op) for node in one.function.node_def if sizes.get(node.name, ("", 0))[1] > MOST_ELEMENTS]
+            nodes = [
+                (node.name, node.op)
+                for node in one.function.node_def
+                if sizes.get(node.name, ("", 0))[1] > MOST_ELEMENTS
+            ]
             if nodes:
                 text = f"TensorRT's tensors have less than 2^31 elements, and {{nodes}} has {sizes[nodes[0][0]][1]:,}"
                 text += f" at {said}" if said else ""
@@ -125,9 +175,13 @@ def _elements(op: Any) -> int:
 def _finding(name: str, engine: EngineOp, outcome: str, text: str, nodes: Sequence[tuple[str, str]]) -> Finding:
     more = f" (and of {len(nodes) - 1} more)" if len(nodes) > 1 else ""
     pattern = "|".join(re.escape(node) for node, _ in nodes)
-    return Finding(name, f"{outcome.format(ops=engine.compute_ops)}: {text.format(nodes=f'{nodes[0][0]} ({nodes[0][1]}){more}')}",
-                   f"--keep_native_nodes='{pattern}' leaves out of the engine what keeps it from being built"
-                   if outcome is _Rule.outcome else f"--keep_native_nodes='{pattern}' leaves it to TensorFlow")
+    return Finding(
+        name,
+        f"{outcome.format(ops=engine.compute_ops)}: {text.format(nodes=f'{nodes[0][0]} ({nodes[0][1]}){more}')}",
+        f"--keep_native_nodes='{pattern}' leaves out of the engine what keeps it from being built"
+        if outcome is _Rule.outcome
+        else f"--keep_native_nodes='{pattern}' leaves it to TensorFlow",
+    )
 
 
 def _open(shape: Any) -> int:
@@ -177,24 +231,62 @@ def _broadcast(op: Any) -> bool:
 
 
 _RULES = (
-    _Rule(ops=frozenset(_CONVOLUTIONS), holds=_open_channels, explicit=True,
-          text="TensorRT has to know how many channels a convolution reads, and those of {nodes} depend on a tensor"),
-    _Rule(ops=frozenset(_NORMALIZATIONS), holds=_open_channels, explicit=True,
-          text="TensorRT has to know how many channels a batch normalization reads, and those of {nodes} depend on a tensor"),
-    _Rule(ops=frozenset({"Conv2DBackpropInput"}), holds=_open_picture, explicit=True,
-          text="TF-TRT has to know the height and width that a transposed convolution reads, and those of {nodes} are open"),
-    _Rule(ops=frozenset({"Conv2DBackpropInput"}), holds=_too_small,
-          text="the result of {nodes} is smaller than TensorRT's (input times stride), and TF-TRT does not crop it"),
-    _Rule(ops=_BROADCAST, holds=_broadcast, explicit=True,
-          text="TF-TRT adds missing dimensions to an operand with at most one open size, and that of {nodes} has more"),
-    _Rule(ops=frozenset({"Pow", "Square"}), holds=lambda op: op.outputs[0].dtype == tf.int32,
-          text="TensorRT has no power of integers, and {nodes} is one"),
-    _Rule(ops=frozenset({"TopKV2"}), holds=lambda op: bool((tf.get_static_value(op.inputs[1]) or 0) > MOST_K),
-          text=f"TensorRT's TopK gives at most {MOST_K}, and {{nodes}} asks for more"),
-    _Rule(ops=None, holds=lambda op: any((tensor.shape.rank or 0) > MOST_DIMENSIONS for tensor in op.outputs), explicit=True,
-          text=f"TensorRT's tensors have at most {MOST_DIMENSIONS} dimensions, and the result of {{nodes}} has more"),
-    _Rule(ops=frozenset({slices.OP}), holds=slices.ends_from_open_end, explicit=True, outcome=_WRONG_IF_OPEN,
-          text="TF-TRT takes an end that is counted back from an open size for a length, and {nodes} has one"),
-    _Rule(ops=_POOLS, holds=_pools_channels, outcome=_WRONG,
-          text="TF-TRT pools height and width alone, and {nodes} pools channels or rows, too"),
+    _Rule(
+        ops=frozenset(_CONVOLUTIONS),
+        holds=_open_channels,
+        explicit=True,
+        text="TensorRT has to know how many channels a convolution reads, and those of {nodes} depend on a tensor",
+    ),
+    _Rule(
+        ops=frozenset(_NORMALIZATIONS),
+        holds=_open_channels,
+        explicit=True,
+        text="TensorRT has to know how many channels a batch normalization reads, and those of {nodes} depend on a tensor",
+    ),
+    _Rule(
+        ops=frozenset({"Conv2DBackpropInput"}),
+        holds=_open_picture,
+        explicit=True,
+        text="TF-TRT has to know the height and width that a transposed convolution reads, and those of {nodes} are open",
+    ),
+    _Rule(
+        ops=frozenset({"Conv2DBackpropInput"}),
+        holds=_too_small,
+        text="the result of {nodes} is smaller than TensorRT's (input times stride), and TF-TRT does not crop it",
+    ),
+    _Rule(
+        ops=_BROADCAST,
+        holds=_broadcast,
+        explicit=True,
+        text="TF-TRT adds missing dimensions to an operand with at most one open size, and that of {nodes} has more",
+    ),
+    _Rule(
+        ops=frozenset({"Pow", "Square"}),
+        holds=lambda op: op.outputs[0].dtype == tf.int32,
+        text="TensorRT has no power of integers, and {nodes} is one",
+    ),
+    _Rule(
+        ops=frozenset({"TopKV2"}),
+        holds=lambda op: bool((tf.get_static_value(op.inputs[1]) or 0) > MOST_K),
+        text=f"TensorRT's TopK gives at most {MOST_K}, and {{nodes}} asks for more",
+    ),
+    _Rule(
+        ops=None,
+        holds=lambda op: any((tensor.shape.rank or 0) > MOST_DIMENSIONS for tensor in op.outputs),
+        explicit=True,
+        text=f"TensorRT's tensors have at most {MOST_DIMENSIONS} dimensions, and the result of {{nodes}} has more",
+    ),
+    _Rule(
+        ops=frozenset({slices.OP}),
+        holds=slices.ends_from_open_end,
+        explicit=True,
+        outcome=_WRONG_IF_OPEN,
+        text="TF-TRT takes an end that is counted back from an open size for a length, and {nodes} has one",
+    ),
+    _Rule(
+        ops=_POOLS,
+        holds=_pools_channels,
+        outcome=_WRONG,
+        text="TF-TRT pools height and width alone, and {nodes} pools channels or rows, too",
+    ),
 )

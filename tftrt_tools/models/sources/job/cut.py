@@ -4,8 +4,14 @@ import tensorflow as tf
 
 from tftrt_tools.models.sources.job.graph_ends import End, Ends
 
-_TABLE_INITIALIZERS = ("InitializeTable", "InitializeTableV2", "InitializeTableFromTextFile", "InitializeTableFromTextFileV2",
-                       "LookupTableImport", "LookupTableImportV2")
+_TABLE_INITIALIZERS = (
+    "InitializeTable",
+    "InitializeTableV2",
+    "InitializeTableFromTextFile",
+    "InitializeTableFromTextFileV2",
+    "LookupTableImport",
+    "LookupTableImportV2",
+)
 
 
 def portable(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:

@@ -11,12 +11,23 @@ from tftrt_tools.models.sources.tensors import Tensor, keys, parse
 
 _PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
 # Where a training graph gets its rows from.
-_PIPELINES = ("IteratorGetNext", "IteratorGetNextSync", "OneShotIterator", "QueueDequeueV2", "QueueDequeueManyV2", "QueueDequeueUpToV2")
+_PIPELINES = (
+    "IteratorGetNext",
+    "IteratorGetNextSync",
+    "OneShotIterator",
+    "QueueDequeueV2",
+    "QueueDequeueManyV2",
+    "QueueDequeueUpToV2",
+)
 # What computes no answer: writing, checking, training.
-_NO_ANSWER = re.compile(r"Assert|Print.*|NoOp|Save.*|Restore.*|Assign.*|Resource.*|Apply.*|Sparse(Resource)?Apply.*|WriteFile|Const|Shape"
-                        r"|ShapeN|Size|Rank|Scatter(Nd)?(Add|Sub|Update)|.*Summary(V2)?|Variable.*|Stack.*|Enter|RefEnter|Queue.*|.*Dataset.*")
-_TRAINING = re.compile(r"(^|.*/)(gradients?(_\d+)?|Adam|GradientDescent|Momentum|RMSProp|Adagrad|train_op|save(_\d+)?)(/.*|$)"
-                       r"|.*/(switch_[tf]|pred_id)$")
+_NO_ANSWER = re.compile(
+    r"Assert|Print.*|NoOp|Save.*|Restore.*|Assign.*|Resource.*|Apply.*|Sparse(Resource)?Apply.*|WriteFile|Const|Shape"
+    r"|ShapeN|Size|Rank|Scatter(Nd)?(Add|Sub|Update)|.*Summary(V2)?|Variable.*|Stack.*|Enter|RefEnter|Queue.*|.*Dataset.*"
+)
+_TRAINING = re.compile(
+    r"(^|.*/)(gradients?(_\d+)?|Adam|GradientDescent|Momentum|RMSProp|Adagrad|train_op|save(_\d+)?)(/.*|$)"
+    r"|.*/(switch_[tf]|pred_id)$"
+)
 _SHOWN = 6
 
 
@@ -53,7 +64,9 @@ class End:
 
     def text(self) -> str:
         """For people: x float32[?,8], or x (of block/x) float32[?,8] where it has another name in the signature."""
-        dims = "unknown rank" if self.shape is None else ",".join("?" if dim is None else str(dim) for dim in self.shape)
+        dims = (
+            "unknown rank" if self.shape is None else ",".join("?" if dim is None else str(dim) for dim in self.shape)
+        )
         name = self.tensor.flag if self.key in ("", self.tensor.flag) else f"{self.key} (of {self.tensor.flag})"
         return f"{name} {self.dtype}[{dims}]"
 
@@ -75,7 +88,9 @@ def of(graph: tf.Graph, flags: Flags, source: str, several: bool) -> Ends:
     Returns: Ends. Raises: UsageError, which proposes flags where they are needed.
     """
     inputs = tuple(_given(graph, one, "inputs", source) for one in flags.inputs)
-    placeholders = [_end(operation.outputs[0]) for operation in graph.get_operations() if operation.type in _PLACEHOLDERS]
+    placeholders = [
+        _end(operation.outputs[0]) for operation in graph.get_operations() if operation.type in _PLACEHOLDERS
+    ]
     if flags.outputs:
         outputs = tuple(_given(graph, one, "outputs", source) for one in flags.outputs)
     else:
@@ -99,8 +114,10 @@ def _check_fed(graph: tf.Graph, inputs: tuple[End, ...], outputs: tuple[End, ...
     missing = [name for name in sorted(needed) if graph.get_operation_by_name(name).type in _PLACEHOLDERS]
     if missing:
         named = ",".join([*(one.tensor.flag for one in inputs), *missing])
-        raise errors.UsageError(f"the outputs of {source} need the placeholder {missing[0]!r}, which --inputs does not name",
-                                f"name it: --inputs={named}; or choose other --outputs")
+        raise errors.UsageError(
+            f"the outputs of {source} need the placeholder {missing[0]!r}, which --inputs does not name",
+            f"name it: --inputs={named}; or choose other --outputs",
+        )
 
 
 def _named(ends: tuple[End, ...]) -> tuple[End, ...]:
@@ -115,12 +132,16 @@ def _given(graph: tf.Graph, wanted: Tensor, flag: str, source: str) -> End:
         raise errors.UsageError(f"--{flag}: {source} has no tensor {wanted.flag!r}", _similar(graph, wanted)) from None
     shape = found.shape if wanted.shape is None else wanted.shape
     if found.shape is not None and wanted.shape is not None and not _fits(wanted.shape, found.shape):
-        raise errors.UsageError(f"--inputs: {found.text()} cannot have the shape that is given", "give one that fits, or leave it out")
+        raise errors.UsageError(
+            f"--inputs: {found.text()} cannot have the shape that is given", "give one that fits, or leave it out"
+        )
     return dataclasses.replace(found, tensor=wanted, shape=shape)
 
 
 def _fits(wanted: tuple[int | None, ...], known: tuple[int | None, ...]) -> bool:
-    return len(wanted) == len(known) and all(None in (one, other) or one == other for one, other in zip(wanted, known, strict=True))
+    return len(wanted) == len(known) and all(
+        None in (one, other) or one == other for one, other in zip(wanted, known, strict=True)
+    )
 
 
 def _similar(graph: tf.Graph, wanted: Tensor) -> str:
@@ -136,7 +157,12 @@ def _similar(graph: tf.Graph, wanted: Tensor) -> str:
 def _end(tensor: tf.Tensor) -> End:
     node, _, port = tensor.name.rpartition(":")
     shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-    return End(tensor=Tensor(node, int(port)), placeholder=tensor.op.type in _PLACEHOLDERS, dtype=tensor.dtype.base_dtype.name, shape=shape)
+    return End(
+        tensor=Tensor(node, int(port)),
+        placeholder=tensor.op.type in _PLACEHOLDERS,
+        dtype=tensor.dtype.base_dtype.name,
+        shape=shape,
+    )
 
 
 def _dead_ends(graph: tf.Graph, inputs: "tuple[End, ...] | list[End]") -> list[End]:
@@ -150,16 +176,27 @@ def _dead_ends(graph: tf.Graph, inputs: "tuple[End, ...] | list[End]") -> list[E
                 waiting += consumer.outputs
     ends = [one for one in graph.get_operations() if one in reached and _is_answer(one)]
     # The second output of a Merge says which branch was taken.
-    return [_end(tensor) for one in ends for tensor in one.outputs[:1 if one.type == "Merge" else None]
-            if tensor.dtype == tensor.dtype.base_dtype]
+    return [
+        _end(tensor)
+        for one in ends
+        for tensor in one.outputs[: 1 if one.type == "Merge" else None]
+        if tensor.dtype == tensor.dtype.base_dtype
+    ]
 
 
 def _is_answer(operation: tf.Operation) -> bool:
     if not operation.outputs or any(tensor.consumers() for tensor in operation.outputs):
         return False
     kinds = {tensor.dtype.base_dtype for tensor in operation.outputs}
-    counter = operation.type == "Exit" and operation.outputs[0].dtype.is_integer and operation.outputs[0].shape.rank == 0
-    return not (counter or _NO_ANSWER.fullmatch(operation.type) or _TRAINING.match(operation.name) or kinds & {tf.resource, tf.variant})
+    counter = (
+        operation.type == "Exit" and operation.outputs[0].dtype.is_integer and operation.outputs[0].shape.rank == 0
+    )
+    return not (
+        counter
+        or _NO_ANSWER.fullmatch(operation.type)
+        or _TRAINING.match(operation.name)
+        or kinds & {tf.resource, tf.variant}
+    )
 
 
 def _ancestors(graph: tf.Graph, outputs: tuple[End, ...], until: Collection[str] = ()) -> set[str]:
@@ -169,29 +206,48 @@ def _ancestors(graph: tf.Graph, outputs: tuple[End, ...], until: Collection[str]
         operation = waiting.pop()
         if operation.name not in seen:
             seen.add(operation.name)
-            waiting += [] if operation.name in until else [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+            waiting += (
+                []
+                if operation.name in until
+                else [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+            )
     return seen
 
 
-def _which(source: str, graph: tf.Graph, inputs: "tuple[End, ...] | list[End]", outputs: tuple[End, ...]) -> errors.UsageError:
+def _which(
+    source: str, graph: tf.Graph, inputs: "tuple[End, ...] | list[End]", outputs: tuple[End, ...]
+) -> errors.UsageError:
     """Why the graph does not show its inputs and outputs, and flags to begin with."""
     if not inputs:
-        pipelines = [_end(tensor) for operation in graph.get_operations() if operation.type in _PIPELINES for tensor in operation.outputs]
+        pipelines = [
+            _end(tensor)
+            for operation in graph.get_operations()
+            if operation.type in _PIPELINES
+            for tensor in operation.outputs
+        ]
         where = f"; rows come from {_texts(pipelines)}" if pipelines else ""
         named = ",".join(one.tensor.flag for one in pipelines[:_SHOWN]) or "NODE"
         answers = ",".join(one.tensor.flag for one in outputs[:_SHOWN]) or "NODE"
-        return errors.UsageError(f"{source} has no placeholder that its outputs need{where}",
-                                 f"name what is fed: --inputs={named} --outputs={answers}")
+        return errors.UsageError(
+            f"{source} has no placeholder that its outputs need{where}",
+            f"name what is fed: --inputs={named} --outputs={answers}",
+        )
     if not outputs:
-        return errors.UsageError(f"{source}: nothing that computes from {_texts(inputs)} is left unread, so its outputs are not clear",
-                                 "name them: --outputs=NODE,…")
+        return errors.UsageError(
+            f"{source}: nothing that computes from {_texts(inputs)} is left unread, so its outputs are not clear",
+            "name them: --outputs=NODE,…",
+        )
     # Answers have a row for each row of the batch; the other unread nodes of a training graph mostly have not.
     likely = tuple(one for one in outputs if one.shape and one.shape[0] is None) or outputs
     needed = _ancestors(graph, likely[:_SHOWN])
-    return errors.UsageError(f"{source}: which outputs? Nothing reads {_texts((*likely, *(one for one in outputs if one not in likely)))}",
-                             f"name them: --inputs={','.join(one.tensor.flag for one in inputs if one.tensor.node in needed)} --outputs="
-                             + ",".join(one.tensor.flag for one in likely[:_SHOWN]))
+    return errors.UsageError(
+        f"{source}: which outputs? Nothing reads {_texts((*likely, *(one for one in outputs if one not in likely)))}",
+        f"name them: --inputs={','.join(one.tensor.flag for one in inputs if one.tensor.node in needed)} --outputs="
+        + ",".join(one.tensor.flag for one in likely[:_SHOWN]),
+    )
 
 
 def _texts(ends: "tuple[End, ...] | list[End]") -> str:
-    return ", ".join(one.text() for one in ends[:_SHOWN]) + (f" and {len(ends) - _SHOWN} more" if len(ends) > _SHOWN else "")
+    return ", ".join(one.text() for one in ends[:_SHOWN]) + (
+        f" and {len(ends) - _SHOWN} more" if len(ends) > _SHOWN else ""
+    )

@@ -16,7 +16,9 @@ _KERAS_MODULE = re.compile(r"keras(\.\w+)*")
 _KERAS_OPS = re.compile(r"keras\.src\.ops\.(numpy|nn|math|image|linalg)")
 _OP_CLASS = re.compile(r"[A-Z]\w*")
 _CORE_OPS = frozenset("Cast ConvertToTensor Scatter ScatterUpdate Shape Slice SliceUpdate StopGradient Unstack".split())
-_TYPE_SPEC_MODULE = re.compile(r"tensorflow\.python\.(framework\.(tensor|tensor_spec|sparse_tensor)|ops\.ragged\.ragged_tensor)")
+_TYPE_SPEC_MODULE = re.compile(
+    r"tensorflow\.python\.(framework\.(tensor|tensor_spec|sparse_tensor)|ops\.ragged\.ragged_tensor)"
+)
 _FUNCTION = "function"
 # Layers that name a function of TensorFlow.
 _FUNCTION_LAYERS = ("TFOpLambda", "SlicingOpLambda")
@@ -92,7 +94,11 @@ def _looked_up(part: Mapping[str, Any], module: str | None) -> object:
 
 def _is_keras(module: str | None, kind: str, registered: str | None, custom: Collection[str]) -> bool:
     """Whether Keras takes a class that is on the list, whichever of the three names it goes by."""
-    if registered not in (None, kind) and not _is_listed(str(registered).rpartition(">")[2]) and registered not in custom:
+    if (
+        registered not in (None, kind)
+        and not _is_listed(str(registered).rpartition(">")[2])
+        and registered not in custom
+    ):
         return False
     if module is not None and _KERAS_OPS.fullmatch(module):
         return bool(_OP_CLASS.fullmatch(kind)) and registered in (None, kind)
@@ -109,7 +115,12 @@ def _function(name: object, module: str | None, registered: str | None, custom: 
     """Of a function by name. Keras takes `config`, in some places `registered_name` instead, from `module`."""
     if not isinstance(name, str):
         return "a function whose name is no text"
-    if name in custom or registered in custom and str(registered).rpartition(">")[2] == name and module in (None, "builtins"):
+    if (
+        name in custom
+        or registered in custom
+        and str(registered).rpartition(">")[2] == name
+        and module in (None, "builtins")
+    ):
         return ""
     known = name in names.FUNCTIONS and (registered in (None, _FUNCTION) or registered in names.FUNCTIONS)
     here = module is None or module == "builtins" or _KERAS_MODULE.fullmatch(module)
@@ -177,5 +188,10 @@ def _residual(config: Mapping[str, Any]) -> str:
 
 
 # Layers that are allowed where what they name is: {class: what of its configuration is not}.
-_SPECIAL = {**dict.fromkeys(_FUNCTION_LAYERS, _symbol), **dict.fromkeys(_MEMBER_LAYERS, _member), "ClassMethod": _maker,
-            "TensorFlowOpLayer": _graph_op, "ResidualWrapper": _residual}
+_SPECIAL = {
+    **dict.fromkeys(_FUNCTION_LAYERS, _symbol),
+    **dict.fromkeys(_MEMBER_LAYERS, _member),
+    "ClassMethod": _maker,
+    "TensorFlowOpLayer": _graph_op,
+    "ResidualWrapper": _residual,
+}

@@ -30,8 +30,10 @@ def read(path: pathlib.Path) -> Facts:
     try:
         written_by, config = _of_archive(path) if is_archive(path) else _of_hdf5(path)
     except (OSError, RuntimeError, NotImplementedError, zipfile.BadZipFile, *documents.MISREAD) as error:
-        raise errors.TftrtError(f"not a Keras model file: {path} is damaged or of another program ({documents.reason(error)})",
-                                "copy it again; a whole one is what model.save('name.keras') writes") from None
+        raise errors.TftrtError(
+            f"not a Keras model file: {path} is damaged or of another program ({documents.reason(error)})",
+            "copy it again; a whole one is what model.save('name.keras') writes",
+        ) from None
     _check_version(path, written_by)
     return Facts(written_by, config)
 
@@ -46,7 +48,9 @@ def _of_archive(path: pathlib.Path) -> tuple[str, object]:
         archives.check(archive)
         written_by = ""
         if "metadata.json" in archive.namelist():
-            written_by = _version(documents.parse_object(archives.read(archive, "metadata.json", _MOST_METADATA)).get("keras_version"))
+            written_by = _version(
+                documents.parse_object(archives.read(archive, "metadata.json", _MOST_METADATA)).get("keras_version")
+            )
         config = documents.parse_object(archives.read(archive, "config.json", _MOST_CONFIG), _MOST_LEVELS)
         for name in archive.namelist():
             if name.endswith(".h5"):
@@ -96,8 +100,10 @@ def _check_weights(path: pathlib.Path, opened: Any) -> None:
 
 
 def _elsewhere(path: pathlib.Path, name: str, other: str) -> errors.UsageError:
-    return errors.UsageError(f"{path} takes {name} from another file ({other})",
-                             "a model is one file: give what model.save('name.keras') writes")
+    return errors.UsageError(
+        f"{path} takes {name} from another file ({other})",
+        "a model is one file: give what model.save('name.keras') writes",
+    )
 
 
 def _version(value: object) -> str:
@@ -115,11 +121,15 @@ def _without_architecture(path: pathlib.Path, file: Any) -> errors.TftrtError:
     groups = list(file)
     # Keras 2 writes the layers' names to an attribute; Keras 3 has groups of its own.
     if "layer_names" in file.attrs or "_layer_checkpoint_dependencies" in groups or {"layers", "vars"} <= set(groups):
-        return errors.TftrtError(f"{path} holds weights only, no architecture", "build the model in Python, call load_weights with this "
-                                 "file, and give what its save('name.keras') writes")
+        return errors.TftrtError(
+            f"{path} holds weights only, no architecture",
+            "build the model in Python, call load_weights with this file, and give what its save('name.keras') writes",
+        )
     shown = ", ".join(groups[:_GROUPS_SHOWN]) + (", …" if len(groups) > _GROUPS_SHOWN else "")
-    return errors.TftrtError(f"{path} is an HDF5 file, and no Keras model" + (f": it holds {shown}" if groups else ": it is empty"),
-                             "give what model.save('name.keras') writes, or a SavedModel directory")
+    return errors.TftrtError(
+        f"{path} is an HDF5 file, and no Keras model" + (f": it holds {shown}" if groups else ": it is empty"),
+        "give what model.save('name.keras') writes, or a SavedModel directory",
+    )
 
 
 def _check_version(path: pathlib.Path, written_by: str) -> None:
@@ -127,6 +137,8 @@ def _check_version(path: pathlib.Path, written_by: str) -> None:
     here = installed.version_of("keras")
     written, ours = releases.minor(written_by), releases.minor(here)
     if written and ours and written[0] > ours[0]:
-        raise errors.TftrtError(f"{path} was written by Keras {written_by}; this Keras is {here}, which cannot read it",
-                                "load it there (keras.saving.load_model), export it with model.export('DIR'), and give DIR; for an ONNX "
-                                "file, run `tftrt export` there (the extra `export-tensorflow`)")
+        raise errors.TftrtError(
+            f"{path} was written by Keras {written_by}; this Keras is {here}, which cannot read it",
+            "load it there (keras.saving.load_model), export it with model.export('DIR'), and give DIR; for an ONNX "
+            "file, run `tftrt export` there (the extra `export-tensorflow`)",
+        )

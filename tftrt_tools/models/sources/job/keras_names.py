@@ -7,7 +7,8 @@ fixed_unigram_candidate_sampler, ImmutableConst), and what changes TensorFlow or
 """
 
 # Layers and models.
-LAYERS = frozenset("""
+LAYERS = frozenset(
+    """
     AbstractRNNCell Activation ActivityRegularization Add AddLoss AddMetric AdditiveAttention AlphaDropout Attention Average
     AveragePooling1D AveragePooling2D AveragePooling3D AvgPool1D AvgPool2D AvgPool3D BatchNormalization BatchNormalizationV1
     BatchNormalizationV2 Bidirectional CategoryEncoding CenterCrop Concatenate Conv1D Conv1DTranspose Conv2D Conv2DTranspose Conv3D
@@ -30,10 +31,12 @@ LAYERS = frozenset("""
     RMSNormalization RandAugment RandomColorDegeneration RandomColorJitter RandomElasticTransform RandomErasing RandomGaussianBlur
     RandomGrayscale RandomHue RandomInvert RandomPerspective RandomPosterization RandomSaturation RandomSharpness RandomShear
     STFTSpectrogram Solarization
-""".split())
+""".split()
+)
 
 # Initializers, regularizers, constraints, losses, metrics, optimizers, policies.
-OBJECTS = frozenset("""
+OBJECTS = frozenset(
+    """
     Constant ConstantV2 GlorotNormal GlorotNormalV2 GlorotUniform GlorotUniformV2 HeNormal HeNormalV2 HeUniform HeUniformV2 IdentityV2
     IdentityInitializer Initializer LecunNormal LecunNormalV2 LecunUniform LecunUniformV2 Ones OnesV2 Orthogonal OrthogonalInitializer
     OrthogonalV2 RandomNormal RandomNormalV2 RandomUniform RandomUniformV2 STFT TruncatedNormal TruncatedNormalV2 VarianceScaling
@@ -49,10 +52,12 @@ OBJECTS = frozenset("""
     LossScaleOptimizerV3 Muon Nadam RMSprop SGD CosineDecay CosineDecayRestarts ExponentialDecay InverseTimeDecay
     PiecewiseConstantDecay PolynomialDecay DTypePolicy DTypePolicyMap FloatDTypePolicy Policy QuantizedDTypePolicy
     QuantizedFloat8DTypePolicy SeedGenerator DynamicLossScale
-""".split())
+""".split()
+)
 
 # Functions of Keras, by name.
-FUNCTIONS = frozenset("""
+FUNCTIONS = frozenset(
+    """
     add average concatenate dot maximum minimum multiply subtract celu elu exponential gelu glu hard_shrink hard_sigmoid hard_silu
     hard_swish hard_tanh leaky_relu linear log_sigmoid log_softmax mish relu relu6 selu sigmoid silu soft_shrink softmax softplus
     softsign sparse_plus sparse_sigmoid sparsemax squareplus swish tanh tanh_shrink threshold constant glorot_normal glorot_uniform
@@ -63,11 +68,13 @@ FUNCTIONS = frozenset("""
     kullback_leibler_divergence log_cosh logcosh mae mape mean_absolute_error mean_absolute_percentage_error mean_squared_error
     mean_squared_logarithmic_error mse msle poisson sparse_categorical_accuracy sparse_categorical_crossentropy
     sparse_top_k_categorical_accuracy squared_hinge top_k_categorical_accuracy tversky
-""".split())
+""".split()
+)
 
 # Functions of TensorFlow's API: {their namespace: names}. TF 1 has the same names behind compat.v1.
 SYMBOLS = {
-    "": frozenset("""
+    "": frozenset(
+        """
         abs accumulate_n acos acosh add add_n angle arg_max arg_min argmax argmin argsort as_string asin asinh assert_equal
         assert_greater assert_less assert_rank atan atan2 atanh batch_gather batch_to_space batch_to_space_nd betainc bincount
         bitcast boolean_mask broadcast_dynamic_shape broadcast_static_shape broadcast_to cast ceil check_numerics cholesky
@@ -97,17 +104,21 @@ SYMBOLS = {
         truncatediv truncatemod tuple unique unique_with_counts unravel_index unsorted_segment_max unsorted_segment_mean
         unsorted_segment_min unsorted_segment_prod unsorted_segment_sqrt_n unsorted_segment_sum unstack verify_tensor_all_finite
         where where_v2 zeros zeros_like zeta
-    """.split()),
+    """.split()
+    ),
     "__operators__": frozenset("add eq getitem ne ragged_getitem".split()),
     "bitwise": frozenset("bitwise_and bitwise_or bitwise_xor invert left_shift right_shift".split()),
-    "debugging": frozenset("""
+    "debugging": frozenset(
+        """
         assert_all_finite assert_equal assert_greater assert_greater_equal assert_integer assert_less assert_less_equal assert_near
         assert_negative assert_non_negative assert_non_positive assert_none_equal assert_positive assert_proper_iterable assert_rank
         assert_rank_at_least assert_rank_in assert_same_float_dtype assert_scalar assert_shapes assert_type check_numerics
         is_numeric_tensor
-    """.split()),
+    """.split()
+    ),
     "dtypes": frozenset("cast complex saturate_cast".split()),
-    "experimental.numpy": frozenset("""
+    "experimental.numpy": frozenset(
+        """
         abs absolute add all allclose amax amin angle any append arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax
         argmin argsort around array array_equal asanyarray asarray ascontiguousarray atleast_1d atleast_2d atleast_3d average
         bitwise_and bitwise_not bitwise_or bitwise_xor broadcast_arrays broadcast_to cbrt ceil clip compress concatenate conj
@@ -121,9 +132,11 @@ SYMBOLS = {
         remainder repeat reshape result_type roll rot90 round select shape sign signbit sin sinc sinh size sort split sqrt square
         squeeze stack std subtract sum swapaxes take take_along_axis tan tanh tensordot tile trace transpose tri tril triu
         true_divide vander var vdot vsplit vstack where zeros zeros_like
-    """.split()),
+    """.split()
+    ),
     "experimental.numpy.random": frozenset("poisson rand randint randn random standard_normal uniform".split()),
-    "image": frozenset("""
+    "image": frozenset(
+        """
         adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_jpeg_quality adjust_saturation central_crop
         combined_non_max_suppression convert_image_dtype crop_and_resize crop_to_bounding_box decode_and_crop_jpeg decode_bmp
         decode_gif decode_image decode_jpeg decode_png draw_bounding_boxes encode_jpeg encode_png extract_glimpse
@@ -137,16 +150,22 @@ SYMBOLS = {
         stateless_random_contrast stateless_random_crop stateless_random_flip_left_right stateless_random_flip_up_down
         stateless_random_hue stateless_random_jpeg_quality stateless_random_saturation stateless_sample_distorted_bounding_box
         total_variation transpose transpose_image yiq_to_rgb yuv_to_rgb
-    """.split()),
-    "io": frozenset("""
+    """.split()
+    ),
+    "io": frozenset(
+        """
         decode_and_crop_jpeg decode_base64 decode_bmp decode_csv decode_gif decode_image decode_jpeg decode_png decode_raw
         encode_base64 encode_jpeg encode_png extract_jpeg_shape is_jpeg parse_example parse_single_example parse_tensor
         serialize_tensor
-    """.split()),
-    "keras.activations": frozenset("""
+    """.split()
+    ),
+    "keras.activations": frozenset(
+        """
         elu exponential gelu hard_sigmoid linear mish relu selu sigmoid softmax softplus softsign swish tanh
-    """.split()),
-    "keras.backend": frozenset("""
+    """.split()
+    ),
+    "keras.backend": frozenset(
+        """
         abs all any arange argmax argmin batch_dot batch_flatten batch_normalization bias_add binary_crossentropy
         binary_focal_crossentropy cast cast_to_floatx categorical_crossentropy categorical_focal_crossentropy clip concatenate
         constant conv1d conv2d conv2d_transpose conv3d cos ctc_batch_cost ctc_decode ctc_label_dense_to_sparse cumprod cumsum
@@ -156,15 +175,19 @@ SYMBOLS = {
         repeat_elements reshape resize_images resize_volumes reverse round separable_conv2d shape sigmoid sign sin softmax softplus
         softsign sparse_categorical_crossentropy spatial_2d_padding spatial_3d_padding sqrt square squeeze stack std stop_gradient
         sum tanh temporal_padding tile to_dense transpose truncated_normal var zeros zeros_like
-    """.split()),
+    """.split()
+    ),
     "keras.layers": frozenset("add average concatenate dot maximum minimum multiply subtract".split()),
-    "linalg": frozenset("""
+    "linalg": frozenset(
+        """
         adjoint band_part banded_triangular_solve cholesky cholesky_solve cross det diag diag_part eig eigh eigh_tridiagonal eigvals
         eigvalsh einsum expm eye global_norm inv l2_normalize logdet logm lstsq lu lu_matrix_inverse lu_reconstruct lu_solve matmul
         matrix_rank matrix_transpose matvec norm normalize pinv qr set_diag slogdet solve sqrtm svd tensor_diag tensor_diag_part
         tensordot trace triangular_solve tridiagonal_matmul tridiagonal_solve
-    """.split()),
-    "math": frozenset("""
+    """.split()
+    ),
+    "math": frozenset(
+        """
         abs accumulate_n acos acosh add add_n angle approx_max_k approx_min_k argmax argmin asin asinh atan atan2 atanh bessel_i0
         bessel_i0e bessel_i1 bessel_i1e betainc bincount ceil confusion_matrix conj cos cosh count_nonzero cumprod cumsum
         cumulative_logsumexp digamma divide divide_no_nan equal erf erfc erfcinv erfinv exp expm1 floor floordiv floormod greater
@@ -176,12 +199,16 @@ SYMBOLS = {
         segment_min segment_prod segment_sum sigmoid sign sin sinh sobol_sample softmax softplus softsign sqrt square
         squared_difference subtract tan tanh top_k truediv unsorted_segment_max unsorted_segment_mean unsorted_segment_min
         unsorted_segment_prod unsorted_segment_sqrt_n unsorted_segment_sum xdivy xlog1py xlogy zero_fraction zeta
-    """.split()),
-    "math.special": frozenset("""
+    """.split()
+    ),
+    "math.special": frozenset(
+        """
         bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 bessel_k0 bessel_k0e bessel_k1 bessel_k1e bessel_y0 bessel_y1
         dawsn expint fresnel_cos fresnel_sin spence
-    """.split()),
-    "nn": frozenset("""
+    """.split()
+    ),
+    "nn": frozenset(
+        """
         all_candidate_sampler approx_max_k approx_min_k atrous_conv2d atrous_conv2d_transpose avg_pool avg_pool1d avg_pool2d
         avg_pool3d avg_pool_v2 batch_norm_with_global_normalization batch_normalization bias_add collapse_repeated
         compute_accidental_hits compute_average_loss conv1d conv1d_transpose conv2d conv2d_backprop_filter conv2d_backprop_input
@@ -195,45 +222,59 @@ SYMBOLS = {
         sigmoid_cross_entropy_with_logits silu softmax softmax_cross_entropy_with_logits softmax_cross_entropy_with_logits_v2
         softplus softsign space_to_batch space_to_depth sparse_softmax_cross_entropy_with_logits sufficient_statistics swish tanh
         top_k weighted_cross_entropy_with_logits weighted_moments xw_plus_b zero_fraction
-    """.split()),
+    """.split()
+    ),
     "nn.experimental": frozenset("general_dropout stateless_dropout".split()),
-    "quantization": frozenset("""
+    "quantization": frozenset(
+        """
         dequantize fake_quant_with_min_max_args fake_quant_with_min_max_args_gradient fake_quant_with_min_max_vars
         fake_quant_with_min_max_vars_gradient fake_quant_with_min_max_vars_per_channel
         fake_quant_with_min_max_vars_per_channel_gradient quantize quantize_and_dequantize quantize_and_dequantize_v2
         quantized_concat
-    """.split()),
-    "ragged": frozenset("""
+    """.split()
+    ),
+    "ragged": frozenset(
+        """
         boolean_mask constant cross cross_hashed range row_splits_to_segment_ids segment_ids_to_row_splits stack
         stack_dynamic_partitions
-    """.split()),
-    "random": frozenset("""
+    """.split()
+    ),
+    "random": frozenset(
+        """
         all_candidate_sampler categorical fold_in gamma learned_unigram_candidate_sampler log_uniform_candidate_sampler normal
         poisson shuffle split stateless_binomial stateless_categorical stateless_gamma stateless_normal
         stateless_parameterized_truncated_normal stateless_poisson stateless_truncated_normal stateless_uniform truncated_normal
         uniform uniform_candidate_sampler
-    """.split()),
+    """.split()
+    ),
     "random.experimental": frozenset("index_shuffle stateless_fold_in stateless_shuffle stateless_split".split()),
     "sets": frozenset("difference intersection size union".split()),
-    "signal": frozenset("""
+    "signal": frozenset(
+        """
         dct fft fft2d fft3d fftshift frame hamming_window hann_window idct ifft ifft2d ifft3d ifftshift inverse_mdct inverse_stft
         inverse_stft_window_fn irfft irfft2d irfft3d kaiser_bessel_derived_window kaiser_window linear_to_mel_weight_matrix mdct
         mfccs_from_log_mel_spectrograms overlap_and_add rfft rfft2d rfft3d stft vorbis_window
-    """.split()),
-    "sparse": frozenset("""
+    """.split()
+    ),
+    "sparse": frozenset(
+        """
         add bincount concat cross cross_hashed expand_dims eye fill_empty_rows from_dense mask maximum minimum reduce_max reduce_sum
         reorder reset_shape reshape retain segment_mean segment_sqrt_n segment_sum slice softmax sparse_dense_matmul split to_dense
         to_indicator transpose
-    """.split()),
-    "strings": frozenset("""
+    """.split()
+    ),
+    "strings": frozenset(
+        """
         as_string bytes_split format join length lower ngrams reduce_join regex_full_match regex_replace split strip substr
         to_hash_bucket to_hash_bucket_fast to_hash_bucket_strong to_number unicode_decode unicode_decode_with_offsets unicode_encode
         unicode_script unicode_split unicode_split_with_offsets unicode_transcode unsorted_segment_join upper
-    """.split()),
+    """.split()
+    ),
 }
 
 # Ops of the graph (TensorFlowOpLayer, raw_ops).
-OPS = frozenset("""
+OPS = frozenset(
+    """
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 AdjustContrast AdjustContrastv2 AdjustHue AdjustSaturation All Angle Any
     ApproximateEqual ArgMax ArgMin AsString Asin Asinh Atan Atan2 Atanh AvgPool AvgPool3D BandedTriangularSolve BatchMatMul
     BatchMatMulV2 BatchMatMulV3 BatchNormWithGlobalNormalization BatchToSpace BatchToSpaceND BesselI0 BesselI0e BesselI1 BesselI1e
@@ -270,21 +311,28 @@ OPS = frozenset("""
     TridiagonalMatMul TridiagonalSolve TruncateDiv TruncateMod UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode UnicodeScript
     UnicodeTranscode Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Unpack UnravelIndex UnsortedSegmentMax UnsortedSegmentMin
     UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Xdivy Xlog1py Xlogy ZerosLike Zeta
-""".split())
+""".split()
+)
 
 # Of tf.RaggedTensor and tf.SparseTensor: what makes one, and what is asked of one.
 RAGGED_CLASSES = frozenset("RaggedTensor SparseTensor sparse.SparseTensor".split())
-RAGGED_MAKERS = frozenset("""
+RAGGED_MAKERS = frozenset(
+    """
     from_value_rowids from_row_splits from_row_lengths from_row_starts from_row_limits from_uniform_row_length from_nested_value_rowids
     from_nested_row_splits from_nested_row_lengths from_tensor from_sparse
-""".split())
-RAGGED_MEMBERS = frozenset("""
+""".split()
+)
+RAGGED_MEMBERS = frozenset(
+    """
     values flat_values row_splits nested_row_splits value_rowids nested_value_rowids nrows row_starts row_limits row_lengths
     nested_row_lengths bounding_shape with_values with_flat_values with_row_splits_dtype merge_dims to_tensor to_sparse indices dense_shape
-""".split())
+""".split()
+)
 TYPE_SPECS = frozenset("TensorSpec RaggedTensorSpec SparseTensorSpec".split())
 # Values of their own kind, which stand where an object could.
-VALUES = frozenset("""
+VALUES = frozenset(
+    """
     __tensor__ __numpy__ __bytes__ __tuple__ __ellipsis__ __slice__ __complex__ __keras_tensor__ __keras_dtype__ __tf_dtype__ TensorShape
     CompositeTensor
-""".split())
+""".split()
+)

@@ -23,7 +23,9 @@ def config(client: TritonClient, model: str, version: int | None = None) -> Mode
     except ServingError:
         return ModelConfig()
     if found.decoupled:
-        raise errors.UsageError(f"{client.address}: model {model!r} is decoupled: it answers a request with a stream", ONE_ANSWER)
+        raise errors.UsageError(
+            f"{client.address}: model {model!r} is decoupled: it answers a request with a stream", ONE_ANSWER
+        )
     return found
 
 
@@ -40,4 +42,8 @@ def known(client: TritonClient, model: str) -> str:
     told = model_service.known(states)
     if any(one.failed for one in states):
         return f"{told}; mend that version and load it again, the server's log says more"
-    return f"{told}; it was unloaded: client.load({model!r}) loads it" if {one.state for one in states} == {model_service.END} else told
+    return (
+        f"{told}; it was unloaded: client.load({model!r}) loads it"
+        if {one.state for one in states} == {model_service.END}
+        else told
+    )

@@ -35,15 +35,24 @@ class Sharing(Connection, Protocol):
     regions: tuple[SharedMemory, ...]
 
 
-def predict(connection: Sharing, model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None,
-            label: str = "", outputs: str | Iterable[str] = (), timeout: float | None = None,
-            copy: bool = False) -> Call[Answered[npt.NDArray[Any]]]:
+def predict(
+    connection: Sharing,
+    model: str,
+    inputs: Mapping[str, npt.ArrayLike],
+    signature: str = "",
+    version: int | None = None,
+    label: str = "",
+    outputs: str | Iterable[str] = (),
+    timeout: float | None = None,
+    copy: bool = False,
+) -> Call[Answered[npt.NDArray[Any]]]:
     """Run a model. The arguments are those of TensorFlow Serving's client.
 
     Args: as for `infer_messages.request_bytes`. timeout: seconds for this call. copy: give arrays of their own, aligned and writable,
     instead of read-only ones that lie in the answer.
     Returns: {output: ndarray}, a dict whose attribute `model` is the ModelSpec that answered. Raises: ServingError, UsageError.
     """
+
     def read(raw: bytes) -> Answered[npt.NDArray[Any]]:
         answered, arrays = infer_messages.response_arrays(raw)
         return Answered({name: array.copy() for name, array in arrays.items()} if copy else arrays, answered)
@@ -61,27 +70,43 @@ def predict_bytes(connection: Connection, request: bytes, timeout: float | None 
     return Call(infer_messages.INFER, request, bytes, timeout)
 
 
-def metadata(connection: Connection, model: str, version: int | None = None, label: str = "",
-             timeout: float | None = None) -> Call[Answered[Signature]]:
+def metadata(
+    connection: Connection, model: str, version: int | None = None, label: str = "", timeout: float | None = None
+) -> Call[Answered[Signature]]:
     """The inputs and outputs of a model, batch first.
 
     Args: label: "": Triton has no labels.
     Returns: {"serving_default": Signature}, a dict whose attribute `model` has the version that answers. Raises: ServingError, UsageError.
     """
-    return Call(metadata_messages.METADATA, metadata_messages.request(ModelSpec(model, version, label)),
-                lambda raw: metadata_messages.read(raw, version), timeout)
+    return Call(
+        metadata_messages.METADATA,
+        metadata_messages.request(ModelSpec(model, version, label)),
+        lambda raw: metadata_messages.read(raw, version),
+        timeout,
+    )
 
 
-def config(connection: Connection, model: str, version: int | None = None, timeout: float | None = None) -> Call[ModelConfig]:
+def config(
+    connection: Connection, model: str, version: int | None = None, timeout: float | None = None
+) -> Call[ModelConfig]:
     """What runs a model and where, and whether it answers with a stream. Returns: ModelConfig. Raises: ServingError, UsageError."""
-    return Call(config_messages.CONFIG, config_messages.request(ModelSpec(model, version)), config_messages.read, timeout)
+    return Call(
+        config_messages.CONFIG, config_messages.request(ModelSpec(model, version)), config_messages.read, timeout
+    )
 
 
-def ready(connection: Connection, model: str = "", version: int | None = None, timeout: float | None = None) -> Call[bool]:
+def ready(
+    connection: Connection, model: str = "", version: int | None = None, timeout: float | None = None
+) -> Call[bool]:
     """Whether a model can be asked, or without a name, whether the server and all its models are ready. Raises: ServingError."""
     if not model:
         return Call(metadata_messages.SERVER_READY, b"", metadata_messages.read_ready, timeout)
-    return Call(metadata_messages.MODEL_READY, metadata_messages.request(ModelSpec(model, version)), metadata_messages.read_ready, timeout)
+    return Call(
+        metadata_messages.MODEL_READY,
+        metadata_messages.request(ModelSpec(model, version)),
+        metadata_messages.read_ready,
+        timeout,
+    )
 
 
 def repository(connection: Connection, timeout: float | None = None) -> Call[list[Indexed]]:
@@ -89,12 +114,15 @@ def repository(connection: Connection, timeout: float | None = None) -> Call[lis
     return Call(repository_messages.INDEX, repository_messages.index_request(), repository_messages.read_index, timeout)
 
 
-def status(connection: Connection, model: str, version: int | None = None, timeout: float | None = None) -> Call[list[VersionStatus]]:
+def status(
+    connection: Connection, model: str, version: int | None = None, timeout: float | None = None
+) -> Call[list[VersionStatus]]:
     """The states of a model's versions, in TensorFlow Serving's words.
 
     Returns: [VersionStatus(version, state, error_code, error)], the newest first. Raises: ServingError, NOT_FOUND for a model that is not
     in the repository, or for a version that it does not know, with those that are.
     """
+
     def read(raw: bytes) -> list[VersionStatus]:
         index = repository_messages.read_index(raw)
         known = sorted((one.status() for one in index if one.name == model), key=lambda one: -one.version)
@@ -102,21 +130,32 @@ def status(connection: Connection, model: str, version: int | None = None, timeo
         if not found:
             names = ", ".join(dict.fromkeys(one.name for one in index)) or "none"
             versions = ", ".join(f"{one.version} {one.state}" for one in known if one.version) or "none that was loaded"
-            what = f"no version {version} of model {model!r}; its versions: {versions}" if known else \
-                f"no model {model!r} in the repository; its models: {names}"
+            what = (
+                f"no version {version} of model {model!r}; its versions: {versions}"
+                if known
+                else f"no model {model!r} in the repository; its models: {names}"
+            )
             raise serving_error.of("NOT_FOUND", what, connection.address, None, protocols.TRITON, "RepositoryIndex")
         return found
 
     return Call(repository_messages.INDEX, repository_messages.index_request(), read, timeout)
 
 
-def statistics(connection: Connection, model: str, version: int | None = None, timeout: float | None = None) -> Call[list[Statistics]]:
+def statistics(
+    connection: Connection, model: str, version: int | None = None, timeout: float | None = None
+) -> Call[list[Statistics]]:
     """What the server counted for a model since it was loaded. Returns: [Statistics] of each version. Raises: ServingError, UsageError."""
-    return Call(statistics_messages.STATISTICS, statistics_messages.request(ModelSpec(model, version)), statistics_messages.read, timeout)
+    return Call(
+        statistics_messages.STATISTICS,
+        statistics_messages.request(ModelSpec(model, version)),
+        statistics_messages.read,
+        timeout,
+    )
 
 
 def register(connection: Sharing, memory: SharedMemory, timeout: float | None = None) -> Call[None]:
     """Let the server, on this machine, see a region: inputs that lie in it are not sent from then on. Raises: ServingError."""
+
     def read(raw: bytes) -> None:
         connection.regions = (*connection.regions, memory)
 
@@ -125,6 +164,7 @@ def register(connection: Sharing, memory: SharedMemory, timeout: float | None = 
 
 def unregister(connection: Sharing, memory: SharedMemory, timeout: float | None = None) -> Call[None]:
     """Let the server forget a region. Raises: ServingError."""
+
     def read(raw: bytes) -> None:
         connection.regions = tuple(one for one in connection.regions if one is not memory)
 

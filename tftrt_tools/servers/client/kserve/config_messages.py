@@ -51,7 +51,9 @@ def read(raw: bytes) -> ModelConfig:
             backend = text(value)
         elif field == _TRANSACTIONS:
             transactions = value
-    return ModelConfig(backend=backend, kinds=tuple(kinds), decoupled=bool(_last(transactions, _DECOUPLED, fields.VARINT, 0)))
+    return ModelConfig(
+        backend=backend, kinds=tuple(kinds), decoupled=bool(_last(transactions, _DECOUPLED, fields.VARINT, 0))
+    )
 
 
 def _last(raw: memoryview, number: int, kind: int, missing: Any) -> Any:

@@ -10,10 +10,24 @@ import numpy.typing as npt
 
 BYTES = "BYTES"
 _NAMES: dict[np.dtype[Any], str] = {
-    np.dtype(kind): name for kind, name in (
-        (np.bool_, "BOOL"), (np.uint8, "UINT8"), (np.uint16, "UINT16"), (np.uint32, "UINT32"), (np.uint64, "UINT64"), (np.int8, "INT8"),
-        (np.int16, "INT16"), (np.int32, "INT32"), (np.int64, "INT64"), (np.float16, "FP16"), (np.float32, "FP32"), (np.float64, "FP64"),
-        (ml_dtypes.bfloat16, "BF16"), (np.object_, BYTES))}
+    np.dtype(kind): name
+    for kind, name in (
+        (np.bool_, "BOOL"),
+        (np.uint8, "UINT8"),
+        (np.uint16, "UINT16"),
+        (np.uint32, "UINT32"),
+        (np.uint64, "UINT64"),
+        (np.int8, "INT8"),
+        (np.int16, "INT16"),
+        (np.int32, "INT32"),
+        (np.int64, "INT64"),
+        (np.float16, "FP16"),
+        (np.float32, "FP32"),
+        (np.float64, "FP64"),
+        (ml_dtypes.bfloat16, "BF16"),
+        (np.object_, BYTES),
+    )
+}
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _LENGTH = struct.Struct("<I")
 
@@ -79,8 +93,8 @@ def _texts(raw: memoryview) -> Iterator[bytes]:
     while place < len(raw):
         if place + _LENGTH.size > len(raw):
             raise ValueError("a text's length is cut off")
-        length, = _LENGTH.unpack_from(raw, place)
+        (length,) = _LENGTH.unpack_from(raw, place)
         place += _LENGTH.size + length
         if place > len(raw):
             raise ValueError("a text is cut off")
-        yield bytes(raw[place - length:place])
+        yield bytes(raw[place - length : place])

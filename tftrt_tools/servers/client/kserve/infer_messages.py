@@ -1,5 +1,4 @@
-"""A ModelInferRequest's bytes from arrays, and arrays from a ModelInferResponse's bytes. Values go as raw contents, never in typed fields.
-"""
+"""A ModelInferRequest's bytes from arrays, and arrays from a ModelInferResponse's bytes. Values go as raw contents alone."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -20,8 +19,15 @@ _IN_INPUTS, _IN_OUTPUTS, _IN_RAW = 5, 6, 7
 _OUT_OUTPUTS, _OUT_RAW = 5, 6
 
 
-def request_bytes(model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None, label: str = "",
-                  outputs: str | Iterable[str] = (), regions: Collection[SharedMemory] = ()) -> bytes:
+def request_bytes(
+    model: str,
+    inputs: Mapping[str, npt.ArrayLike],
+    signature: str = "",
+    version: int | None = None,
+    label: str = "",
+    outputs: str | Iterable[str] = (),
+    regions: Collection[SharedMemory] = (),
+) -> bytes:
     """A ModelInferRequest on the wire.
 
     Args:
@@ -43,7 +49,9 @@ def request_bytes(model: str, inputs: Mapping[str, npt.ArrayLike], signature: st
         sizes = varints.encode(np.array(array.shape, np.int64))
         shape = varints.delimited(_SHAPE, sizes) if array.shape else []
         there = shared_memory.place(regions, array) if regions else []
-        parts += varints.delimited(_IN_INPUTS, *text_field(_NAME, name), *text_field(_DATATYPE, datatype), *shape, *there)
+        parts += varints.delimited(
+            _IN_INPUTS, *text_field(_NAME, name), *text_field(_DATATYPE, datatype), *shape, *there
+        )
         raw += [] if there else varints.delimited(_IN_RAW, datatypes.content(array))
     for name in (outputs,) if isinstance(outputs, str) else outputs:
         parts += varints.delimited(_IN_OUTPUTS, *text_field(_NAME, name))

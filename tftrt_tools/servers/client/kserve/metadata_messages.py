@@ -34,11 +34,16 @@ def read(raw: bytes, wanted: int | None) -> Answered[Signature]:
             platform = text(value)
         elif field in sides:
             alias, datatype, shape = tensor(value)
-            sides[field][alias] = TensorSpec(datatypes.text(datatype), tuple(None if size < 0 else size for size in shape))
+            sides[field][alias] = TensorSpec(
+                datatypes.text(datatype), tuple(None if size < 0 else size for size in shape)
+            )
     version = wanted if wanted is not None else max(versions, default=None)
     return Answered({SIGNATURE: Signature(sides[4], sides[5], platform)}, ModelSpec(name, version))
 
 
 def read_ready(raw: bytes) -> bool:
     """Whether a ServerReadyResponse or a ModelReadyResponse says so. Raises: ValueError."""
-    return any(field == 1 and wire_type == fields.VARINT and bool(value) for field, wire_type, value in fields.walk(memoryview(raw)))
+    return any(
+        field == 1 and wire_type == fields.VARINT and bool(value)
+        for field, wire_type, value in fields.walk(memoryview(raw))
+    )

@@ -14,10 +14,14 @@ def asked(model: ModelSpec) -> list[Any]:
     if not model.name:
         raise errors.UsageError("the model has no name", "write client.predict('digits', …)")
     if model.label:
-        raise errors.UsageError(f"label {model.label!r}: a Triton has no version labels", "ask for a version by its number")
+        raise errors.UsageError(
+            f"label {model.label!r}: a Triton has no version labels", "ask for a version by its number"
+        )
     if model.signature not in ("", SIGNATURE):
-        raise errors.UsageError(f"signature {model.signature!r}: a model of Triton has one, {SIGNATURE}",
-                                "publish each signature as a model of its own")
+        raise errors.UsageError(
+            f"signature {model.signature!r}: a model of Triton has one, {SIGNATURE}",
+            "publish each signature as a model of its own",
+        )
     return [*text_field(1, model.name), *text_field(2, "" if model.version is None else str(int(model.version)))]
 
 

@@ -31,8 +31,12 @@ class Indexed:
     def status(self) -> VersionStatus:
         """In TensorFlow Serving's words."""
         failed = self.state == "UNAVAILABLE" and self.reason not in _UNLOADED
-        return VersionStatus(self.version or 0, _STATES.get(self.state, self.state or "UNKNOWN"), "UNAVAILABLE" if failed else "OK",
-                             self.reason if failed else "")
+        return VersionStatus(
+            self.version or 0,
+            _STATES.get(self.state, self.state or "UNKNOWN"),
+            "UNAVAILABLE" if failed else "OK",
+            self.reason if failed else "",
+        )
 
 
 def index_request() -> bytes:

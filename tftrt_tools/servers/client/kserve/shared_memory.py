@@ -111,8 +111,11 @@ def place(regions: Iterable[SharedMemory], array: npt.NDArray[Any]) -> list[Any]
     for memory in regions:
         offset = memory.offset(array)
         if offset is not None:
-            return [*_parameter("shared_memory_region", text_field(_TEXT, memory.name)),
-                    *_parameter("shared_memory_offset", _number(offset)), *_parameter("shared_memory_byte_size", _number(array.nbytes))]
+            return [
+                *_parameter("shared_memory_region", text_field(_TEXT, memory.name)),
+                *_parameter("shared_memory_offset", _number(offset)),
+                *_parameter("shared_memory_byte_size", _number(array.nbytes)),
+            ]
     return []
 
 

@@ -43,7 +43,11 @@ def request(model: ModelSpec) -> bytes:
 
 def read(raw: bytes) -> list[Statistics]:
     """The Statistics of each version in a ModelStatisticsResponse. Raises: ValueError."""
-    return [_statistics(value) for field, wire_type, value in fields.walk(memoryview(raw)) if field == 1 and wire_type == fields.DELIMITED]
+    return [
+        _statistics(value)
+        for field, wire_type, value in fields.walk(memoryview(raw))
+        if field == 1 and wire_type == fields.DELIMITED
+    ]
 
 
 def _statistics(raw: memoryview) -> Statistics:
@@ -59,8 +63,16 @@ def _statistics(raw: memoryview) -> Statistics:
             batches[_numbers(value).get(1, 0)] = dict(_durations(value)).get(3, Duration()).count
     numbers, found = _numbers(raw), dict(_durations(parts))
     none = Duration()
-    return Statistics(version=version_text(version), rows=numbers.get(4, 0), executions=numbers.get(5, 0), success=found.get(1, none),
-                      fail=found.get(2, none), queue=found.get(3, none), infer=found.get(5, none), batches=batches)
+    return Statistics(
+        version=version_text(version),
+        rows=numbers.get(4, 0),
+        executions=numbers.get(5, 0),
+        success=found.get(1, none),
+        fail=found.get(2, none),
+        queue=found.get(3, none),
+        infer=found.get(5, none),
+        batches=batches,
+    )
 
 
 def _durations(raw: memoryview) -> Iterator[tuple[int, Duration]]:

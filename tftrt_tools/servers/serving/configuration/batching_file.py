@@ -60,15 +60,21 @@ def chosen(given: Settings, covered: Sequence[int] | None, known: bool = True) -
     whether `covered` is known. Returns: Settings. Raises: UsageError where sizes are not increasing or the last is not max_batch_size."""
     sizes, largest = given.allowed_batch_sizes, given.max_batch_size
     if sizes and (list(sizes) != sorted(set(sizes)) or sizes[0] < 1):
-        raise errors.UsageError(f"--allowed_batch_sizes={_listed(sizes)} do not increase from 1 or more",
-                                "give each size once, the smallest first")
+        raise errors.UsageError(
+            f"--allowed_batch_sizes={_listed(sizes)} do not increase from 1 or more",
+            "give each size once, the smallest first",
+        )
     if sizes and largest not in (None, sizes[-1]):
-        raise errors.UsageError(f"--max_batch_size={largest} is not the last of --allowed_batch_sizes={_listed(sizes)}",
-                                "leave --max_batch_size out, or make the two equal: the server refuses to load otherwise")
+        raise errors.UsageError(
+            f"--max_batch_size={largest} is not the last of --allowed_batch_sizes={_listed(sizes)}",
+            "leave --max_batch_size out, or make the two equal: the server refuses to load otherwise",
+        )
     if not sizes and covered is not None and known:
         fitting = tuple(size for size in covered if largest is None or size <= largest)
         if not fitting or largest not in (None, fitting[-1]):
-            raise errors.UsageError(f"--max_batch_size={largest} is not covered by the engines", f"they cover {text_of(fitting)}")
+            raise errors.UsageError(
+                f"--max_batch_size={largest} is not covered by the engines", f"they cover {text_of(fitting)}"
+            )
         largest = fitting[-1]
         sizes = () if is_whole(fitting) else fitting
     return dataclasses.replace(given, allowed_batch_sizes=sizes, max_batch_size=sizes[-1] if sizes else largest)
@@ -89,7 +95,9 @@ def text_of(sizes: Sequence[int] | None) -> str:
     start = sizes[0]
     for size, after in zip(sizes, (*sizes[1:], 0), strict=True):
         if after != size + 1:
-            parts.append(str(size) if size == start else f"{start} to {size}" if size > start + 1 else f"{start}, {size}")
+            parts.append(
+                str(size) if size == start else f"{start} to {size}" if size > start + 1 else f"{start}, {size}"
+            )
             start = after
     return ", ".join(parts)
 
@@ -105,21 +113,34 @@ def text(settings: Settings, covered: Sequence[int] | None, known: bool = True) 
         if getattr(settings, name) is not None:
             getattr(message, name).value = getattr(settings, name)
     message.allowed_batch_sizes.extend(settings.allowed_batch_sizes)
-    comment = _PADDED if settings.allowed_batch_sizes else _UNKNOWN if not known else _ANY if covered is None else _NOT_PADDED
+    comment = (
+        _PADDED if settings.allowed_batch_sizes else _UNKNOWN if not known else _ANY if covered is None else _NOT_PADDED
+    )
     return comment + config_messages.render(message)
 
 
 def problems(message: Any, root: Field) -> Iterator[Problem]:
     """Problems of BatchingParameters. Args: message; root: its text as a Field."""
-    for name, least in (("max_batch_size", 1), ("batch_timeout_micros", 0), ("num_batch_threads", 1), ("max_enqueued_batches", 1),
-                        ("max_execution_batch_size", 1)):
+    for name, least in (
+        ("max_batch_size", 1),
+        ("batch_timeout_micros", 0),
+        ("num_batch_threads", 1),
+        ("max_enqueued_batches", 1),
+        ("max_execution_batch_size", 1),
+    ):
         if message.HasField(name) and getattr(message, name).value < least:
-            yield Problem(root.line_of(name), ERROR, f"{name} is {getattr(message, name).value}", f"give {least} or more")
+            yield Problem(
+                root.line_of(name), ERROR, f"{name} is {getattr(message, name).value}", f"give {least} or more"
+            )
     largest = message.max_batch_size.value if message.HasField("max_batch_size") else DEFAULT_MAX_BATCH_SIZE
     yield from _of_sizes(list(message.allowed_batch_sizes), largest, message.HasField("max_batch_size"), root)
     if message.HasField("max_execution_batch_size") and message.max_execution_batch_size.value > largest:
-        yield Problem(root.line_of("max_execution_batch_size"), ERROR, f"max_execution_batch_size is larger than max_batch_size, {largest}",
-                      f"give {largest} or less")
+        yield Problem(
+            root.line_of("max_execution_batch_size"),
+            ERROR,
+            f"max_execution_batch_size is larger than max_batch_size, {largest}",
+            f"give {largest} or less",
+        )
 
 
 def _of_sizes(sizes: Sequence[int], largest: int, is_given: bool, root: Field) -> Iterator[Problem]:
@@ -128,14 +149,27 @@ def _of_sizes(sizes: Sequence[int], largest: int, is_given: bool, root: Field) -
         if size < 1:
             yield Problem(line, ERROR, f"{size} is no batch size", "give 1 or more")
         elif size <= before:
-            yield Problem(line, ERROR, f"allowed_batch_sizes do not increase: {size} behind {before}",
-                          "give each size once, the smallest first")
+            yield Problem(
+                line,
+                ERROR,
+                f"allowed_batch_sizes do not increase: {size} behind {before}",
+                "give each size once, the smallest first",
+            )
     if not sizes:
         return
     if sizes[-1] != largest:
         default = "" if is_given else " (the default)"
-        yield Problem(lines[-1], ERROR, f"the last of allowed_batch_sizes is {sizes[-1]}, and max_batch_size is {largest}{default}: the "
-                      "server refuses to load the models", f"write max_batch_size {{ value: {sizes[-1]} }}, or add {largest}")
+        yield Problem(
+            lines[-1],
+            ERROR,
+            f"the last of allowed_batch_sizes is {sizes[-1]}, and max_batch_size is {largest}{default}: the "
+            "server refuses to load the models",
+            f"write max_batch_size {{ value: {sizes[-1]} }}, or add {largest}",
+        )
     # Also with 1, 2, …: a batch without rows is padded to 1.
-    yield Problem(lines[0], WARNING, "batches are padded, so one request with 0 rows can end the server process",
-                  "refuse such requests in the clients or in a proxy; where engines serve every size, leave allowed_batch_sizes out")
+    yield Problem(
+        lines[0],
+        WARNING,
+        "batches are padded, so one request with 0 rows can end the server process",
+        "refuse such requests in the clients or in a proxy; where engines serve every size, leave allowed_batch_sizes out",
+    )

@@ -21,8 +21,10 @@ from tftrt_tools.servers.serving.configuration.config_problem import ERROR, Prob
 
 # The rules of each kind of file: a function of the message and of the text's outermost Field.
 _RULES: dict[config_messages.Kind, Callable[..., Iterator[Problem]]] = {
-    config_messages.MODELS: model_config_rules.problems, config_messages.BATCHING: batching_file.problems,
-    config_messages.MONITORING: monitoring_file.problems}
+    config_messages.MODELS: model_config_rules.problems,
+    config_messages.BATCHING: batching_file.problems,
+    config_messages.MONITORING: monitoring_file.problems,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +44,12 @@ class Checked:
 
     # Not a Record: the message is not written.
     def to_dict(self) -> dict[str, Any]:
-        return {"file": self.file, "kind": self.kind, "passed": self.passed, "problems": [one.to_dict() for one in self.problems]}
+        return {
+            "file": self.file,
+            "kind": self.kind,
+            "passed": self.passed,
+            "problems": [one.to_dict() for one in self.problems],
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +71,14 @@ def check(paths: Iterable[str | pathlib.Path]) -> Check:
     """Check files. Returns: Check. Raises: UsageError for a file that is not there, OSError."""
     files = [check_text(str(path), _read(path)) for path in paths]
     batched = any(file.kind == config_messages.BATCHING and file.message is not None for file in files)
-    return Check(tuple(_with_batching(file) if batched and file.kind == config_messages.MODELS and file.message is not None else file
-                       for file in files))
+    return Check(
+        tuple(
+            _with_batching(file)
+            if batched and file.kind == config_messages.MODELS and file.message is not None
+            else file
+            for file in files
+        )
+    )
 
 
 def _with_batching(file: Checked) -> Checked:
@@ -91,13 +104,25 @@ def check_text(name: str, text: str, kind: config_messages.Kind | None = None, o
     try:
         documents.check_levels(text)
     except documents.NoMessage as problem:
-        return Checked(name, kind, (Problem(problem.line or 1, ERROR, str(problem), "the server would not read it, either"),))
+        return Checked(
+            name, kind, (Problem(problem.line or 1, ERROR, str(problem), "the server would not read it, either"),)
+        )
     root = text_places.scan(text)
     kind = kind or config_messages.kind_of([field.name for field in root.fields]) or _by_name(name)
     if kind is None:
         known = "model_config_list, prometheus_config, max_batch_size, allowed_batch_sizes, …"
-        return Checked(name, None, (Problem(root.fields[0].line if root.fields else 1, ERROR, "no field says which file this is",
-                                            f"outermost fields are {known}"),))
+        return Checked(
+            name,
+            None,
+            (
+                Problem(
+                    root.fields[0].line if root.fields else 1,
+                    ERROR,
+                    "no field says which file this is",
+                    f"outermost fields are {known}",
+                ),
+            ),
+        )
     try:
         message = config_messages.parse(kind, text)
     except config_messages.SyntaxProblem as problem:

@@ -19,12 +19,18 @@ def job(request: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     described = describe_job.job(dict(request))
     models = map(describe.Description.from_dict, described)
-    return [dataclasses.replace(_covered(path, one), unbatched=_unbatched(one)).to_dict()
-            for path, one in zip(request["models"], models, strict=True)]
+    return [
+        dataclasses.replace(_covered(path, one), unbatched=_unbatched(one)).to_dict()
+        for path, one in zip(request["models"], models, strict=True)
+    ]
 
 
 def _unbatched(model: Any) -> tuple[str, ...]:
-    return tuple(line for name, inputs in model.inputs.items() for line in unbatched.of_signature(name, inputs, model.outputs[name]))
+    return tuple(
+        line
+        for name, inputs in model.inputs.items()
+        for line in unbatched.of_signature(name, inputs, model.outputs[name])
+    )
 
 
 def _covered(path: str, model: Any) -> Covered:
@@ -41,15 +47,21 @@ def _covered(path: str, model: Any) -> Covered:
         mine, reason = _fixed(inputs)
         called = [one["name"] for one in listed[name]["engines"]] if name in listed else list(engines)
         if called and mine is None:
-            mine, reason = _of_engines(path, name, manifest, listed.get(name), [engines[one] for one in called if one in engines], assets)
+            mine, reason = _of_engines(
+                path, name, manifest, listed.get(name), [engines[one] for one in called if one in engines], assets
+            )
         if mine is False:
             return Covered(path=path, sizes=(), known=False, reason=f"{name}: {reason}")
         if reason:
             reasons.append(f"{name}: {reason}")
         if mine is not None:
             sizes = mine if sizes is None else sizes & mine
-    return Covered(path=path, sizes=None if sizes is None else tuple(sorted(sizes)), known=True,
-                   reason="; ".join(dict.fromkeys(reasons)) or "no engines")
+    return Covered(
+        path=path,
+        sizes=None if sizes is None else tuple(sorted(sizes)),
+        known=True,
+        reason="; ".join(dict.fromkeys(reasons)) or "no engines",
+    )
 
 
 def _fixed(inputs: Iterable[InputSpec]) -> tuple[set[int] | None, str]:
@@ -58,18 +70,33 @@ def _fixed(inputs: Iterable[InputSpec]) -> tuple[set[int] | None, str]:
     return (fixed, f"its input's batch size is {', '.join(map(str, sorted(fixed)))}") if len(fixed) == 1 else (None, "")
 
 
-def _of_engines(path: str, name: str, manifest: Mapping[str, Any], listed: Mapping[str, Any] | None, engines: Sequence[Any],
-                assets: Sequence[Any]) -> tuple[set[int] | Literal[False], str]:
+def _of_engines(
+    path: str,
+    name: str,
+    manifest: Mapping[str, Any],
+    listed: Mapping[str, Any] | None,
+    engines: Sequence[Any],
+    assets: Sequence[Any],
+) -> tuple[set[int] | Literal[False], str]:
     """Returns: (set of sizes, or False if not known, why)."""
     saved = bool({one.name for one in engines} & {asset.engine for asset in assets})
     implicit = all(engine.implicit_batch for engine in engines)
-    calls = [{one: tuple(shape) for one, shape in call.items()} for call in (listed or {}).get("calls", ())] if saved else []
+    calls = (
+        [{one: tuple(shape) for one, shape in call.items()} for call in (listed or {}).get("calls", ())]
+        if saved
+        else []
+    )
     if calls:
-        strategy = "ImplicitBatchModeCompatible" if implicit else manifest.get("dynamic_shape_profile_strategy") or "Optimal"
+        strategy = (
+            "ImplicitBatchModeCompatible" if implicit else manifest.get("dynamic_shape_profile_strategy") or "Optimal"
+        )
         return _of_calls(calls, strategy), "the shapes that its engines were built for"
     if not implicit:
-        return False, ("its engines have profiles that no manifest tells" if saved else
-                       "its engines are built by the first request, for its shape")
+        return False, (
+            "its engines have profiles that no manifest tells"
+            if saved
+            else "its engines are built by the first request, for its shape"
+        )
     if saved:
         mine = {one.name for one in engines}
         calls = [dict(enumerate(asset.input_shapes)) for asset in assets if asset.engine in mine]
@@ -113,5 +140,7 @@ def _warmup_calls(path: pathlib.Path, signature: str) -> list[dict[str, tuple[in
         log = prediction_log_pb2.PredictionLog.FromString(record)
         request = log.predict_log.request
         if log.HasField("predict_log") and (request.model_spec.signature_name or "serving_default") == signature:
-            calls.append({name: tuple(dim.size for dim in value.tensor_shape.dim) for name, value in request.inputs.items()})
+            calls.append(
+                {name: tuple(dim.size for dim in value.tensor_shape.dim) for name, value in request.inputs.items()}
+            )
     return calls

@@ -73,14 +73,25 @@ class Configuration:
         flags = [f"--{config_messages.SERVER_FLAGS[kind]}={path}" for kind, path in self.files.items()]
         flags += ["--allow_version_labels_for_unavailable_models"] if any(model.labels for model in self.models) else []
         # A call that waits for its batch holds a thread, and with the server's default (4 a core) calls beyond that are refused.
-        flags += ["--enable_batching", f"--grpc_max_threads={GRPC_THREADS}"] if config_messages.BATCHING in self.files else []
+        flags += (
+            ["--enable_batching", f"--grpc_max_threads={GRPC_THREADS}"]
+            if config_messages.BATCHING in self.files
+            else []
+        )
         return flags + (["--rest_api_port=8501"] if config_messages.MONITORING in self.files else [])
 
     # Not a Record: the stamp says when it is written.
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": "configuration", **passport.stamp(), "files": self.files, "models": [one.to_dict() for one in self.models],
-                "batching": self.batching.to_dict() if self.batching else None, "covered": [one.to_dict() for one in self.covered],
-                "server_flags": self.server_flags(), "warnings": list(self.warnings)}
+        return {
+            "kind": "configuration",
+            **passport.stamp(),
+            "files": self.files,
+            "models": [one.to_dict() for one in self.models],
+            "batching": self.batching.to_dict() if self.batching else None,
+            "covered": [one.to_dict() for one in self.covered],
+            "server_flags": self.server_flags(),
+            "warnings": list(self.warnings),
+        }
 
 
 def configure(folder: str | pathlib.Path, options: Options) -> Configuration:
@@ -110,8 +121,13 @@ def configure(folder: str | pathlib.Path, options: Options) -> Configuration:
     paths = {kind: folder / config_messages.FILE_NAMES[kind] for kind in texts}
     warnings += _checked(texts, paths)
     _write(folder, texts, paths, options.overwrite)
-    return Configuration(files={kind: str(path) for kind, path in paths.items()}, models=served, batching=batching, covered=tuple(found),
-                         warnings=tuple(warnings))
+    return Configuration(
+        files={kind: str(path) for kind, path in paths.items()},
+        models=served,
+        batching=batching,
+        covered=tuple(found),
+        warnings=tuple(warnings),
+    )
 
 
 def _check_names(models: Sequence[Model]) -> None:
@@ -120,7 +136,9 @@ def _check_names(models: Sequence[Model]) -> None:
     names = [model.name for model in models]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        raise errors.UsageError(f"--model={twice}=… is given twice", "give each model a name of its own; several versions: versions=1,2")
+        raise errors.UsageError(
+            f"--model={twice}=… is given twice", "give each model a name of its own; several versions: versions=1,2"
+        )
 
 
 def _covered(models: Sequence[Model]) -> tuple[list[Covered], list[str]]:
@@ -139,12 +157,16 @@ def _refuses_batching(found: Sequence[Covered], allowed: bool) -> list[str]:
     """Signatures that no server with batching answers. Returns: warnings. Raises: UsageError if that is not allowed."""
     said = [f"{one.path}: {line}" for one in found for line in one.unbatched]
     if said and not allowed:
-        raise errors.UsageError(f"a model that cannot be batched: {said[0]}; a version with such a warm-up request does not load",
-                                f"{unbatched.MEND}; --allow_uncovered writes the files for its other signatures")
+        raise errors.UsageError(
+            f"a model that cannot be batched: {said[0]}; a version with such a warm-up request does not load",
+            f"{unbatched.MEND}; --allow_uncovered writes the files for its other signatures",
+        )
     return said
 
 
-def _uncovered(batching: batching_file.Settings, found: Sequence[Covered], missing: Sequence[str], allowed: bool) -> list[str]:
+def _uncovered(
+    batching: batching_file.Settings, found: Sequence[Covered], missing: Sequence[str], allowed: bool
+) -> list[str]:
     """Sizes that reach the engines without being covered. Returns: warnings. Raises: UsageError if that is not allowed."""
     said = list(missing) + [f"{one.path}: {one.reason}" for one in found if not one.known]
     mend = "publish it with warm-up requests (`tftrt publish`), or add --allow_uncovered"
@@ -155,7 +177,10 @@ def _uncovered(batching: batching_file.Settings, found: Sequence[Covered], missi
         reaching = batching.allowed_batch_sizes or range(1, largest + 1)
         outside = tuple(size for size in reaching if size not in one.sizes)
         if outside:
-            said.insert(0, f"the engines of {one.path} do not cover batches of {text_of(outside)}; they cover {text_of(one.sizes)}")
+            said.insert(
+                0,
+                f"the engines of {one.path} do not cover batches of {text_of(outside)}; they cover {text_of(one.sizes)}",
+            )
             mend = f"give --allowed_batch_sizes among {text_of(one.sizes)}, convert with these --shapes, or add --allow_uncovered"
     if said and not allowed:
         raise errors.UsageError(f"batch sizes without an engine: {said[0]}", mend)
@@ -173,10 +198,14 @@ def _checked(texts: Mapping[Kind, str], paths: Mapping[Kind, pathlib.Path]) -> l
     return warnings
 
 
-def _write(folder: pathlib.Path, texts: Mapping[Kind, str], paths: Mapping[Kind, pathlib.Path], overwrite: bool) -> None:
+def _write(
+    folder: pathlib.Path, texts: Mapping[Kind, str], paths: Mapping[Kind, pathlib.Path], overwrite: bool
+) -> None:
     there = [path for path in paths.values() if path.exists()]
     if there and not overwrite:
-        raise errors.UsageError(f"the file exists: {there[0]}", "add --overwrite to replace it; labels that were moved since are lost then")
+        raise errors.UsageError(
+            f"the file exists: {there[0]}", "add --overwrite to replace it; labels that were moved since are lost then"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     for kind, text in texts.items():
         whole_file.write_text(paths[kind], text, overwrite=overwrite)

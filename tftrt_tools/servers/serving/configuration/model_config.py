@@ -1,11 +1,11 @@
 """The models of a TensorFlow Serving: names, base paths, version policies and labels; the grammar of --model.
 
-    --model=NAME=BASE_PATH[:latest=N | :all | :versions=N,N…][:LABEL=N]…
+--model=NAME=BASE_PATH[:latest=N | :all | :versions=N,N…][:LABEL=N]…
 
-    --model=digits=/models/digits                                    the latest version, as the server does by default
-    --model=digits=/models/digits:latest=2                           the latest two
-    --model=digits=/models/digits:versions=1,2:stable=1:canary=2     these two, with labels
-    --model=ranker=gs://bucket/ranker:all                            every version
+--model=digits=/models/digits                                    the latest version, as the server does by default
+--model=digits=/models/digits:latest=2                           the latest two
+--model=digits=/models/digits:versions=1,2:stable=1:canary=2     these two, with labels
+--model=ranker=gs://bucket/ranker:all                            every version
 """
 
 from __future__ import annotations
@@ -56,12 +56,21 @@ class Model:
 
     # Not a Record: versions are written as people read them.
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "base_path": self.base_path, "policy": self.policy, "versions": list(self.served_text()),
-                "labels": dict(self.labels)}
+        return {
+            "name": self.name,
+            "base_path": self.base_path,
+            "policy": self.policy,
+            "versions": list(self.served_text()),
+            "labels": dict(self.labels),
+        }
 
     def served_text(self) -> tuple[Any, ...]:
         """The versions of SPECIFIC, ("latest N",) or ("all",)."""
-        texts: dict[Policy, tuple[Any, ...]] = {LATEST: (f"latest {self.latest}",), ALL: ("all",), SPECIFIC: self.versions}
+        texts: dict[Policy, tuple[Any, ...]] = {
+            LATEST: (f"latest {self.latest}",),
+            ALL: ("all",),
+            SPECIFIC: self.versions,
+        }
         return texts[self.policy]
 
     def served(self, there: Iterable[int]) -> list[int]:
@@ -69,7 +78,7 @@ class Model:
         known = sorted(there)
         if self.policy == SPECIFIC:
             return [version for version in known if version in self.versions]
-        return known[-self.latest:] if self.policy == LATEST else known
+        return known[-self.latest :] if self.policy == LATEST else known
 
     def at(self, base_path: str) -> Model:
         """This model at another base path."""
@@ -79,9 +88,14 @@ class Model:
     def of(cls, proto: Any) -> Model:
         """Of a ModelConfig."""
         kind = proto.model_version_policy.WhichOneof("policy_choice") or LATEST
-        return cls(name=proto.name, base_path=proto.base_path, policy=kind, latest=max(proto.model_version_policy.latest.num_versions, 1),
-                   versions=tuple(sorted(set(proto.model_version_policy.specific.versions))),
-                   labels=dict(sorted(proto.version_labels.items())))
+        return cls(
+            name=proto.name,
+            base_path=proto.base_path,
+            policy=kind,
+            latest=max(proto.model_version_policy.latest.num_versions, 1),
+            versions=tuple(sorted(set(proto.model_version_policy.specific.versions))),
+            labels=dict(sorted(proto.version_labels.items())),
+        )
 
 
 def is_absolute(base_path: str) -> bool:
@@ -96,7 +110,11 @@ def is_uri(base_path: str) -> bool:
 
 def version_paths(model: Model) -> list[pathlib.Path]:
     """The version directories that a server would serve; [] where this machine cannot see them."""
-    listed = [] if is_uri(model.base_path) or not os.path.isdir(model.base_path) else version_directories.listing(model.base_path)
+    listed = (
+        []
+        if is_uri(model.base_path) or not os.path.isdir(model.base_path)
+        else version_directories.listing(model.base_path)
+    )
     there = {one.number: one.path for one in listed}
     return [there[number] for number in model.served(there) if files.is_saved_model(there[number])]
 
@@ -114,11 +132,15 @@ def parse(flag: str) -> Model:
     for option, value in options:
         if chosen := _POLICIES.get(option):
             if policy:
-                raise errors.UsageError(f"--model={flag} gives two version policies", "give one of latest=N, all and versions=N,N")
+                raise errors.UsageError(
+                    f"--model={flag} gives two version policies", "give one of latest=N, all and versions=N,N"
+                )
             policy = chosen
             latest = _number(flag, option, value) if option == LATEST else 1
             versions = tuple(_number(flag, option, one) for one in value.split(",")) if option == "versions" else ()
-        elif near := _NO_LABELS.get(option) or next(iter(difflib.get_close_matches(option, (LATEST, "versions"), 1, _CLOSE)), ""):
+        elif near := _NO_LABELS.get(option) or next(
+            iter(difflib.get_close_matches(option, (LATEST, "versions"), 1, _CLOSE)), ""
+        ):
             raise errors.UsageError(f"--model={flag}: {option!r} is no option", f"did you mean {near}?")
         elif option in labels:
             raise errors.UsageError(f"--model={flag} gives the label {option!r} twice", _EXAMPLE)
@@ -127,12 +149,21 @@ def parse(flag: str) -> Model:
     if policy == LATEST and latest < 1:
         raise errors.UsageError(f"--model={flag}: latest={latest}", "give a number of versions, 1 or more")
     path = path if is_uri(path) else os.path.abspath(os.path.expanduser(path))
-    model = Model(name=name, base_path=path, policy=policy or LATEST, latest=latest, versions=tuple(sorted(set(versions))), labels=labels)
+    model = Model(
+        name=name,
+        base_path=path,
+        policy=policy or LATEST,
+        latest=latest,
+        versions=tuple(sorted(set(versions))),
+        labels=labels,
+    )
     outside = sorted(set(labels.values()) - set(versions)) if policy == SPECIFIC else []
     if outside:
         listed = ",".join(map(str, versions))
-        raise errors.UsageError(f"--model={flag}: version {outside[0]} has a label and is not among versions={listed}",
-                                "the server gives labels to versions that it serves: add it to versions=")
+        raise errors.UsageError(
+            f"--model={flag}: version {outside[0]} has a label and is not among versions={listed}",
+            "the server gives labels to versions that it serves: add it to versions=",
+        )
     return model
 
 
@@ -145,7 +176,9 @@ def _split(flag: str, rest: str) -> tuple[str, list[tuple[str, str]]]:
         parts.pop()
     path = ":".join(parts)
     if len(parts) > 1 and not is_uri(path) and "/" not in parts[-1]:
-        raise errors.UsageError(f"--model={flag}: {parts[-1]!r} is no option", "options are latest=N, all, versions=N,N and LABEL=N")
+        raise errors.UsageError(
+            f"--model={flag}: {parts[-1]!r} is no option", "options are latest=N, all, versions=N,N and LABEL=N"
+        )
     if not path:
         raise errors.UsageError(f"--model={flag} gives no base path", _EXAMPLE)
     return path, options
@@ -161,7 +194,10 @@ def to_proto(models: Iterable[Model]) -> Any:
     """The ModelServerConfig of Models."""
     config = config_messages.new(config_messages.MODELS)
     for model in models:
-        fill(config.model_config_list.config.add(name=model.name, base_path=model.base_path, model_platform=PLATFORM), model)
+        fill(
+            config.model_config_list.config.add(name=model.name, base_path=model.base_path, model_platform=PLATFORM),
+            model,
+        )
     return config
 
 
@@ -195,5 +231,7 @@ def parse_mount(flag: str) -> tuple[str, str]:
     """(folder here, folder there) of one --mount=HERE:THERE. Raises: UsageError."""
     here, colon, there = flag.partition(":")
     if not colon or not here or not os.path.isabs(there):
-        raise errors.UsageError(f"--mount={flag} is not HERE:THERE", "write it as in `docker run -v`: --mount=/home/me/models:/models")
+        raise errors.UsageError(
+            f"--mount={flag} is not HERE:THERE", "write it as in `docker run -v`: --mount=/home/me/models:/models"
+        )
     return os.path.abspath(os.path.expanduser(here)), there

@@ -22,8 +22,14 @@ def problems(config: Any, root: Field) -> Iterator[Problem]:
     """Problems of a MonitoringConfig. Args: config: the message. root: its text as a Field."""
     line = root.line_of("prometheus_config")
     if not config.prometheus_config.enable:
-        yield Problem(line, WARNING, "enable is not set: the server exports nothing", "write prometheus_config { enable: true }")
+        yield Problem(
+            line, WARNING, "enable is not set: the server exports nothing", "write prometheus_config { enable: true }"
+        )
     if config.prometheus_config.path and not config.prometheus_config.path.startswith("/"):
         line = root.line_of("prometheus_config", "path")
-        yield Problem(line, ERROR, f"the path {config.prometheus_config.path!r} does not start with /",
-                      f'write path: "{metric_names.PATH}", or leave it out')
+        yield Problem(
+            line,
+            ERROR,
+            f"the path {config.prometheus_config.path!r} does not start with /",
+            f'write path: "{metric_names.PATH}", or leave it out',
+        )

@@ -7,8 +7,11 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
-_TOKEN = re.compile(r"""(?P<skip>\s+|\#[^\n]*) | (?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*') | (?P<mark>[{}<>\[\]:,;])
-                        | (?P<word>[^\s{}<>\[\]:,;\#"']+) | (?P<other>.)""", re.VERBOSE | re.DOTALL)
+_TOKEN = re.compile(
+    r"""(?P<skip>\s+|\#[^\n]*) | (?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*') | (?P<mark>[{}<>\[\]:,;])
+                        | (?P<word>[^\s{}<>\[\]:,;\#"']+) | (?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
 # (kind, text, where it starts in characters)
 _Token = tuple[str, str, int]
 _CLOSING = {"{": "}", "<": ">"}
@@ -49,7 +52,9 @@ class Field:
 
 def scan(text: str) -> Field:
     """The text as a Field without a name that holds the outermost fields."""
-    tokens = [(match.lastgroup or "", match[0], match.start()) for match in _TOKEN.finditer(text) if match.lastgroup != "skip"]
+    tokens = [
+        (match.lastgroup or "", match[0], match.start()) for match in _TOKEN.finditer(text) if match.lastgroup != "skip"
+    ]
     reader = _Reader(text, tokens)
     return Field(name="", line=1, fields=tuple(reader.fields("")), body=(0, len(text)))
 
@@ -116,6 +121,8 @@ class _Reader:
             return Field(name=name, line=line, fields=fields, body=(start + 1, self._take()[2]))
         if kind == "string":
             token = token[1:-1]
-            while self._at < len(self._tokens) and self._tokens[self._at][0] == "string":  # neighbouring strings are one string
+            while (
+                self._at < len(self._tokens) and self._tokens[self._at][0] == "string"
+            ):  # neighbouring strings are one string
                 token += self._take()[1][1:-1]
         return Field(name=name, line=line, value=token)

@@ -24,16 +24,22 @@ class Binary(backend.Backend):
     def check(self, plan: Plan) -> None:
         refuse_port_zero(plan)
         if plan.host not in ("", "0.0.0.0"):
-            raise errors.UsageError(f"--host={plan.host}: {PROGRAM} listens on all addresses and cannot be told otherwise",
-                                    "leave --host out, or use --backend=docker or --backend=local")
+            raise errors.UsageError(
+                f"--host={plan.host}: {PROGRAM} listens on all addresses and cannot be told otherwise",
+                "leave --host out, or use --backend=docker or --backend=local",
+            )
 
     def command(self, plan: Plan) -> backend.Command:
-        return backend.Command(argv=(shutil.which(PROGRAM) or PROGRAM, *server_flags.to_arguments(plan.values)), env=LOG_ENV,
-                               ready_probe=plan.probe("0.0.0.0"))
+        return backend.Command(
+            argv=(shutil.which(PROGRAM) or PROGRAM, *server_flags.to_arguments(plan.values)),
+            env=LOG_ENV,
+            ready_probe=plan.probe("0.0.0.0"),
+        )
 
 
 def refuse_port_zero(plan: Plan) -> None:
     """Raise UsageError if `plan` lets the server choose the gRPC port: only the development server can do that."""
     if plan.port == 0:
-        raise errors.UsageError(f"--port=0: to {PROGRAM} that is no gRPC port at all",
-                                "name a port; --backend=local finds a free one for 0")
+        raise errors.UsageError(
+            f"--port=0: to {PROGRAM} that is no gRPC port at all", "name a port; --backend=local finds a free one for 0"
+        )

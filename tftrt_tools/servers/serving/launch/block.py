@@ -14,10 +14,18 @@ from tftrt_tools.base.process import environment, progress
 from tftrt_tools.models.savedmodel import files
 from tftrt_tools.servers.serving import server_flags as server_flags
 from tftrt_tools.servers.serving.configuration import generation
-from tftrt_tools.servers.serving.launch import choose, ending, log_follower, readiness, serve, start_preflight, watched_process
+from tftrt_tools.servers.serving.launch import (
+    choose,
+    ending,
+    log_follower,
+    readiness,
+    serve,
+    start_preflight,
+    watched_process,
+)
 
 _GRACE_SECONDS = 10.0
-_CONFIG = 'model_config_list {{\n{models}}}\n'
+_CONFIG = "model_config_list {{\n{models}}}\n"
 _MODEL = '  config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" }}\n'
 
 
@@ -37,8 +45,14 @@ class Running:
 
 
 @contextlib.contextmanager
-def served(models: Mapping[str, str | os.PathLike[str]], backend: str = "local", image: str = "", log_file: str | None = None,
-           env: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None) -> Iterator[Running]:
+def served(
+    models: Mapping[str, str | os.PathLike[str]],
+    backend: str = "local",
+    image: str = "",
+    log_file: str | None = None,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Iterator[Running]:
     """Serve SavedModel directories.
 
     Args: models: {name: directory}. backend: as --backend of `tftrt serve`. image: of Docker. log_file: where the server's log is kept,
@@ -51,8 +65,12 @@ def served(models: Mapping[str, str | os.PathLike[str]], backend: str = "local",
     chosen, reason = choose.choose(backend, image)
     with scratch.folder("served") as folder:
         values = {flag.name: flag.default for flag in server_flags.FLAGS} | dict(flags or {})
-        values |= {"grpc_max_threads": generation.GRPC_THREADS, "max_num_load_retries": 0,
-                   "model_config_file": _config(pathlib.Path(folder), models), "port": 0 if chosen.name == "local" else _free_port()}
+        values |= {
+            "grpc_max_threads": generation.GRPC_THREADS,
+            "max_num_load_retries": 0,
+            "model_config_file": _config(pathlib.Path(folder), models),
+            "port": 0 if chosen.name == "local" else _free_port(),
+        }
         plan = serve.prepare(chosen, values)
         # Set them in this process, because every backend takes the server's variables from here.
         with environment.variables(env or {}):
@@ -76,7 +94,9 @@ def served(models: Mapping[str, str | os.PathLike[str]], backend: str = "local",
 
             def problem() -> errors.TftrtError | None:
                 code = child.code()
-                return None if code is None else ending.read(code, child.tail, start_preflight.with_engines(plan.models))
+                return (
+                    None if code is None else ending.read(code, child.tail, start_preflight.with_engines(plan.models))
+                )
 
             if not ready:
                 raise problem() or errors.TftrtError("the server did not start", "look into its log (--log_file)")

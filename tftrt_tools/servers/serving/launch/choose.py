@@ -24,6 +24,8 @@ def choose(name: str, image: str = "") -> tuple[Backend, str]:
         if usable:
             return one, "; ".join([reason, *passed])
         passed.append(reason)
-    mends = {"binary": "install it, or use --backend=docker or --backend=local",
-             "docker": "mend that, or use --backend=local for the development server"}
+    mends = {
+        "binary": "install it, or use --backend=docker or --backend=local",
+        "docker": "mend that, or use --backend=local for the development server",
+    }
     raise errors.TftrtError(f"--backend={name}: {passed[0]}", mends[name])

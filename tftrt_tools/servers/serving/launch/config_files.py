@@ -36,5 +36,7 @@ def _ssl(path: str, text: str) -> Any:
         return documents.parse_message(text, config_messages.new(config_messages.SSL))
     except documents.NoMessage as error:
         # Its lines are keys and certificates, and the message could quote one.
-        raise errors.TftrtError(f"--ssl_config_file: {path}:{error.line or '?'}: no SSLConfig",
-                                "it has server_key, server_cert, custom_ca and client_verify") from None
+        raise errors.TftrtError(
+            f"--ssl_config_file: {path}:{error.line or '?'}: no SSLConfig",
+            "it has server_key, server_cert, custom_ca and client_verify",
+        ) from None

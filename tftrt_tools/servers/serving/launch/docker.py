@@ -39,7 +39,9 @@ class Docker(backend.Backend):
     def check(self, plan: Plan) -> None:
         binary.refuse_port_zero(plan)
         if plan.values["grpc_socket_path"]:
-            raise errors.UsageError("--grpc_socket_path: the socket would be inside the container", "use --backend=binary, or leave it out")
+            raise errors.UsageError(
+                "--grpc_socket_path: the socket would be inside the container", "use --backend=binary, or leave it out"
+            )
         self._refuse_foreign_engines(plan)
 
     def command(self, plan: Plan) -> backend.Command:
@@ -51,16 +53,23 @@ class Docker(backend.Backend):
             argv += ["--publish", f"{f'[{host}]' if ':' in host else host}:{port}:{port}"]
         for path in mounts(plan):
             argv += ["--mount", f"type=bind,source={path},target={path},readonly"]
-        for variable in sorted(set(os.environ) & {"TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION", "TF_CPP_VMODULE",
-                                                  "TF_FORCE_GPU_ALLOW_GROWTH"}):
+        for variable in sorted(
+            set(os.environ)
+            & {"TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION", "TF_CPP_VMODULE", "TF_FORCE_GPU_ALLOW_GROWTH"}
+        ):
             argv += ["--env", variable]
         for variable, value in binary.LOG_ENV.items():
             argv += ["--env", f"{variable}={value}"]
         # The image's own entry point would set an unwanted model and REST port.
         argv += ["--entrypoint", binary.PROGRAM, self._state[0], *server_flags.to_arguments(plan.values)]
         # The client passes SIGTERM on to the container; SIGKILL would end only the client.
-        return backend.Command(argv=tuple(argv), env=binary.LOG_ENV, ready_probe=plan.probe(host), death_signal=signal.SIGTERM,
-                               cleanup=(("docker", "rm", "--force", name),))
+        return backend.Command(
+            argv=tuple(argv),
+            env=binary.LOG_ENV,
+            ready_probe=plan.probe(host),
+            death_signal=signal.SIGTERM,
+            cleanup=(("docker", "rm", "--force", name),),
+        )
 
     @functools.cached_property
     def _state(self) -> tuple[str, bool, str]:
@@ -97,13 +106,18 @@ class Docker(backend.Backend):
                         raise errors.TftrtError(
                             f"the engines of {path} are of TensorRT {asset.tensorrt}, and {image.name} has {image.tensorrt}: it "
                             "would end while it loads them",
-                            f"make the image of serving/Dockerfile ({IMAGES[0]}), or publish a copy without engines")
+                            f"make the image of serving/Dockerfile ({IMAGES[0]}), or publish a copy without engines",
+                        )
 
 
 def mounts(plan: Plan) -> list[pathlib.Path]:
     """Paths that the container needs, with the same names inside as outside: base paths, configuration files, and targets of links in
     base paths."""
-    wanted = [pathlib.Path(plan.values[flag]) for flag in plans.FILE_FLAGS if plan.values[flag] and "://" not in plan.values[flag]]
+    wanted = [
+        pathlib.Path(plan.values[flag])
+        for flag in plans.FILE_FLAGS
+        if plan.values[flag] and "://" not in plan.values[flag]
+    ]
     for base in filter(None, (model.local_path for model in plan.models)):
         wanted.append(base)
         if base.is_dir():

@@ -17,13 +17,22 @@ _NOT_LOADED = re.compile(r"did not become available: \{+name: (\S+) version: (\d
 _NEXT = re.compile(r"\}, (?:\{+name: |\}\s*$)", re.MULTILINE)
 # Log lines that say what is wrong better than the exit code does, each with its mend.
 _LINES = (
-    (re.compile(r"Failed to start server\. Error: (.*)"), "mend what it names; a model that cannot load is tried again "
-     "--max_num_load_retries times before"),
-    (re.compile(r"((?:[Aa]ddress already in use|Failed to add port to server|port is already allocated).*)"),
-     "another process took the port meanwhile: choose another with --port and --rest_api_port"),
-    (re.compile(r"(could not select device driver.*)"), "Docker has no access to GPUs: install NVIDIA's container toolkit"),
-    (re.compile(r"(.*(?:libnvinfer|libnvrtc|libcudnn)\S*: cannot open shared object file.*)"), "the server does not find that library: "
-     "set LD_LIBRARY_PATH for it"),
+    (
+        re.compile(r"Failed to start server\. Error: (.*)"),
+        "mend what it names; a model that cannot load is tried again --max_num_load_retries times before",
+    ),
+    (
+        re.compile(r"((?:[Aa]ddress already in use|Failed to add port to server|port is already allocated).*)"),
+        "another process took the port meanwhile: choose another with --port and --rest_api_port",
+    ),
+    (
+        re.compile(r"(could not select device driver.*)"),
+        "Docker has no access to GPUs: install NVIDIA's container toolkit",
+    ),
+    (
+        re.compile(r"(.*(?:libnvinfer|libnvrtc|libcudnn)\S*: cannot open shared object file.*)"),
+        "the server does not find that library: set LD_LIBRARY_PATH for it",
+    ),
 )
 
 
@@ -44,7 +53,9 @@ def read(code: int, tail: Sequence[str], models_with_engines: Sequence[str]) -> 
     said, said_mend = _said(tail)
     if said:
         cause, mend = f"{cause}: {said}", said_mend
-    return errors.TftrtError(cause, "\n  ".join(filter(None, [mend, "the end of its log:", *list(tail)[-_SHOWN_LINES:]])))
+    return errors.TftrtError(
+        cause, "\n  ".join(filter(None, [mend, "the end of its log:", *list(tail)[-_SHOWN_LINES:]]))
+    )
 
 
 def _said(tail: Sequence[str]) -> tuple[str, str]:
@@ -67,13 +78,20 @@ def _said(tail: Sequence[str]) -> tuple[str, str]:
 
 def _signal_mend(name: str, models_with_engines: Sequence[str]) -> str:
     if name in ("SIGSEGV", "SIGABRT") and models_with_engines:
-        return (f"{', '.join(models_with_engines)} carries TensorRT engines; a server with another TensorRT, or on another kind of GPU, "
-                "ends like this while it loads them: `tftrt inspect` on the version directory says what they were built for, `tftrt build` "
-                "builds them here, `tftrt build --strip` takes them away")
-    return {"SIGKILL": "often the system ran out of memory, or someone killed it",
-            "SIGILL": "this CPU lacks instructions that the server was compiled for"}.get(name, "")
+        return (
+            f"{', '.join(models_with_engines)} carries TensorRT engines; a server with another TensorRT, or on another kind of GPU, "
+            "ends like this while it loads them: `tftrt inspect` on the version directory says what they were built for, `tftrt build` "
+            "builds them here, `tftrt build --strip` takes them away"
+        )
+    return {
+        "SIGKILL": "often the system ran out of memory, or someone killed it",
+        "SIGILL": "this CPU lacks instructions that the server was compiled for",
+    }.get(name, "")
 
 
 def _code_mend(code: int) -> str:
-    return {_DOCKER_REFUSED: "docker could not start the container", 127: "the image has no tensorflow_model_server on its PATH",
-            255: "the server refused a flag or could not start"}.get(code, "")
+    return {
+        _DOCKER_REFUSED: "docker could not start the container",
+        127: "the image has no tensorflow_model_server on its PATH",
+        255: "the server refused a flag or could not start",
+    }.get(code, "")

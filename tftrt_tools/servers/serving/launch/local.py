@@ -32,12 +32,21 @@ class Local(backend.Backend):
 
     def command(self, plan: Plan) -> backend.Command:
         host = plan.host or _HOST
-        argv = (sys.executable, "-m", "tftrt_tools.servers.serving.local", f"--host={host}", *server_flags.to_arguments(plan.values))
+        argv = (
+            sys.executable,
+            "-m",
+            "tftrt_tools.servers.serving.local",
+            f"--host={host}",
+            *server_flags.to_arguments(plan.values),
+        )
         folder, place = starting.start()
         return backend.Command(argv=argv, env=environment() | place, ready_probe=plan.probe(host), folder=folder)
 
 
 def environment() -> dict[str, str]:
     """Environment variables with which a child Python finds this package."""
-    return {"PYTHONUNBUFFERED": "1", "PYTHONPATH": starting.search_path(last=_ROOT),
-            "TF_FORCE_GPU_ALLOW_GROWTH": os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "true")}
+    return {
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": starting.search_path(last=_ROOT),
+        "TF_FORCE_GPU_ALLOW_GROWTH": os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "true"),
+    }

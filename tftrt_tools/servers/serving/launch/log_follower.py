@@ -71,7 +71,12 @@ class Follower:
 
     def _note_base_path(self, line: str) -> None:
         if found := loading.FILE_SYSTEM.find(line):
-            self._add(News(f"the server finds no versions, of no model: {found['said']}", "it looks again by itself once that is mended"))
+            self._add(
+                News(
+                    f"the server finds no versions, of no model: {found['said']}",
+                    "it looks again by itself once that is mended",
+                )
+            )
         elif found := loading.NO_VERSION.find(line):
             self._add(News(f"{found['model']} has no version under {found['path']}", loading.NO_VERSION.mend))
 

@@ -24,11 +24,17 @@ def check(host: str, port: int, flag: str) -> None:
 
 def _refused(error: OSError, host: str, port: int, flag: str) -> errors.TftrtError:
     if error.errno == errno.EADDRINUSE:
-        return errors.TftrtError(f"port {port} is taken" + (f" by {holder}" if (holder := _holder(port)) else ""),
-                                 f"end that process, or choose another port: {flag}={port + 10}")
+        return errors.TftrtError(
+            f"port {port} is taken" + (f" by {holder}" if (holder := _holder(port)) else ""),
+            f"end that process, or choose another port: {flag}={port + 10}",
+        )
     if error.errno == errno.EACCES:
-        return errors.TftrtError(f"port {port} needs privileges that this user lacks", f"choose one above 1023: {flag}=…")
-    return errors.TftrtError(f"cannot listen on {host}:{port}: {error.strerror}", "is --host an address of this machine?")
+        return errors.TftrtError(
+            f"port {port} needs privileges that this user lacks", f"choose one above 1023: {flag}=…"
+        )
+    return errors.TftrtError(
+        f"cannot listen on {host}:{port}: {error.strerror}", "is --host an address of this machine?"
+    )
 
 
 def _holder(port: int) -> str:

@@ -52,7 +52,11 @@ class Ready:
 
     # Not a Record: the models are pairs, and are written as an object.
     def to_dict(self) -> dict[str, Any]:
-        return {"grpc": self.grpc, "rest": self.rest, "models": {name: list(versions) for name, versions in self.models}}
+        return {
+            "grpc": self.grpc,
+            "rest": self.rest,
+            "models": {name: list(versions) for name, versions in self.models},
+        }
 
 
 def reached_at(host: str) -> str:
@@ -105,9 +109,11 @@ class Watch:
         """Whether the addresses besides gRPC's port answer: REST in any way, the metrics with their page."""
         probe = self._probe
         name = probe.models[0] if probe.models else ""
-        return ((not ready.rest or _http_status(ready.rest, f"/v1/models/{name}") > 0)
-                and (not probe.metrics_path or _http_status(ready.rest, probe.metrics_path) == http.HTTPStatus.OK)
-                and (not probe.socket_path or self._versions(f"unix:{probe.socket_path}", name) is not None))
+        return (
+            (not ready.rest or _http_status(ready.rest, f"/v1/models/{name}") > 0)
+            and (not probe.metrics_path or _http_status(ready.rest, probe.metrics_path) == http.HTTPStatus.OK)
+            and (not probe.socket_path or self._versions(f"unix:{probe.socket_path}", name) is not None)
+        )
 
     def close(self) -> None:
         """Close the connections."""
@@ -150,6 +156,10 @@ def _shakes_hands(host: str, port: int) -> bool:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
-    with contextlib.suppress(OSError), socket.create_connection((host, port), _SECONDS) as own, context.wrap_socket(own):
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((host, port), _SECONDS) as own,
+        context.wrap_socket(own),
+    ):
         return True
     return False

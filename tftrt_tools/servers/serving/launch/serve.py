@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tftrt_tools.base.process import progress
-from tftrt_tools.servers.serving.launch import ending, log_follower, ports, readiness, serve_plan, start_preflight, watched_process
+from tftrt_tools.servers.serving.launch import (
+    ending,
+    log_follower,
+    ports,
+    readiness,
+    serve_plan,
+    start_preflight,
+    watched_process,
+)
 from tftrt_tools.servers.serving.launch.backend import LOG_LEVEL, Backend
 
 _ANY = "0.0.0.0"
@@ -49,8 +57,14 @@ def prepare(backend: Backend, values: Mapping[str, Any], host: str = "") -> serv
     return wanted
 
 
-def run(backend: Backend, reason: str, wanted: serve_plan.Plan, grace_seconds: float, on_ready: Callable[[Serving], object],
-        log_file: str | None = None) -> None:
+def run(
+    backend: Backend,
+    reason: str,
+    wanted: serve_plan.Plan,
+    grace_seconds: float,
+    on_ready: Callable[[Serving], object],
+    log_file: str | None = None,
+) -> None:
     """Serve until the server ends, and say on stderr what it cannot load.
 
     KeyboardInterrupt ends it and is passed on.

@@ -49,9 +49,16 @@ class Plan:
     def probe(self, host: str) -> readiness.Probe:
         """A readiness.Probe for a server that listens on `host`."""
         values = self.values
-        return readiness.Probe(host=readiness.reached_at(host), port=self.port, rest_port=self.rest_port, models=self.names,
-                               tls=bool(values["ssl_config_file"]), alts=bool(values["use_alts_credentials"]),
-                               socket_path=values["grpc_socket_path"], metrics_path=self._metrics_path())
+        return readiness.Probe(
+            host=readiness.reached_at(host),
+            port=self.port,
+            rest_port=self.rest_port,
+            models=self.names,
+            tls=bool(values["ssl_config_file"]),
+            alts=bool(values["use_alts_credentials"]),
+            socket_path=values["grpc_socket_path"],
+            metrics_path=self._metrics_path(),
+        )
 
     def _metrics_path(self) -> str:
         path = self.values["monitoring_config_file"]
@@ -62,8 +69,15 @@ class Plan:
 
 
 # Flags that name a file, in the order of the server's usage.
-FILE_FLAGS = ("batching_parameters_file", "model_config_file", "tensorflow_session_config_file", "ssl_config_file", "platform_config_file",
-              "monitoring_config_file", "thread_pool_factory_config_file")
+FILE_FLAGS = (
+    "batching_parameters_file",
+    "model_config_file",
+    "tensorflow_session_config_file",
+    "ssl_config_file",
+    "platform_config_file",
+    "monitoring_config_file",
+    "thread_pool_factory_config_file",
+)
 
 
 def read(values: Mapping[str, Any], host: str = "") -> Plan:
@@ -79,6 +93,13 @@ def read(values: Mapping[str, Any], host: str = "") -> Plan:
     if not values["model_config_file"]:
         return Plan(values, host, (Model(values["model_name"], values["model_base_path"]),))
     config = config_files.read("model_config_file", values["model_config_file"])
-    models = tuple(Model(one.name, one.base_path, tuple(one.model_version_policy.specific.versions), tuple(sorted(one.version_labels)))
-                   for one in config.model_config_list.config)
+    models = tuple(
+        Model(
+            one.name,
+            one.base_path,
+            tuple(one.model_version_policy.specific.versions),
+            tuple(sorted(one.version_labels)),
+        )
+        for one in config.model_config_list.config
+    )
     return Plan(values, host, models)

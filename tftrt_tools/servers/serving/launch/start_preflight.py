@@ -23,8 +23,10 @@ def check_files(wanted: Plan) -> None:
     if values["batching_parameters_file"] and not values["enable_batching"]:
         raise errors.UsageError("--batching_parameters_file needs --enable_batching", "add --enable_batching")
     if values["monitoring_config_file"] and not values["rest_api_port"]:
-        raise errors.UsageError("--monitoring_config_file needs --rest_api_port: the metrics are on the REST port",
-                                "add --rest_api_port=8501")
+        raise errors.UsageError(
+            "--monitoring_config_file needs --rest_api_port: the metrics are on the REST port",
+            "add --rest_api_port=8501",
+        )
     for flag in ("batching_parameters_file", "monitoring_config_file", "ssl_config_file"):
         if values[flag] and "://" not in values[flag]:
             config_files.read(flag, values[flag])
@@ -40,15 +42,20 @@ def _check_names(wanted: Plan) -> None:
     names = wanted.names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        raise errors.TftrtError(f"{wanted.values['model_config_file']} lists model {twice} twice", "give each model a name of its own")
+        raise errors.TftrtError(
+            f"{wanted.values['model_config_file']} lists model {twice} twice", "give each model a name of its own"
+        )
 
 
 def _check_labels(wanted: Plan) -> None:
     """Refuse labels that no server could give: at its start no version is loaded."""
     labelled = next((model for model in wanted.models if model.labels), None)
     if labelled and not wanted.values[load_failure.LABELS_FLAG]:
-        raise errors.UsageError(f"{wanted.values['model_config_file']}: {labelled.name} has the label {labelled.labels[0]!r}, and a "
-                                "server that starts reads labels before it loads anything: it would end", load_failure.LABELS_MEND)
+        raise errors.UsageError(
+            f"{wanted.values['model_config_file']}: {labelled.name} has the label {labelled.labels[0]!r}, and a "
+            "server that starts reads labels before it loads anything: it would end",
+            load_failure.LABELS_MEND,
+        )
 
 
 def to_load(model: Model) -> list[pathlib.Path]:
@@ -57,13 +64,20 @@ def to_load(model: Model) -> list[pathlib.Path]:
     if base is None or not base.is_dir():
         return []
     found = version_directories.listing(base)
-    return [one.path for one in found if one.number in model.specific] if model.specific else [one.path for one in found[-1:]]
+    return (
+        [one.path for one in found if one.number in model.specific]
+        if model.specific
+        else [one.path for one in found[-1:]]
+    )
 
 
 def with_engines(models: Iterable[Model]) -> tuple[str, ...]:
     """Names of the models whose versions to load carry TensorRT engines."""
-    return tuple(model.name for model in models
-                 if any(next((path / "assets").glob(engine_assets.PREFIX + "*"), None) for path in to_load(model)))
+    return tuple(
+        model.name
+        for model in models
+        if any(next((path / "assets").glob(engine_assets.PREFIX + "*"), None) for path in to_load(model))
+    )
 
 
 def _check_base_path(model: Model, named_in: str) -> None:
@@ -74,12 +88,16 @@ def _check_base_path(model: Model, named_in: str) -> None:
     if not base.is_absolute():
         raise errors.TftrtError(f"{flag} is relative: {base}", "the server wants an absolute path there")
     if not base.is_dir():
-        raise errors.UsageError(f"{flag}: no directory {base}", "check the path; it is the directory above the numbered versions")
+        raise errors.UsageError(
+            f"{flag}: no directory {base}", "check the path; it is the directory above the numbered versions"
+        )
     if _holds_model(base):
         if version_directories.parse(base.name) is not None:
             raise errors.UsageError(f"{flag} is a version directory: {base}", f"name the one above it: {base.parent}")
-        raise errors.UsageError(f"{flag} is a SavedModel, not a directory of versions: {base}",
-                                f"publish it first: `tftrt publish {base} --model_name=NAME --base_path=DIR`, then serve DIR/NAME")
+        raise errors.UsageError(
+            f"{flag} is a SavedModel, not a directory of versions: {base}",
+            f"publish it first: `tftrt publish {base} --model_name=NAME --base_path=DIR`, then serve DIR/NAME",
+        )
     found = [one.number for one in version_directories.listing(base)]
     if not found:
         raise errors.UsageError(f"{flag} has no version directory: {base}", _other_mend(base))
@@ -88,8 +106,10 @@ def _check_base_path(model: Model, named_in: str) -> None:
         raise errors.TftrtError(f"{flag} has no version {missing[0]}", f"it has {', '.join(map(str, found))}")
     for path in to_load(model):
         if not _holds_model(path):
-            raise errors.TftrtError(f"version directory {path} has no saved_model.pb",
-                                    "publish the model again: half a copy is loaded as a whole one")
+            raise errors.TftrtError(
+                f"version directory {path} has no saved_model.pb",
+                "publish the model again: half a copy is loaded as a whole one",
+            )
 
 
 def _holds_model(path: pathlib.Path) -> bool:

@@ -38,12 +38,21 @@ class Child:
         self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
         self._log = open(log_file, "w", buffering=1) if log_file else None
         try:
-            self._process = subprocess.Popen(command.argv, env={**os.environ, **command.env}, cwd=command.folder, stdin=subprocess.DEVNULL,
-                                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-                                             preexec_fn=_die_with_parent(command.death_signal, os.getpid()))
+            self._process = subprocess.Popen(
+                command.argv,
+                env={**os.environ, **command.env},
+                cwd=command.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent(command.death_signal, os.getpid()),
+            )
         except OSError as error:
-            raise errors.TftrtError(f"{command.argv[0]} cannot be started: {error.strerror}",
-                                    "check that it is an executable of this machine") from None
+            raise errors.TftrtError(
+                f"{command.argv[0]} cannot be started: {error.strerror}",
+                "check that it is an executable of this machine",
+            ) from None
         self._pump = threading.Thread(target=self._pass_on, name="server-log", daemon=True)
         self._pump.start()
 
@@ -76,7 +85,13 @@ class Child:
             self._pump.join(2)
             for argv in self._command.cleanup:
                 with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                    subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_CLEANUP_SECONDS, check=False)
+                    subprocess.run(
+                        argv,
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                        timeout=_CLEANUP_SECONDS,
+                        check=False,
+                    )
             if self._log:
                 self._log.close()
 

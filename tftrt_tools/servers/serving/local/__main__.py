@@ -29,9 +29,15 @@ _STOP_SECONDS = 10
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. Returns: the exit code: 0 after a signal, 255 where the start failed, as the real server."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s.%(msecs)03d: %(levelname).1s %(message)s",
-                        datefmt="%Y-%m-%d %H:%M:%S")
-    options = server_flags.parse(sys.argv[1:] if argv is None else argv, _OWN, "python -m tftrt_tools.servers.serving.local")
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO,
+        format="%(asctime)s.%(msecs)03d: %(levelname).1s %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+    )
+    options = server_flags.parse(
+        sys.argv[1:] if argv is None else argv, _OWN, "python -m tftrt_tools.servers.serving.local"
+    )
     # A development server shares its GPU; the real one takes all of its memory.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

@@ -34,16 +34,22 @@ class Source:
         """The wanted versions. Returns: {version: path}, empty with a warning where none is found. Raises: PollError."""
         if not os.path.exists(self.base_path):
             # An empty base path is another case: storage that is missing for a moment must not unload the model.
-            raise PollError(f"Could not find base path {self.base_path} for servable {self.name} with error NOT_FOUND: "
-                            f"{self.base_path} not found")
+            raise PollError(
+                f"Could not find base path {self.base_path} for servable {self.name} with error NOT_FOUND: "
+                f"{self.base_path} not found"
+            )
         try:
             children = os.listdir(self.base_path)
         except OSError as error:
             raise PollError(f"cannot list base path {self.base_path} of {self.name}: {error.strerror}") from None
         chosen = self.policy.choose(self.name, children)
         if not chosen:
-            _LOG.warning("no versions of %s under base path %s: a version is a directory with a number for a name, like %s",
-                         self.name, self.base_path, os.path.join(self.base_path, "1"))
+            _LOG.warning(
+                "no versions of %s under base path %s: a version is a directory with a number for a name, like %s",
+                self.name,
+                self.base_path,
+                os.path.join(self.base_path, "1"),
+            )
         return {number: os.path.join(self.base_path, child) for number, child in chosen.items()}
 
 

@@ -30,7 +30,9 @@ class Scheduler:
         self._emptied = threading.Condition(self._lock)
         self._queues: collections.deque[Queue] = collections.deque()
         self._stopped = False
-        self._threads = [threading.Thread(target=self._serve, name=f"{name}_{number}", daemon=True) for number in range(threads)]
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"{name}_{number}", daemon=True) for number in range(threads)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -98,7 +100,9 @@ class Scheduler:
 class Queue:
     """Tasks of one kind, gathered into batches. Made by `Scheduler.add_queue`; its state is guarded by the scheduler's lock."""
 
-    def __init__(self, scheduler: Scheduler, parameters: BatchingParameters, process: Callable[[list[Any]], object]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, parameters: BatchingParameters, process: Callable[[list[Any]], object]
+    ) -> None:
         self._scheduler = scheduler
         self._parameters = parameters
         self._process = process
@@ -121,7 +125,9 @@ class Queue:
             raise failure.invalid(f"Task size {rows} is larger than maximum input batch size {limit}")
         with self._scheduler._lock:
             if self._closed:
-                raise failure.Failure(grpc.StatusCode.UNAVAILABLE, "The batch scheduling queue to which this task was submitted is closed")
+                raise failure.Failure(
+                    grpc.StatusCode.UNAVAILABLE, "The batch scheduling queue to which this task was submitted is closed"
+                )
             if self._parameters.enable_large_batch_splitting:
                 self._check_capacity(rows)
                 sizes = self._split_sizes(rows)
@@ -142,20 +148,24 @@ class Queue:
         # As in the real check, a task that fits into the open batch is taken, however many batches wait.
         allowed = max(self._parameters.max_enqueued_batches, 1)
         if self._batches[-1].rows + rows > self._parameters.max_batch_size and len(self._batches) >= allowed:
-            raise failure.Failure(grpc.StatusCode.UNAVAILABLE,
-                                  "The batch scheduling queue to which this task was submitted is full; currently "
-                                  f"{len(self._batches)} batches enqueued and max_enqueued_batches is "
-                                  f"{allowed}")
+            raise failure.Failure(
+                grpc.StatusCode.UNAVAILABLE,
+                "The batch scheduling queue to which this task was submitted is full; currently "
+                f"{len(self._batches)} batches enqueued and max_enqueued_batches is "
+                f"{allowed}",
+            )
 
     def _check_capacity(self, rows: int) -> None:
         most, waiting, opened = self._parameters.execution_rows, len(self._batches), self._batches[-1].rows
         allowed = self._parameters.max_enqueued_batches
         capacity = (allowed - waiting) * most + most - opened
         if rows > capacity:
-            raise failure.Failure(grpc.StatusCode.UNAVAILABLE,
-                                  f"The batch scheduling queue to which this task was submitted is full; task size is {rows} but "
-                                  f"scheduling capacity is only {capacity} (num_enqueued_batches={waiting}, max_enqueued_batches="
-                                  f"{allowed}, open_batch_size={opened}, max_execution_batch_size={most})")
+            raise failure.Failure(
+                grpc.StatusCode.UNAVAILABLE,
+                f"The batch scheduling queue to which this task was submitted is full; task size is {rows} but "
+                f"scheduling capacity is only {capacity} (num_enqueued_batches={waiting}, max_enqueued_batches="
+                f"{allowed}, open_batch_size={opened}, max_execution_batch_size={most})",
+            )
 
     def _split_sizes(self, rows: int) -> list[int]:
         """Sizes of the parts of a task: what the open batch still holds, then full batches, then the rest."""
@@ -170,8 +180,11 @@ class Queue:
     def _take(self, now: float) -> _Batch | None:
         """The batch to run next, None where none is due."""
         opened = self._batches[-1]
-        if len(self._batches) == 1 and opened.tasks and \
-                (self._closed or opened.rows >= self._parameters.execution_rows or now >= opened.due):
+        if (
+            len(self._batches) == 1
+            and opened.tasks
+            and (self._closed or opened.rows >= self._parameters.execution_rows or now >= opened.due)
+        ):
             self._batches.append(_Batch())
         return self._batches.popleft() if len(self._batches) > 1 else None
 

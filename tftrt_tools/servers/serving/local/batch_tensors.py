@@ -50,9 +50,12 @@ def merge(requests: Sequence[Mapping[str, Array]], padding: int, pad_variable_le
         arrays = _equalized(name, arrays) if pad_variable_length else _checked(name, arrays)
         for array in arrays[1:]:
             if array.dtype != arrays[0].dtype:
-                raise failure.Failure(grpc.StatusCode.INTERNAL, "Tensor concat operation failed: INVALID_ARGUMENT: Cannot concatenate "
-                                      f"tensors that have different data types. Got {tensor_text.short_name(arrays[0])} and "
-                                      f"{tensor_text.short_name(array)}.")
+                raise failure.Failure(
+                    grpc.StatusCode.INTERNAL,
+                    "Tensor concat operation failed: INVALID_ARGUMENT: Cannot concatenate "
+                    f"tensors that have different data types. Got {tensor_text.short_name(arrays[0])} and "
+                    f"{tensor_text.short_name(array)}.",
+                )
         last = arrays[-1]
         if padding:
             arrays = [*arrays, last[np.zeros(padding, int)]]
@@ -70,17 +73,24 @@ def divide(outputs: Mapping[str, Array], sizes: Sequence[int], padding: int) -> 
         if array.ndim == 0:
             raise failure.precondition("Batched output tensor has 0 dimensions")
         if array.shape[0] != sum(sizes) + padding:
-            raise failure.precondition("Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of the "
-                                       "input tensors")
+            raise failure.precondition(
+                "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of the "
+                "input tensors"
+            )
     ends = np.cumsum(sizes)
-    return [{name: array[end - size:end] for name, array in outputs.items()} for size, end in zip(sizes, ends, strict=True)]
+    return [
+        {name: array[end - size : end] for name, array in outputs.items()}
+        for size, end in zip(sizes, ends, strict=True)
+    ]
 
 
 def _checked(name: str, arrays: list[Array]) -> list[Array]:
     if any(array.shape[1:] != arrays[0].shape[1:] for array in arrays):
-        raise failure.precondition(f"Tensors with name '{name}' from different tasks have different shapes and padding is turned off. Set "
-                                   "pad_variable_length_inputs to true, or ensure that all tensors with the same name have equal "
-                                   "dimensions starting with the first dim.")
+        raise failure.precondition(
+            f"Tensors with name '{name}' from different tasks have different shapes and padding is turned off. Set "
+            "pad_variable_length_inputs to true, or ensure that all tensors with the same name have equal "
+            "dimensions starting with the first dim."
+        )
     return arrays
 
 

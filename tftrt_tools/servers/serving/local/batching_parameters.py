@@ -12,9 +12,17 @@ from tftrt_tools.base.wire import config_messages
 from tftrt_tools.servers.serving.local import failure
 
 PER_MODEL_FILE = "batching_params.pbtxt"
-_FIELDS = {"max_batch_size": "Int64Value", "batch_timeout_micros": "Int64Value", "max_enqueued_batches": "Int64Value",
-           "num_batch_threads": "Int64Value", "thread_pool_name": "StringValue", "allowed_batch_sizes": "repeated int64",
-           "pad_variable_length_inputs": "bool", "enable_large_batch_splitting": "BoolValue", "max_execution_batch_size": "Int64Value"}
+_FIELDS = {
+    "max_batch_size": "Int64Value",
+    "batch_timeout_micros": "Int64Value",
+    "max_enqueued_batches": "Int64Value",
+    "num_batch_threads": "Int64Value",
+    "thread_pool_name": "StringValue",
+    "allowed_batch_sizes": "repeated int64",
+    "pad_variable_length_inputs": "bool",
+    "enable_large_batch_splitting": "BoolValue",
+    "max_execution_batch_size": "Int64Value",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,8 +65,10 @@ class BatchingParameters:
         """
         sizes = self.allowed_batch_sizes
         if sizes and sizes[-1] != self.max_batch_size:
-            raise failure.invalid("Last entry in allowed_batch_sizes must match max_batch_size; last entry was "
-                                  f"{sizes[-1]}, expected {self.max_batch_size}")
+            raise failure.invalid(
+                "Last entry in allowed_batch_sizes must match max_batch_size; last entry was "
+                f"{sizes[-1]}, expected {self.max_batch_size}"
+            )
         if any(after <= before for before, after in zip((0, *sizes), sizes, strict=False)):
             raise failure.invalid("allowed_batch_sizes entries must be monotonically increasing")
         if self.num_batch_threads < 1:
@@ -71,8 +81,10 @@ class BatchingParameters:
         if self.max_enqueued_batches < (1 if self.enable_large_batch_splitting else 0):
             raise failure.invalid(f"max_enqueued_batches must be positive; was {self.max_enqueued_batches}")
         if not 1 <= self.execution_rows <= self.max_batch_size:
-            raise failure.invalid("When enable_large_batch_splitting is true, input_batch_size_limit must be greater than or equal to "
-                                  f"max_execution_batch_size, and that positive; they are {self.max_batch_size} and {self.execution_rows}")
+            raise failure.invalid(
+                "When enable_large_batch_splitting is true, input_batch_size_limit must be greater than or equal to "
+                f"max_execution_batch_size, and that positive; they are {self.max_batch_size} and {self.execution_rows}"
+            )
 
 
 def parse(text: str, source: str | pathlib.Path = "batching parameters") -> BatchingParameters:
@@ -102,7 +114,9 @@ def read(path: str | os.PathLike[str]) -> BatchingParameters:
     return parse(text, str(path))
 
 
-def of_version(path: str | os.PathLike[str], common: BatchingParameters | None, per_model: bool) -> BatchingParameters | None:
+def of_version(
+    path: str | os.PathLike[str], common: BatchingParameters | None, per_model: bool
+) -> BatchingParameters | None:
     """The parameters that version directory `path` is batched with.
 
     Args: common: BatchingParameters of the server. per_model: bool, `--enable_per_model_batching_parameters`: the version's own file

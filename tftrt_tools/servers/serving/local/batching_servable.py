@@ -56,7 +56,9 @@ class BatchingServable:
     Raises: Failure INVALID_ARGUMENT for parameters that contradict themselves.
     """
 
-    def __init__(self, wrapped: AnyServable, parameters: BatchingParameters, scheduler: Scheduler, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self, wrapped: AnyServable, parameters: BatchingParameters, scheduler: Scheduler, hooks: Hooks | None = None
+    ) -> None:
         parameters.check()
         self.wrapped = wrapped
         self._parameters = parameters
@@ -105,8 +107,10 @@ class BatchingServable:
         for _ in feeds:
             self._hooks.call("input_batch_size", rows)
         if not rows and self._parameters.allowed_batch_sizes:
-            raise failure.invalid("Batching Run() input tensors have no rows, and allowed_batch_sizes asks for padding with a copy of "
-                                  "one; TensorFlow Serving may abort on such a request")
+            raise failure.invalid(
+                "Batching Run() input tensors have no rows, and allowed_batch_sizes asks for padding with a copy of "
+                "one; TensorFlow Serving may abort on such a request"
+            )
         task = _Task(feeds, rows, timeout_ms)
         parts = [task]
 
@@ -120,7 +124,10 @@ class BatchingServable:
         for part in parts:
             if part.error is not None:
                 raise part.error
-        return [np.concatenate([part.outputs[name] for part in parts]) if len(parts) > 1 else task.outputs[name] for name in fetches]
+        return [
+            np.concatenate([part.outputs[name] for part in parts]) if len(parts) > 1 else task.outputs[name]
+            for name in fetches
+        ]
 
     def close(self) -> None:
         """Run the waiting requests, then close the wrapped servable. Later requests raise Failure UNAVAILABLE."""
@@ -135,8 +142,12 @@ class BatchingServable:
         with self._lock:
             if key not in self._queues:
                 if self._closed:
-                    raise failure.Failure(grpc.StatusCode.UNAVAILABLE, f"model {self.name} version {self.version} is closed")
-                self._queues[key] = self._scheduler.add_queue(self._parameters, lambda tasks: self._process(sorted(key[1]), tasks))
+                    raise failure.Failure(
+                        grpc.StatusCode.UNAVAILABLE, f"model {self.name} version {self.version} is closed"
+                    )
+                self._queues[key] = self._scheduler.add_queue(
+                    self._parameters, lambda tasks: self._process(sorted(key[1]), tasks)
+                )
             return self._queues[key]
 
     def _process(self, fetches: Sequence[str], tasks: Sequence[_Task]) -> None:
@@ -160,7 +171,9 @@ class BatchingServable:
         padding = padded - sum(sizes)
         self._hooks.call("padding_size", padding, padded)
         self._hooks.call("processed_batch_size", padded)
-        feeds = batch_tensors.merge([task.feeds for task in tasks], padding, self._parameters.pad_variable_length_inputs)
+        feeds = batch_tensors.merge(
+            [task.feeds for task in tasks], padding, self._parameters.pad_variable_length_inputs
+        )
         try:
             outputs = self.wrapped.run(feeds, fetches, timeout_ms)
         finally:
@@ -181,8 +194,12 @@ class _Task:
     def split(self, sizes: Sequence[int]) -> list[_Task]:
         """Tasks of the given rows, in order; together they are this one."""
         ends = [sum(sizes[:count]) for count in range(1, len(sizes) + 1)]
-        return [_Task({name: array[end - size:end] for name, array in self.feeds.items()}, size, self.timeout_ms, self.start)
-                for size, end in zip(sizes, ends, strict=True)]
+        return [
+            _Task(
+                {name: array[end - size : end] for name, array in self.feeds.items()}, size, self.timeout_ms, self.start
+            )
+            for size, end in zip(sizes, ends, strict=True)
+        ]
 
     def finish(self, outputs: dict[str, Array]) -> None:
         self.outputs = outputs
@@ -201,5 +218,7 @@ def _timeout(tasks: Sequence[_Task], now: float) -> int:
         return 0
     left = max(task.start + task.timeout_ms / 1e3 for task in tasks) - now
     if left <= 0:
-        raise failure.Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "Run() timeout exceeded while waiting in batching queue")
+        raise failure.Failure(
+            grpc.StatusCode.RESOURCE_EXHAUSTED, "Run() timeout exceeded while waiting in batching queue"
+        )
     return max(1, int(left * 1e3))

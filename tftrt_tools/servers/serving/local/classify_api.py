@@ -31,15 +31,18 @@ def classify(servable: AnyServable, request: Any, timeout_ms: int = 0, check_met
     Raises: Failure: INVALID_ARGUMENT for an unknown or unfit signature, an empty input or unfit outputs; those of the run.
     """
     signature, count, outputs = examples.run(servable, request, tensors, timeout_ms, check_method_name)
-    return classification_pb2.ClassificationResponse(model_spec=model_specs.answered(request.model_spec, servable.version),
-                                                     result=result(signature, count, outputs))
+    return classification_pb2.ClassificationResponse(
+        model_spec=model_specs.answered(request.model_spec, servable.version), result=result(signature, count, outputs)
+    )
 
 
 def tensors(signature: Any, check_method_name: bool = False) -> tuple[str, list[str]]:
     """What to feed and to fetch. Args: signature: SignatureDef. Returns: (input tensor name, output tensor names). Raises: Failure
     INVALID_ARGUMENT where the signature is none for Classify."""
     if check_method_name and signature.method_name != METHOD:
-        raise failure.invalid(f"Expected classification signature method_name to be {METHOD}. Was: {signature.method_name}")
+        raise failure.invalid(
+            f"Expected classification signature method_name to be {METHOD}. Was: {signature.method_name}"
+        )
     if len(signature.inputs) != 1:
         raise failure.invalid("Expected one input Tensor.")
     if len(signature.outputs) not in (1, 2):
@@ -48,8 +51,10 @@ def tensors(signature: Any, check_method_name: bool = False) -> tuple[str, list[
         raise failure.invalid(f"No classification inputs found in SignatureDef: {signature}")
     names = [signature.outputs[alias].name for alias in (CLASSES, SCORES) if alias in signature.outputs]
     if not names:
-        raise failure.invalid(f'Expected classification signature outputs to contain at least one of "{CLASSES}" or "{SCORES}". '
-                              f"Signature was: {signature}")
+        raise failure.invalid(
+            f'Expected classification signature outputs to contain at least one of "{CLASSES}" or "{SCORES}". '
+            f"Signature was: {signature}"
+        )
     return signature.inputs[INPUTS].name, names
 
 
@@ -60,13 +65,18 @@ def result(signature: Any, count: int, outputs: Mapping[str, Array]) -> Any:
       classes of bytes, scores of float32; either may be missing.
     Returns: ClassificationResult. Raises: Failure INVALID_ARGUMENT for another shape or dtype.
     """
-    classes, scores = (outputs.get(signature.outputs[alias].name) if alias in signature.outputs else None for alias in (CLASSES, SCORES))
+    classes, scores = (
+        outputs.get(signature.outputs[alias].name) if alias in signature.outputs else None
+        for alias in (CLASSES, SCORES)
+    )
     if classes is not None:
         _check(classes, CLASSES, "DT_STRING", count)
     if scores is not None:
         _check(scores, SCORES, "DT_FLOAT", count)
     if classes is not None and scores is not None and classes.shape[1] != scores.shape[1]:
-        raise failure.invalid(f"Tensors class and score should match in dim_size(1). Got {classes.shape[1]} vs. {scores.shape[1]}")
+        raise failure.invalid(
+            f"Tensors class and score should match in dim_size(1). Got {classes.shape[1]} vs. {scores.shape[1]}"
+        )
     columns = next((array.shape[1] for array in (classes, scores) if array is not None), 0)
     answer = classification_pb2.ClassificationResult()
     for row in range(count):

@@ -20,8 +20,10 @@ _URI = re.compile(r"[a-zA-Z][a-zA-Z0-9.]*://")
 def check(request: Any) -> None:
     """Refuse a ReloadConfigRequest without a list of models. Raises: Failure INVALID_ARGUMENT."""
     if request.config.WhichOneof("config") != LIST:
-        raise failure.invalid("ServerModelConfig type not supported by HandleReloadConfigRequest. "
-                              "Only ModelConfigList is currently supported")
+        raise failure.invalid(
+            "ServerModelConfig type not supported by HandleReloadConfigRequest. "
+            "Only ModelConfigList is currently supported"
+        )
 
 
 def check_transition(old: Any, new: Any) -> None:
@@ -29,8 +31,9 @@ def check_transition(old: Any, new: Any) -> None:
     FAILED_PRECONDITION."""
     before = old.WhichOneof("config")
     if before and (before, new.WhichOneof("config")) != (LIST, LIST):
-        raise failure.precondition("Cannot transition to requested config. "
-                                   "It is only legal to transition from one ModelConfigList to another.")
+        raise failure.precondition(
+            "Cannot transition to requested config. It is only legal to transition from one ModelConfigList to another."
+        )
 
 
 def check_list(models: Sequence[Any]) -> None:
@@ -42,20 +45,26 @@ def check_list(models: Sequence[Any]) -> None:
         names.add(model.name)
     for model in models:
         if not _URI.match(model.base_path) and not posixpath.isabs(model.base_path):
-            raise failure.invalid(f"Expected model {model.name} to have an absolute path or URI; got base_path()={model.base_path}")
+            raise failure.invalid(
+                f"Expected model {model.name} to have an absolute path or URI; got base_path()={model.base_path}"
+            )
 
 
 def platform(model: Any) -> str:
     """A ModelConfig's platform. Raises: Failure INVALID_ARGUMENT."""
     if not model.model_type:
         if not model.model_platform:
-            raise failure.invalid("Illegal setting neither ModelServerConfig::model_type (deprecated) "
-                                  "nor ModelServerConfig::model_platform.")
+            raise failure.invalid(
+                "Illegal setting neither ModelServerConfig::model_type (deprecated) "
+                "nor ModelServerConfig::model_platform."
+            )
         given: str = model.model_platform
         return given
     _LOG.warning("model %s sets the deprecated model_type: use model_platform", model.name)
     if model.model_platform:
-        raise failure.invalid("Illegal setting both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform.")
+        raise failure.invalid(
+            "Illegal setting both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform."
+        )
     if model.model_type != _TENSORFLOW:
         raise failure.invalid(f"ModelServerConfig::model_type choice {model.model_type} not supported.")
     return PLATFORM
@@ -66,8 +75,10 @@ def check_same_platforms(old: Sequence[Any], new: Sequence[Any]) -> None:
     before = {model.name: platform(model) for model in old}
     for model in new:
         if model.name in before and platform(model) != before[model.name]:
-            raise failure.invalid(f"Illegal to change a model's platform. For model {model.name} platform was {before[model.name]} "
-                                  f"and new platform requested is {platform(model)}")
+            raise failure.invalid(
+                f"Illegal to change a model's platform. For model {model.name} platform was {before[model.name]} "
+                f"and new platform requested is {platform(model)}"
+            )
 
 
 def check_platforms(models: Sequence[Any]) -> None:

@@ -36,8 +36,17 @@ class Core:
 
     def services(self) -> warmup_replay.Services:
         """The functions that answer warm-up requests during a load."""
-        return warmup_replay.Services(*(lambda servable, request, call=call: call(servable, request, 0, self._check) for call in (
-            predict_api.predict, classify_api.classify, regress_api.regress, multi_inference_api.multi_inference)))
+        return warmup_replay.Services(
+            *(
+                lambda servable, request, call=call: call(servable, request, 0, self._check)
+                for call in (
+                    predict_api.predict,
+                    classify_api.classify,
+                    regress_api.regress,
+                    multi_inference_api.multi_inference,
+                )
+            )
+        )
 
     def handle(self, model_spec: Any) -> Handle:
         """See Manager.handle."""
@@ -72,20 +81,32 @@ class Core:
     def predict(self, servable: AnyServable, arrays: Mapping[str, Array], name: str, timeout_ms: int) -> Any:
         """({alias: array}, signature name), for REST."""
         one = Clocked(servable)
-        return self._measured("Predict", one.name, "REST", lambda: (predict_api.predict_arrays(one, arrays, name, timeout_ms, self._check),
-                                                                    one.seconds))
+        return self._measured(
+            "Predict",
+            one.name,
+            "REST",
+            lambda: (predict_api.predict_arrays(one, arrays, name, timeout_ms, self._check), one.seconds),
+        )
 
     def classify(self, servable: AnyServable, request: Any, timeout_ms: int) -> Any:
         """ClassificationResponse, for REST."""
         one = Clocked(servable)
-        return self._measured("Classify", one.name, "REST", lambda: (classify_api.classify(one, request, timeout_ms, self._check),
-                                                                     one.seconds))
+        return self._measured(
+            "Classify",
+            one.name,
+            "REST",
+            lambda: (classify_api.classify(one, request, timeout_ms, self._check), one.seconds),
+        )
 
     def regress(self, servable: AnyServable, request: Any, timeout_ms: int) -> Any:
         """RegressionResponse, for REST."""
         one = Clocked(servable)
-        return self._measured("Regress", one.name, "REST", lambda: (regress_api.regress(one, request, timeout_ms, self._check),
-                                                                    one.seconds))
+        return self._measured(
+            "Regress",
+            one.name,
+            "REST",
+            lambda: (regress_api.regress(one, request, timeout_ms, self._check), one.seconds),
+        )
 
     def metadata(self, request: Any) -> Any:
         """GetModelMetadataResponse."""

@@ -24,15 +24,24 @@ def serialized(request_input: Any) -> npt.NDArray[np.object_]:
     examples = getattr(request_input, kind).examples if kind else ()
     if not examples:
         raise failure.invalid("Input is empty.")
-    context = request_input.example_list_with_context.context.SerializeToString() if kind == "example_list_with_context" else b""
+    context = (
+        request_input.example_list_with_context.context.SerializeToString()
+        if kind == "example_list_with_context"
+        else b""
+    )
     rows = np.empty(len(examples), object)
     # Two serialized messages in a row parse as their merge: protobuf's rule, which the real server uses too.
     rows[:] = [context + example.SerializeToString() for example in examples]
     return rows
 
 
-def run(servable: AnyServable, request: Any, tensors: Callable[[Any, bool], tuple[str, list[str]]], timeout_ms: int,
-        check_method_name: bool) -> tuple[Any, int, dict[str, Array]]:
+def run(
+    servable: AnyServable,
+    request: Any,
+    tensors: Callable[[Any, bool], tuple[str, list[str]]],
+    timeout_ms: int,
+    check_method_name: bool,
+) -> tuple[Any, int, dict[str, Array]]:
     """Run a signature on a request's examples.
 
     Args: request: ClassificationRequest or RegressionRequest. tensors: function (SignatureDef, check_method_name) -> (input tensor name,

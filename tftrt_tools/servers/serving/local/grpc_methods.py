@@ -40,7 +40,9 @@ def table(core: Core, at_once: int) -> dict[str, Method]:
         "Classify": _parsing(classification_pb2.ClassificationRequest, core.serve_classify),
         "Regress": _parsing(regression_pb2.RegressionRequest, core.serve_regress),
         "MultiInference": _parsing(inference_pb2.MultiInferenceRequest, core.serve_multi_inference),
-        "GetModelMetadata": _parsing(get_model_metadata_pb2.GetModelMetadataRequest, lambda request, _: core.metadata(request)),
+        "GetModelMetadata": _parsing(
+            get_model_metadata_pb2.GetModelMetadataRequest, lambda request, _: core.metadata(request)
+        ),
         "Predict": _guarded("PredictRequest", core.serve_predict),
     }
     model = {
@@ -49,8 +51,11 @@ def table(core: Core, at_once: int) -> dict[str, Method]:
     }
     services: Mapping[str, Mapping[str, Method]] = {"PredictionService": prediction, "ModelService": model}
     limited = Limit(at_once).around
-    return {f"/tensorflow.serving.{service}/{name}": limited(method) for service, methods in services.items()
-            for name, method in methods.items()}
+    return {
+        f"/tensorflow.serving.{service}/{name}": limited(method)
+        for service, methods in services.items()
+        for name, method in methods.items()
+    }
 
 
 class Limit:
@@ -61,6 +66,7 @@ class Limit:
 
     def around(self, method: Method) -> Method:
         """`method`, refused where too many run."""
+
         def call(raw: bytes | memoryview, timeout_ms: int) -> Sequence[bytes | memoryview]:
             with self._lock:
                 if self._running >= self._most:

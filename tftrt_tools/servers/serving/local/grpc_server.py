@@ -45,8 +45,14 @@ class GrpcServer:
     """Args: methods: of grpc_methods.table. threads: that answer. options: [(channel argument, value)]. credentials: of
     grpc.ssl_server_credentials, or None. patience_s: how long a client may take to send its message, and to take its answer."""
 
-    def __init__(self, methods: Mapping[str, Method], threads: int, options: Sequence[tuple[str, Any]] = (), credentials: Any | None = None,
-                 patience_s: float = _PATIENCE_S) -> None:
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        threads: int,
+        options: Sequence[tuple[str, Any]] = (),
+        credentials: Any | None = None,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
         self._methods, self._credentials, self._patience = methods, credentials, patience_s
         limits = {**_LIMITS, **dict(options)}
         self._largest = limits["grpc.max_receive_message_length"]
@@ -59,6 +65,7 @@ class GrpcServer:
 
     def listen(self, address: str) -> int:
         """Bind "host:port" or "unix:path". Returns: the port. Raises: OSError."""
+
         async def bound() -> int:
             if self._credentials and not address.startswith("unix:"):
                 return int(self._server.add_secure_port(address, self._credentials))
@@ -87,7 +94,9 @@ class GrpcServer:
 
     async def _made(self, options: Sequence[tuple[str, Any]]) -> Any:
         server = grpc.aio.server(options=options)  # takes the loop that runs
-        server.add_generic_rpc_handlers([_Handler({path: self._handler(method) for path, method in self._methods.items()})])
+        server.add_generic_rpc_handlers(
+            [_Handler({path: self._handler(method) for path, method in self._methods.items()})]
+        )
         return server
 
     def _handler(self, method: Method) -> Any:
@@ -110,7 +119,10 @@ class GrpcServer:
             except failure.Failure as error:
                 code, text = error.code, error.grpc_message
             except asyncio.TimeoutError:
-                code, text = grpc.StatusCode.DEADLINE_EXCEEDED, f"the client did not take its answer within {self._patience:g} s"
+                code, text = (
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                    f"the client did not take its answer within {self._patience:g} s",
+                )
             finally:
                 self._held -= held
             await context.abort(code, text)
@@ -122,7 +134,9 @@ class GrpcServer:
         try:
             found = await asyncio.wait_for(context.read(), self._patience)
         except asyncio.TimeoutError:
-            raise failure.Failure(grpc.StatusCode.DEADLINE_EXCEEDED, f"no message came within {self._patience:g} s") from None
+            raise failure.Failure(
+                grpc.StatusCode.DEADLINE_EXCEEDED, f"no message came within {self._patience:g} s"
+            ) from None
         if not isinstance(found, bytes):
             raise failure.Failure(failure.INTERNAL, "the call ended before its message")
         return found
@@ -134,7 +148,9 @@ class GrpcServer:
 
     def _refuse_beyond_memory(self) -> None:
         if self._held > _MOST_HELD:
-            raise failure.exhausted(f"the development server holds more than {_MOST_HELD >> 20} MiB of requests and answers")
+            raise failure.exhausted(
+                f"the development server holds more than {_MOST_HELD >> 20} MiB of requests and answers"
+            )
 
 
 class _Handler(grpc.GenericRpcHandler):

@@ -41,8 +41,13 @@ class Loader:
     """Loads a version. Several of the manager's threads call it at a time. Args: services: None without warm-up. scheduler: None where
     nothing is batched."""
 
-    def __init__(self, settings: LoadSettings, services: warmup_replay.Services | None, scheduler: Scheduler | None,
-                 metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: LoadSettings,
+        services: warmup_replay.Services | None,
+        scheduler: Scheduler | None,
+        metrics: Metrics,
+    ) -> None:
         self._settings, self._services, self._scheduler, self._metrics = settings, services, scheduler, metrics
 
     def __call__(self, name: str, version: int, path: str) -> AnyServable:
@@ -59,9 +64,13 @@ class Loader:
     def _load(self, name: str, version: int, path: str) -> AnyServable:
         servable: AnyServable = self._plain(name, version, path)
         try:
-            parameters = batching_parameters.of_version(path, self._settings.batching, self._settings.per_model_batching)
+            parameters = batching_parameters.of_version(
+                path, self._settings.batching, self._settings.per_model_batching
+            )
             if self._scheduler and parameters:
-                servable = batching_servable.BatchingServable(servable, parameters, self._scheduler, self._metrics.batching_hooks())
+                servable = batching_servable.BatchingServable(
+                    servable, parameters, self._scheduler, self._metrics.batching_hooks()
+                )
             if self._settings.warmup and self._services:
                 warmup_replay.replay(servable, self._services, self._settings.warmup_iterations, self._metrics.warmup)
         except BaseException:

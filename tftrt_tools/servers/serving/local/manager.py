@@ -28,11 +28,15 @@ class ManagerSettings:
     """Flags of tensorflow_model_server, with their names and defaults."""
 
     file_system_poll_wait_seconds: float = 1  # between two looks at the base paths; 0: one look only, negative: none
-    num_load_threads: int = 0  # 0: loads run one after another in the manager's own thread. The first models load side by side anyway
+    num_load_threads: int = (
+        0  # 0: loads run one after another in the manager's own thread. The first models load side by side anyway
+    )
     num_unload_threads: int = 0  # the same for unloads
     max_num_load_retries: int = 5  # after the first try
     load_retry_interval_micros: int = 60_000_000
-    allow_version_labels_for_unavailable_models: bool = False  # for a new label only; an existing one moves to a loaded version
+    allow_version_labels_for_unavailable_models: bool = (
+        False  # for a new label only; an existing one moves to a loaded version
+    )
 
 
 class Manager:
@@ -129,8 +133,12 @@ class Manager:
             if self._config:
                 config_checks.check_same_platforms(self._config.model_config_list.config, models)
             self._config = type(config).FromString(config.SerializeToString())
-            self._labels = version_labels.assign(models, self._labels, self._board.is_available,
-                                         self._settings.allow_version_labels_for_unavailable_models)
+            self._labels = version_labels.assign(
+                models,
+                self._labels,
+                self._board.is_available,
+                self._settings.allow_version_labels_for_unavailable_models,
+            )
             if kind != config_checks.LIST:
                 raise failure.invalid("ModelServer does not yet support custom model config.")
             config_checks.check_platforms(models)
@@ -158,7 +166,9 @@ class Manager:
             self._versions.want({name: {} for name in old_names - {source.name for source in new}})
             self._sources = new
         if new_names and self._settings.file_system_poll_wait_seconds == 0:
-            _LOG.warning("file_system_poll_wait_seconds is 0: the base paths of %s are not looked at", ", ".join(new_names))
+            _LOG.warning(
+                "file_system_poll_wait_seconds is 0: the base paths of %s are not looked at", ", ".join(new_names)
+            )
         with self._changed:
             self._look_now = True
             self._changed.notify_all()

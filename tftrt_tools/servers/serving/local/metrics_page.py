@@ -32,7 +32,9 @@ class Metrics:
             counts[0][bisect.bisect_right(bounds, value)] += 1
             counts[1] += value
 
-    def request(self, model: str, api: str, status: str, seconds: float, runtime_seconds: float, entrypoint: str = "GRPC") -> None:
+    def request(
+        self, model: str, api: str, status: str, seconds: float, runtime_seconds: float, entrypoint: str = "GRPC"
+    ) -> None:
         """One request of Predict, Classify or Regress. status: name of the code. Only those that went well have a latency."""
         self.add(names.REQUEST_COUNT, model, status)
         if status == "OK":
@@ -55,7 +57,8 @@ class Metrics:
             queuing_latency=lambda pool, micros: self.observe(names.QUEUING_LATENCY, pool, value=micros),
             processed_batch_size=lambda rows: self.observe(names.PROCESSED_BATCH_SIZE, value=rows),
             padding_size=lambda rows, size: self.observe(names.PADDING_SIZE, str(size), value=rows),
-            wrapped_run=lambda: self.add(names.WRAPPED_RUN_COUNT))
+            wrapped_run=lambda: self.add(names.WRAPPED_RUN_COUNT),
+        )
 
     def page(self) -> str:
         """The text that Prometheus reads."""

@@ -37,7 +37,9 @@ def multi_inference(servable: AnyServable, request: Any, timeout_ms: int = 0, ch
         signature = servable.signatures[model_specs.signature_name(task.model_spec)]
         found = _SERVICES[task.method_name].result(signature, len(rows), outputs)
         one = response.results.add(model_spec=model_specs.answered(task.model_spec, servable.version))
-        (one.classification_result if task.method_name == classify_api.METHOD else one.regression_result).CopyFrom(found)
+        (one.classification_result if task.method_name == classify_api.METHOD else one.regression_result).CopyFrom(
+            found
+        )
     return response
 
 

@@ -26,7 +26,11 @@ class Policy:
     @classmethod
     def of(cls, proto: Any) -> Policy:
         """Of a ServableVersionPolicy; unset, or latest without a number, is the latest one."""
-        return cls(proto.WhichOneof("policy_choice") or "latest", max(proto.latest.num_versions, 1), frozenset(proto.specific.versions))
+        return cls(
+            proto.WhichOneof("policy_choice") or "latest",
+            max(proto.latest.num_versions, 1),
+            frozenset(proto.specific.versions),
+        )
 
     def choose(self, model: str, children: Iterable[str]) -> dict[int, str]:
         """The wanted among the children of the base path of `model`. Returns: {version: child's name}, empty where there is none."""
@@ -39,12 +43,14 @@ class Policy:
                 # Two spellings of one number: "all" keeps the first, the others the last.
                 if self.kind == "all":
                     continue
-                _LOG.warning("version %d of %s is there twice: %s is taken, %s is not", number, model, child, found[number])
+                _LOG.warning(
+                    "version %d of %s is there twice: %s is taken, %s is not", number, model, child, found[number]
+                )
             found[number] = child
         if self.kind == "all":
             return found
         if self.kind == "latest":
-            return {number: found[number] for number in sorted(found)[-self.latest:]}
+            return {number: found[number] for number in sorted(found)[-self.latest :]}
         for number in sorted(self.versions - found.keys()):
             _LOG.warning("version %d of %s, a specific version of its policy, is not in the file system", number, model)
         return {number: child for number, child in found.items() if number in self.versions}

@@ -15,7 +15,9 @@ from tftrt_tools.servers.serving.local.servable import AnyServable, Array
 _METHODS = ("tensorflow/serving/predict", "tensorflow/serving/classify", "tensorflow/serving/regress")
 
 
-def predict(servable: AnyServable, request: Any, timeout_ms: int = 0, check_method_name: bool = False) -> list[bytes | memoryview]:
+def predict(
+    servable: AnyServable, request: Any, timeout_ms: int = 0, check_method_name: bool = False
+) -> list[bytes | memoryview]:
     """Answer a PredictRequest whose servable is found.
 
     Args: servable: Servable; request: PredictRequest or PlainRequest; timeout_ms: 0 for none; check_method_name: refuse signatures of
@@ -32,8 +34,13 @@ def predict(servable: AnyServable, request: Any, timeout_ms: int = 0, check_meth
     return _response(spec, random.sample([*zip(aliases, arrays, strict=True)], len(aliases)))
 
 
-def predict_arrays(servable: AnyServable, arrays: Mapping[str, Array], name: str = "", timeout_ms: int = 0,
-                   check_method_name: bool = False) -> tuple[dict[str, Array], str]:
+def predict_arrays(
+    servable: AnyServable,
+    arrays: Mapping[str, Array],
+    name: str = "",
+    timeout_ms: int = 0,
+    check_method_name: bool = False,
+) -> tuple[dict[str, Array], str]:
     """The same for inputs that are arrays already, as REST has them.
 
     Args: arrays: {alias: ndarray}, each of the signature's inputs; name: of the signature, "" for the default one.
@@ -52,8 +59,11 @@ def _signature(servable: AnyServable, name: str, check_method_name: bool) -> Any
     if signature is None:
         raise failure.precondition(f'Serving signature key "{name}" not found.')
     if check_method_name and signature.method_name not in _METHODS:
-        raise failure.Failure(failure.INTERNAL, f"Expected prediction signature method_name to be one of {{{', '.join(_METHODS)}}}. "
-                                                f"Was: {signature.method_name}")
+        raise failure.Failure(
+            failure.INTERNAL,
+            f"Expected prediction signature method_name to be one of {{{', '.join(_METHODS)}}}. "
+            f"Was: {signature.method_name}",
+        )
     return signature
 
 
@@ -64,7 +74,8 @@ def _feeds(signature: Any, inputs: Mapping[str, Any]) -> dict[str, Array]:
         sent, wanted = set(inputs), set(signature.inputs)
         raise failure.invalid(
             f"input size does not match signature: {len(inputs)}!={len(signature.inputs)} len({{{_listed(sent)}}}) != "
-            f"len({{{_listed(wanted)}}}). Sent extra: {{{_listed(sent - wanted)}}}. Missing but required: {{{_listed(wanted - sent)}}}.")
+            f"len({{{_listed(wanted)}}}). Sent extra: {{{_listed(sent - wanted)}}}. Missing but required: {{{_listed(wanted - sent)}}}."
+        )
     feeds: dict[str, Array] = {}
     used: set[str] = set()
     for alias in sorted(signature.inputs):
@@ -75,15 +86,19 @@ def _feeds(signature: Any, inputs: Mapping[str, Any]) -> dict[str, Array]:
         elif alias in defaults:
             message = defaults[alias]
         else:
-            raise failure.invalid(f"Signature input alias: {alias}(feed name: {feed}) not found in request and no default value provided. "
-                                  f"Inputs expected to be in the request {{{_listed(inputs)}}}, or default input alias set: "
-                                  f"{_listed(defaults)}")
+            raise failure.invalid(
+                f"Signature input alias: {alias}(feed name: {feed}) not found in request and no default value provided. "
+                f"Inputs expected to be in the request {{{_listed(inputs)}}}, or default input alias set: "
+                f"{_listed(defaults)}"
+            )
         try:
             feeds[feed] = message if isinstance(message, np.ndarray) else tensor.decode(message)
         except ValueError:
             raise failure.invalid(f"tensor parsing error: {alias}") from None
     if len(used) != len(inputs):
-        raise failure.invalid(f"Inputs contains invalid name. Used request inputs: {_listed(used)}, request input: {_listed(inputs)}")
+        raise failure.invalid(
+            f"Inputs contains invalid name. Used request inputs: {_listed(used)}, request input: {_listed(inputs)}"
+        )
     return feeds
 
 
@@ -92,8 +107,10 @@ def _outputs(signature: Any, output_filter: Iterable[str]) -> list[str]:
     seen: list[str] = []
     for alias in output_filter:
         if alias not in signature.outputs:
-            raise failure.invalid(f"output tensor alias not found in signature: {alias} Outputs expected to be in the set "
-                                  f"{{{_listed(signature.outputs)}}}.")
+            raise failure.invalid(
+                f"output tensor alias not found in signature: {alias} Outputs expected to be in the set "
+                f"{{{_listed(signature.outputs)}}}."
+            )
         if alias in seen:
             raise failure.invalid(f"duplicate output tensor alias: {alias}")
         seen.append(alias)

@@ -75,8 +75,12 @@ class GuardedSession:
         self._session.close()
 
     def _elsewhere(self, feeds: Mapping[str, Array], fetches: Sequence[str], timeout_ms: int) -> list[Array]:
-        request = {**self._model, "feeds": {name: _text(b"".join(tensor.encode(array))) for name, array in feeds.items()},
-                   "fetches": list(fetches), "timeout_ms": timeout_ms}
+        request = {
+            **self._model,
+            "feeds": {name: _text(b"".join(tensor.encode(array))) for name, array in feeds.items()},
+            "fetches": list(fetches),
+            "timeout_ms": timeout_ms,
+        }
         with self._lock:
             if self._worker is None or not self._worker.alive:
                 self._process.close()
@@ -84,7 +88,9 @@ class GuardedSession:
             try:
                 answer = self._worker.call(request).result
             except child.ChildDied as error:
-                raise failure.Failure(failure.INTERNAL, f"this request ended the process that ran it: {error.cause}") from None
+                raise failure.Failure(
+                    failure.INTERNAL, f"this request ended the process that ran it: {error.cause}"
+                ) from None
         if "failure" in answer:
             raise failure.from_number(*answer["failure"])
         return [tensor_bytes.read(memoryview(_raw(one)))[0] for one in answer["outputs"]]

@@ -20,8 +20,9 @@ INPUTS, OUTPUTS = "inputs", "outputs"
 def regress(servable: AnyServable, request: Any, timeout_ms: int = 0, check_method_name: bool = False) -> Any:
     """Answer a RegressionRequest. Args: as for `classify_api.classify`. Returns: RegressionResponse. Raises: Failure, as there."""
     signature, count, outputs = examples.run(servable, request, tensors, timeout_ms, check_method_name)
-    return regression_pb2.RegressionResponse(model_spec=model_specs.answered(request.model_spec, servable.version),
-                                             result=result(signature, count, outputs))
+    return regression_pb2.RegressionResponse(
+        model_spec=model_specs.answered(request.model_spec, servable.version), result=result(signature, count, outputs)
+    )
 
 
 def tensors(signature: Any, check_method_name: bool = False) -> tuple[str, list[str]]:
@@ -49,10 +50,14 @@ def result(signature: Any, count: int, outputs: Mapping[str, Array]) -> Any:
     """
     values = outputs[signature.outputs[OUTPUTS].name]
     if not (values.ndim == 1 or values.ndim == 2 and values.shape[1] == 1):
-        raise failure.invalid("Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
-                              f"{tensor_text.shape(values)}")
+        raise failure.invalid(
+            "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
+            f"{tensor_text.shape(values)}"
+        )
     if values.shape[0] != count:
         raise failure.invalid(f"Input batch size did not match output batch size: {count} vs. {values.shape[0]}")
     if tensor_text.enum_name(values) != "DT_FLOAT":
         raise failure.invalid(f"Expected output Tensor of DT_FLOAT.  Got: {tensor_text.enum_name(values)}")
-    return regression_pb2.RegressionResult(regressions=[regression_pb2.Regression(value=value) for value in values.reshape(-1)])
+    return regression_pb2.RegressionResult(
+        regressions=[regression_pb2.Regression(value=value) for value in values.reshape(-1)]
+    )

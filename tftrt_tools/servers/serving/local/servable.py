@@ -54,7 +54,12 @@ class Clocked:
     """A servable for one request; `seconds` is how long its graph ran. The request's other time goes into messages and tensors."""
 
     def __init__(self, wrapped: AnyServable) -> None:
-        self.name, self.version, self.path, self.signatures = wrapped.name, wrapped.version, wrapped.path, wrapped.signatures
+        self.name, self.version, self.path, self.signatures = (
+            wrapped.name,
+            wrapped.version,
+            wrapped.path,
+            wrapped.signatures,
+        )
         self._run, self.close = wrapped.run, wrapped.close
         self.seconds = 0.0
 

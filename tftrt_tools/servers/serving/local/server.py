@@ -56,15 +56,23 @@ class Server:
         monitoring = _monitoring(options)
         parameters = _batching(options)
         settings = loader.LoadSettings(
-            tags=tuple(options.saved_model_tags.split(",")), config=_session_config(options), batching=parameters,
-            per_model_batching=options.enable_per_model_batching_parameters, warmup=options.enable_model_warmup,
-            warmup_iterations=options.num_request_iterations_for_warmup)
+            tags=tuple(options.saved_model_tags.split(",")),
+            config=_session_config(options),
+            batching=parameters,
+            per_model_batching=options.enable_per_model_batching_parameters,
+            warmup=options.enable_model_warmup,
+            warmup_iterations=options.num_request_iterations_for_warmup,
+        )
         shared = core.Core(counted, monitoring is not None, options.enable_signature_method_name_check)
         if parameters is not None:
             self._scheduler = batch_scheduler.Scheduler(parameters.num_batch_threads, parameters.thread_pool_name)
         load = loader.Loader(settings, shared.services(), self._scheduler, counted)
-        self._manager = shared.manager = manager.Manager(load, manager.ManagerSettings(**{
-            name: getattr(options, name) for name in manager.ManagerSettings.__dataclass_fields__}))
+        self._manager = shared.manager = manager.Manager(
+            load,
+            manager.ManagerSettings(
+                **{name: getattr(options, name) for name in manager.ManagerSettings.__dataclass_fields__}
+            ),
+        )
         self._manager.start(_models(options))
         self._listen(shared, monitoring)
         if options.model_config_file and options.model_config_file_poll_wait_seconds > 0:
@@ -100,8 +108,14 @@ class Server:
             from tftrt_tools.servers.serving.local.rest.rest_server import RestServer
 
             path = monitoring.path if monitoring is not None and monitoring.path else None
-            self._rest = RestServer(shared, options.host, max(options.rest_api_port, 0), options.rest_api_timeout_in_ms,
-                                    options.rest_api_num_threads, path or METRICS_PATH)
+            self._rest = RestServer(
+                shared,
+                options.host,
+                max(options.rest_api_port, 0),
+                options.rest_api_timeout_in_ms,
+                options.rest_api_num_threads,
+                path or METRICS_PATH,
+            )
             self.rest_port = self._rest.start()
             _log.info("Exporting HTTP/REST API at:%s:%d ...", options.host, self.rest_port)
 
@@ -111,7 +125,9 @@ class Server:
         try:
             return self._grpc.listen(address)
         except OSError:
-            raise errors.TftrtError(f"cannot listen on {address}", "choose another --port, or end what listens there") from None
+            raise errors.TftrtError(
+                f"cannot listen on {address}", "choose another --port, or end what listens there"
+            ) from None
 
     def _watch(self) -> None:
         while not self._stopping.wait(self._options.model_config_file_poll_wait_seconds):
@@ -125,9 +141,13 @@ class Server:
 def _refuse_absent(options: types.SimpleNamespace) -> None:
     for name in _ABSENT:
         if getattr(options, name) != server_flags.DEFAULTS[name]:
-            raise failure.unimplemented(f"the development server has no --{name}; use --backend=binary or --backend=docker")
+            raise failure.unimplemented(
+                f"the development server has no --{name}; use --backend=binary or --backend=docker"
+            )
     if options.batching_parameters_file and not options.enable_batching:
-        raise failure.invalid("server_options.batching_parameters_file is set without setting server_options.enable_batching to true.")
+        raise failure.invalid(
+            "server_options.batching_parameters_file is set without setting server_options.enable_batching to true."
+        )
 
 
 def _models(options: types.SimpleNamespace) -> Any:
@@ -136,7 +156,9 @@ def _models(options: types.SimpleNamespace) -> Any:
         return _text(options.model_config_file, config)
     if not options.model_base_path:
         raise failure.invalid("Both server_options.model_base_path and server_options.model_config_file are empty!")
-    config.model_config_list.config.add(name=options.model_name, base_path=options.model_base_path, model_platform="tensorflow")
+    config.model_config_list.config.add(
+        name=options.model_name, base_path=options.model_base_path, model_platform="tensorflow"
+    )
     return config
 
 
@@ -166,10 +188,16 @@ def _session_config(options: types.SimpleNamespace) -> bytes:
         _text(options.tensorflow_session_config_file, config)
     both = options.tensorflow_session_parallelism
     if both and (options.tensorflow_intra_op_parallelism or options.tensorflow_inter_op_parallelism):
-        raise failure.invalid("--tensorflow_session_parallelism does not go with --tensorflow_intra_op_parallelism and "
-                              "--tensorflow_inter_op_parallelism")
-    config.intra_op_parallelism_threads = both or options.tensorflow_intra_op_parallelism or config.intra_op_parallelism_threads
-    config.inter_op_parallelism_threads = both or options.tensorflow_inter_op_parallelism or config.inter_op_parallelism_threads
+        raise failure.invalid(
+            "--tensorflow_session_parallelism does not go with --tensorflow_intra_op_parallelism and "
+            "--tensorflow_inter_op_parallelism"
+        )
+    config.intra_op_parallelism_threads = (
+        both or options.tensorflow_intra_op_parallelism or config.intra_op_parallelism_threads
+    )
+    config.inter_op_parallelism_threads = (
+        both or options.tensorflow_inter_op_parallelism or config.inter_op_parallelism_threads
+    )
     if options.per_process_gpu_memory_fraction:
         config.gpu_options.per_process_gpu_memory_fraction = options.per_process_gpu_memory_fraction
     return config.SerializeToString()
@@ -178,8 +206,12 @@ def _session_config(options: types.SimpleNamespace) -> bytes:
 def _transport(shared: core.Core, options: types.SimpleNamespace) -> grpc_server.GrpcServer:
     """What listens for gRPC. One of its threads always waits for the next call, as in the real server."""
     at_once = max(options.grpc_max_threads - 1, 1)
-    return grpc_server.GrpcServer(grpc_methods.table(shared, at_once), at_once + _SPARE_THREADS, _channel_arguments(options),
-                                  _credentials(options))
+    return grpc_server.GrpcServer(
+        grpc_methods.table(shared, at_once),
+        at_once + _SPARE_THREADS,
+        _channel_arguments(options),
+        _credentials(options),
+    )
 
 
 def _credentials(options: types.SimpleNamespace) -> Any:
@@ -188,8 +220,11 @@ def _credentials(options: types.SimpleNamespace) -> Any:
     import grpc
 
     config = _text(options.ssl_config_file, config_messages.new(config_messages.SSL))
-    return grpc.ssl_server_credentials([(config.server_key.encode(), config.server_cert.encode())],
-                                       config.custom_ca.encode() or None, config.client_verify)
+    return grpc.ssl_server_credentials(
+        [(config.server_key.encode(), config.server_cert.encode())],
+        config.custom_ca.encode() or None,
+        config.client_verify,
+    )
 
 
 def _channel_arguments(options: types.SimpleNamespace) -> list[tuple[str, str | int]]:

@@ -40,8 +40,11 @@ class Session:
             if config:
                 _checked(lambda status: library.TF_SetConfig(options, config, len(config), status))
             names = (ctypes.c_char_p * len(tags))(*(tag.encode() for tag in tags))
-            self._session = _checked(lambda status: library.TF_LoadSessionFromSavedModel(
-                options, None, str(path).encode(), names, len(tags), self._graph, buffer, status))
+            self._session = _checked(
+                lambda status: library.TF_LoadSessionFromSavedModel(
+                    options, None, str(path).encode(), names, len(tags), self._graph, buffer, status
+                )
+            )
             content = c_api.Buffer.from_address(buffer)
             meta_graph = meta_graph_pb2.MetaGraphDef.FromString(ctypes.string_at(content.data, content.length))
         except failure.Failure:
@@ -68,14 +71,28 @@ class Session:
                 made.append(tf_tensors.new(array))
             given = (ctypes.c_void_p * max(len(made), 1))(*made)
             run = c_api.library().TF_SessionRun
-            _checked(lambda status: run(self._session, options, inputs, given, len(made), outputs, values, len(fetches), None, 0, None,
-                                        status))
+            _checked(
+                lambda status: run(
+                    self._session,
+                    options,
+                    inputs,
+                    given,
+                    len(made),
+                    outputs,
+                    values,
+                    len(fetches),
+                    None,
+                    0,
+                    None,
+                    status,
+                )
+            )
         finally:
             for tensor in made:
                 quick.TF_DeleteTensor(tensor)
             if options:
                 quick.TF_DeleteBuffer(options)
-        return [tf_tensors.read(value) for value in values[:len(fetches)]]
+        return [tf_tensors.read(value) for value in values[: len(fetches)]]
 
     def _places(self, names: tuple[str, ...]) -> Any:
         """TF_Output array of these tensors, kept for the next run. Raises: Failure."""
@@ -90,7 +107,9 @@ class Session:
             operation, _, index = name.partition(":")
             pointer = c_api.library().TF_GraphOperationByName(self._graph, operation.encode())
             if not pointer:
-                raise failure.invalid(f"Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph")
+                raise failure.invalid(
+                    f"Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph"
+                )
             found = self._operations[name] = c_api.Output(pointer, int(index or 0))
         return found
 

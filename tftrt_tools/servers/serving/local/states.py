@@ -37,8 +37,12 @@ class VersionState:
 
     def to_dict(self) -> dict[str, Any]:
         """As GetModelStatus tells it, with the failure's code and message beside the state."""
-        return {"version": self.version, "state": self.state.name, "error_code": self.failure.code.name if self.failure else "OK",
-                "error_message": self.failure.message if self.failure else ""}
+        return {
+            "version": self.version,
+            "state": self.state.name,
+            "error_code": self.failure.code.name if self.failure else "OK",
+            "error_message": self.failure.message if self.failure else "",
+        }
 
 
 def label(name: str, version: int) -> str:
@@ -54,7 +58,9 @@ class Board:
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self._states: dict[str, dict[int, tuple[int, VersionState]]] = {}  # by name and version, with the number of its event
+        self._states: dict[
+            str, dict[int, tuple[int, VersionState]]
+        ] = {}  # by name and version, with the number of its event
         self._events = 0
 
     def set(self, name: str, version: int, state: State, error: Failure | None = None) -> None:
@@ -94,8 +100,11 @@ class Board:
         found = []
         with self.changed:
             for name in sorted(names):
-                settled = [state for number, state in self._states.get(name, {}).values()
-                           if number > since and state.state in (State.AVAILABLE, State.END)]
+                settled = [
+                    state
+                    for number, state in self._states.get(name, {}).values()
+                    if number > since and state.state in (State.AVAILABLE, State.END)
+                ]
                 if not settled:
                     return None
                 found.append((name, max(settled, key=lambda state: state.version)))
@@ -110,8 +119,10 @@ def unavailable(reached: Sequence[tuple[str, VersionState]], what: str) -> Failu
     bad = [(name, state) for name, state in reached if state.state is not State.AVAILABLE]
     if not bad:
         return None
-    text = "".join(f"{{{label(name, state.version)}{f' due to error: {state.failure.to_text()}' if state.failure else ''}}}, "
-                   for name, state in bad)
+    text = "".join(
+        f"{{{label(name, state.version)}{f' due to error: {state.failure.to_text()}' if state.failure else ''}}}, "
+        for name, state in bad
+    )
     return Failure(grpc.StatusCode.UNKNOWN, f"{len(bad)} {what} did not become available: {{{text}}}")
 
 

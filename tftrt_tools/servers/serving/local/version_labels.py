@@ -11,8 +11,9 @@ from tftrt_tools.servers.serving.local import failure
 Labels: TypeAlias = Mapping[str, Mapping[str, int]]
 
 
-def assign(models: Sequence[Any], old: Labels, is_available: Callable[[str, int], bool],
-           allow_unavailable: bool) -> dict[str, dict[str, int]]:
+def assign(
+    models: Sequence[Any], old: Labels, is_available: Callable[[str, int], bool], allow_unavailable: bool
+) -> dict[str, dict[str, int]]:
     """The labels of a new configuration.
 
     A label may only be given to a loaded version; with `allow_unavailable` this does not hold for a new label, or for one that keeps its
@@ -25,8 +26,10 @@ def assign(models: Sequence[Any], old: Labels, is_available: Callable[[str, int]
         for label, version in sorted(model.version_labels.items()):
             stays_or_new = old.get(model.name, {}).get(label, version) == version
             if not (allow_unavailable and stays_or_new) and not is_available(model.name, version):
-                raise failure.precondition(f"Request to assign label to version {version} of model {model.name}, "
-                                           "which is not currently available for inference")
+                raise failure.precondition(
+                    f"Request to assign label to version {version} of model {model.name}, "
+                    "which is not currently available for inference"
+                )
             new.setdefault(model.name, {})[label] = version
     return new
 

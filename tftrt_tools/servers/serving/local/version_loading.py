@@ -63,7 +63,9 @@ class Versions:
         self._board = board
         self._changed = board.changed
         self._managed: dict[str, dict[int, _Version]] = {}  # by name and number
-        self._pending: dict[str, Mapping[int, str]] = {}  # paths by name and number: wanted, but not yet seen by the thread
+        self._pending: dict[
+            str, Mapping[int, str]
+        ] = {}  # paths by name and number: wanted, but not yet seen by the thread
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._submitting = threading.Lock()
@@ -124,7 +126,9 @@ class Versions:
         self._forget()
         while self._look():
             self._forget()
-        actions = [action for name in sorted(self._managed) if (action := policies.next_action(self._managed[name].values()))]
+        actions = [
+            action for name in sorted(self._managed) if (action := policies.next_action(self._managed[name].values()))
+        ]
         action = min(actions, key=lambda one: one[0] is policies.LOAD, default=None)
         if action:
             action[1].phase = Phase.LOADING if action[0] is policies.LOAD else Phase.UNLOADING
@@ -181,7 +185,9 @@ class Versions:
         for attempt in range(retries + 1):
             with self._changed:
                 if attempt:
-                    self._changed.wait_for(lambda: self._look_again(version), self._settings.load_retry_interval_micros / 1e6)
+                    self._changed.wait_for(
+                        lambda: self._look_again(version), self._settings.load_retry_interval_micros / 1e6
+                    )
                 if self._given_up(version):
                     return None, failure or _cancelled()
             if attempt:

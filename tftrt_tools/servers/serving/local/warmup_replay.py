@@ -48,8 +48,12 @@ class Replayed(records.Record):
     microseconds: int
 
 
-def replay(servable: AnyServable, services: Services, iterations: int = 1,
-           record_latency: Callable[[str, str, int], object] | None = None) -> Replayed:
+def replay(
+    servable: AnyServable,
+    services: Services,
+    iterations: int = 1,
+    record_latency: Callable[[str, str, int], object] | None = None,
+) -> Replayed:
     """Run the warm-up requests of a servable, one after the other, without deadlines. The model that a record names is ignored.
 
     Args:
@@ -69,8 +73,11 @@ def replay(servable: AnyServable, services: Services, iterations: int = 1,
         _log.info("No warmup data file found at %s", path)
         return Replayed(0, _microseconds(start))
     iterations = max(iterations, 1)
-    _log.info("Starting to read warmup data for model at %s with model-warmup-options num_request_iterations { value: %d }",
-              path, iterations)
+    _log.info(
+        "Starting to read warmup data for model at %s with model-warmup-options num_request_iterations { value: %d }",
+        path,
+        iterations,
+    )
     count = 0
     try:
         for record in _records(path):
@@ -84,14 +91,19 @@ def replay(servable: AnyServable, services: Services, iterations: int = 1,
         if record_latency:
             record_latency(servable.path, damage.failure.to_text(), _microseconds(start))
         if damage.failure.code is grpc.StatusCode.DATA_LOSS:
-            raise failure.Failure(damage.failure.code, f"{damage.failure.message}. Please verify your warmup data is in TFRecord "
-                                                       "format.") from None
+            raise failure.Failure(
+                damage.failure.code, f"{damage.failure.message}. Please verify your warmup data is in TFRecord format."
+            ) from None
         raise damage.failure from None
     took = _microseconds(start)
     if record_latency:
         record_latency(servable.path, "OK", took)
-    _log.info("Finished reading warmup data for model at %s. Number of warmup records read: %d. Elapsed time (microseconds): %d.",
-              path, count, took)
+    _log.info(
+        "Finished reading warmup data for model at %s. Number of warmup records read: %d. Elapsed time (microseconds): %d.",
+        path,
+        count,
+        took,
+    )
     return Replayed(count, took)
 
 
@@ -121,7 +133,9 @@ def _parse(record: bytes, path: pathlib.Path) -> Any:
     try:
         return prediction_log_pb2.PredictionLog.FromString(record)
     except message.DecodeError:
-        raise failure.invalid(f"Failed to parse warmup record: {record[:_SHOWN].decode('utf-8', 'replace')} from {path}") from None
+        raise failure.invalid(
+            f"Failed to parse warmup record: {record[:_SHOWN].decode('utf-8', 'replace')} from {path}"
+        ) from None
 
 
 def _run(servable: AnyServable, services: Services, log: Any) -> None:

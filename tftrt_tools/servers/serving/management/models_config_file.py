@@ -1,8 +1,8 @@
 """models.config while labels move: edited in place, with its earlier state beside it.
 
-    models.config           what the server was given last
-    models.config.previous  each model's entry before its last promotion; `tftrt rollback` goes back to it
-    models.config.pending   there only while a change runs: the whole file from before it
+models.config           what the server was given last
+models.config.previous  each model's entry before its last promotion; `tftrt rollback` goes back to it
+models.config.pending   there only while a change runs: the whole file from before it
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class ConfigFile:
     def read(cls, path: str | pathlib.Path) -> ConfigFile:
         """Raises: UsageError, OSError."""
         if not pathlib.Path(path).is_file():
-            raise errors.UsageError(f"no such file: {path}", "give the file that the server's --model_config_file names")
+            raise errors.UsageError(
+                f"no such file: {path}", "give the file that the server's --model_config_file names"
+            )
         try:
             return cls(path, pathlib.Path(path).read_text())
         except UnicodeDecodeError:
@@ -115,7 +117,7 @@ def _edited(text: str, field: Field, part: Any) -> str:
     start, end = field.body
     for one in sorted({one.span for name in _EDITED for one in field.all(name)}, reverse=True):
         cut = _whole_lines(text, *one)
-        text, end = text[:cut[0]] + text[cut[1]:], end - (cut[1] - cut[0])
+        text, end = text[: cut[0]] + text[cut[1] :], end - (cut[1] - cut[0])
     body = text[start:end]
     closing = body.rpartition("\n")[2] if "\n" in body else ""
     if "\n" not in body or closing.strip():
@@ -123,7 +125,7 @@ def _edited(text: str, field: Field, part: Any) -> str:
 
         return f"{text[:start]}{body.rstrip()} {text_format.MessageToString(part, as_one_line=True)} {text[end:]}"
     rendered = config_messages.render(part, indent=len(closing.expandtabs()) + 2)
-    return text[:start] + body[:len(body) - len(closing)] + rendered + closing + text[end:]
+    return text[:start] + body[: len(body) - len(closing)] + rendered + closing + text[end:]
 
 
 def _whole_lines(text: str, start: int, end: int) -> tuple[int, int]:
@@ -133,7 +135,7 @@ def _whole_lines(text: str, start: int, end: int) -> tuple[int, int]:
         before -= 1
     while after < len(text) and text[after] in " \t,;":
         after += 1
-    if (not before or text[before - 1] == "\n") and text[after:after + 1] == "\n":
+    if (not before or text[before - 1] == "\n") and text[after : after + 1] == "\n":
         return before, after + 1
     return start, end
 
@@ -145,13 +147,16 @@ def locked(path: str | pathlib.Path) -> Iterator[None]:
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except (FileNotFoundError, NotADirectoryError):
-        raise errors.UsageError(f"no such file: {path}", "give the file that the server's --model_config_file names") from None
+        raise errors.UsageError(
+            f"no such file: {path}", "give the file that the server's --model_config_file names"
+        ) from None
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise errors.TftrtError(f"another promotion or rollback is at work on {folder}",
-                                    "run the command again when that is over") from None
+            raise errors.TftrtError(
+                f"another promotion or rollback is at work on {folder}", "run the command again when that is over"
+            ) from None
         yield
     finally:
         os.close(fd)

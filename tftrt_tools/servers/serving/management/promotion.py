@@ -67,26 +67,45 @@ class Change:
 
     # Not a Record: the document is called as the action, and its keys are not the fields.
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.action, **passport.stamp(), "address": self.address, "model_config_file": self.file, "model": self.after.name,
-                "sent": self.sent, "before": self.before.to_dict(), "after": self.after.to_dict(), "labels": self.answers,
-                "notes": list(self.notes), "seconds": round(self.seconds, 2)}
+        return {
+            "kind": self.action,
+            **passport.stamp(),
+            "address": self.address,
+            "model_config_file": self.file,
+            "model": self.after.name,
+            "sent": self.sent,
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "labels": self.answers,
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 2),
+        }
 
 
-def promote(address: str, path: str | pathlib.Path, name: str, label: str, version: int, options: Options = Options()) -> Change:
+def promote(
+    address: str, path: str | pathlib.Path, name: str, label: str, version: int, options: Options = Options()
+) -> Change:
     """Move `label` of model `name` to `version`, which is loaded first.
 
     Args: address: HOST[:PORT]. path: the server's models.config. Returns: Change.
     Raises: UsageError; TftrtError where the version does not load in time, or the server refuses: file and server are then as before.
     """
+
     def wanted(file: ConfigFile, states: list[VersionStatus]) -> tuple[Model, set[int]]:
         old = file.model(name)
-        serving = old.versions if old.policy == model_config.SPECIFIC else [one.version for one in states if one.state == "AVAILABLE"]
+        serving = (
+            old.versions
+            if old.policy == model_config.SPECIFIC
+            else [one.version for one in states if one.state == "AVAILABLE"]
+        )
         labels = {**old.labels, label: version}
         left = old.labels.get(label)
         gone = {left} - set(labels.values()) if options.unload_previous else set()
         kept = {*serving, *labels.values()} - gone
         _check_folder(address, old, version, states)
-        new = dataclasses.replace(old, policy=model_config.SPECIFIC, latest=1, versions=tuple(sorted(kept)), labels=labels)
+        new = dataclasses.replace(
+            old, policy=model_config.SPECIFIC, latest=1, versions=tuple(sorted(kept)), labels=labels
+        )
         return new, set(labels.values())
 
     check_server(address)
@@ -96,14 +115,19 @@ def promote(address: str, path: str | pathlib.Path, name: str, label: str, versi
 def rollback(address: str, path: str | pathlib.Path, name: str, options: Options = Options()) -> Change:
     """Give model `name` the versions and labels that it had before its last promotion, those loaded first; a second rollback undoes the
     first. Arguments, result and errors as for `promote`."""
+
     def wanted(file: ConfigFile, _states: list[VersionStatus]) -> tuple[Model, set[int]]:
         if not file.previous.is_file():
             raise errors.TftrtError(f"nothing to roll back: there is no {file.previous}", "`tftrt promote` makes it")
         before, old = ConfigFile.read(file.previous).model(name), file.model(name)
-        new = dataclasses.replace(old, policy=before.policy, latest=before.latest, versions=before.versions, labels=before.labels)
+        new = dataclasses.replace(
+            old, policy=before.policy, latest=before.latest, versions=before.versions, labels=before.labels
+        )
         if new == old:
-            raise errors.TftrtError(f"nothing to roll back: {file.previous} says the same of model {name!r}",
-                                    "move the label with `tftrt promote`")
+            raise errors.TftrtError(
+                f"nothing to roll back: {file.previous} says the same of model {name!r}",
+                "move the label with `tftrt promote`",
+            )
         return new, set(new.labels.values()) or set(new.versions)
 
     check_server(address)
@@ -113,8 +137,10 @@ def rollback(address: str, path: str | pathlib.Path, name: str, options: Options
 def check_server(address: str) -> None:
     """Refuse a server without labels. Raises: UsageError."""
     if protocols.of(address) is protocols.TRITON:
-        raise errors.UsageError(f"{address} is a Triton, which has no labels to move", "publish the version that it shall serve: "
-                                "`tftrt publish --server=triton`")
+        raise errors.UsageError(
+            f"{address} is a Triton, which has no labels to move",
+            "publish the version that it shall serve: `tftrt publish --server=triton`",
+        )
 
 
 def _change(action: str, address: str, path: str | pathlib.Path, name: str, wanted: Wanted, options: Options) -> Change:
@@ -135,8 +161,17 @@ def _change(action: str, address: str, path: str | pathlib.Path, name: str, want
         notes += _notes(old, new)
         if sent:
             notes.append(f"the server was told to serve {', '.join(file.models())}, and nothing else")
-        return Change(action=action, address=client.address, file=str(file.path), before=old, after=new, answers=answers, sent=sent,
-                      notes=tuple(notes), seconds=time.monotonic() - start)
+        return Change(
+            action=action,
+            address=client.address,
+            file=str(file.path),
+            before=old,
+            after=new,
+            answers=answers,
+            sent=sent,
+            notes=tuple(notes),
+            seconds=time.monotonic() - start,
+        )
 
 
 def _states(client: Client, path: str | pathlib.Path, name: str) -> list[VersionStatus]:
@@ -145,8 +180,9 @@ def _states(client: Client, path: str | pathlib.Path, name: str) -> list[Version
     except ServingError as error:
         if error.code != "NOT_FOUND":
             raise
-        raise errors.TftrtError(f"the server at {client.address} has no model {name!r}: {error.line}",
-                                f"is {path} the file of that server?") from None
+        raise errors.TftrtError(
+            f"the server at {client.address} has no model {name!r}: {error.line}", f"is {path} the file of that server?"
+        ) from None
 
 
 def _differences(client: Client, file: ConfigFile, load_new_models: bool) -> Iterator[str]:
@@ -166,14 +202,17 @@ def _differences(client: Client, file: ConfigFile, load_new_models: bool) -> Ite
                 raise errors.TftrtError(
                     f"{file.path} lists model {name!r}, which the server at {client.address} does not know: is it the file of that server? "
                     "Sent to another one it unloads every model that it does not list",
-                    "name that server's file, or let it load the new model with --load_new_models") from None
+                    "name that server's file, or let it load the new model with --load_new_models",
+                ) from None
             yield f"the server did not know model {name!r}, which {file.path} lists: it was told to load it"
             continue
         for label, version in model.labels.items():
             there = managed_server.version_of(client, name, label)
             if there != version:
-                yield (f"the label {label!r} of {name!r} was on {'no version' if there is None else f'version {there}'} of the server, and "
-                       f"{file.path} said {version}")
+                yield (
+                    f"the label {label!r} of {name!r} was on {'no version' if there is None else f'version {there}'} of the server, and "
+                    f"{file.path} said {version}"
+                )
 
 
 def _check_folder(address: str, model: Model, version: int, states: list[VersionStatus]) -> None:
@@ -189,9 +228,17 @@ def _check_folder(address: str, model: Model, version: int, states: list[Version
 
 def _notes(old: Model, new: Model) -> Iterator[str]:
     if old.policy != new.policy:
-        yield (f"the version policy was {', '.join(map(str, old.served_text()))}, and is now "
-               f"{'versions ' if new.policy == model_config.SPECIFIC else ''}{', '.join(map(str, new.served_text()))}")
-    unlabelled = sorted(set(new.versions) - set(new.labels.values())) if new.policy == model_config.SPECIFIC and new.labels else []
+        yield (
+            f"the version policy was {', '.join(map(str, old.served_text()))}, and is now "
+            f"{'versions ' if new.policy == model_config.SPECIFIC else ''}{', '.join(map(str, new.served_text()))}"
+        )
+    unlabelled = (
+        sorted(set(new.versions) - set(new.labels.values()))
+        if new.policy == model_config.SPECIFIC and new.labels
+        else []
+    )
     if unlabelled:
-        yield (f"loaded without a label: {', '.join(map(str, unlabelled))}, ready for `tftrt rollback`; `tftrt promote --unload_previous` "
-               "unloads the version that its label leaves")
+        yield (
+            f"loaded without a label: {', '.join(map(str, unlabelled))}, ready for `tftrt rollback`; `tftrt promote --unload_previous` "
+            "unloads the version that its label leaves"
+        )

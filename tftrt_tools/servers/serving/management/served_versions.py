@@ -34,8 +34,13 @@ class ModelVersions:
 
     # Not a Record: each version is written with its labels.
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "default": self.default, "labels": self.labels, "error": self.error,
-                "versions": [dataclasses.asdict(one) | {"labels": self.labels_of(one.version)} for one in self.versions]}
+        return {
+            "name": self.name,
+            "default": self.default,
+            "labels": self.labels,
+            "error": self.error,
+            "versions": [dataclasses.asdict(one) | {"labels": self.labels_of(one.version)} for one in self.versions],
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,8 +55,14 @@ class Versions(records.Record):
     notes: tuple[str, ...]
 
 
-def versions(address: str, names: Iterable[str] = (), path: str | pathlib.Path | None = None, labels: Iterable[str] = (),
-             deadline_seconds: float = 10, tls: Tls | None = None) -> Versions:
+def versions(
+    address: str,
+    names: Iterable[str] = (),
+    path: str | pathlib.Path | None = None,
+    labels: Iterable[str] = (),
+    deadline_seconds: float = 10,
+    tls: Tls | None = None,
+) -> Versions:
     """Ask a server.
 
     Args: names: models, by default those of the file. path: its models.config, or None. labels: to try besides the file's and LIKELY.
@@ -69,17 +80,27 @@ def versions(address: str, names: Iterable[str] = (), path: str | pathlib.Path |
             raise errors.UsageError("a Triton has neither a models.config nor version labels", "leave those flags out")
         names = names or (tuple(client.names()) if isinstance(client, TritonClient) else ())
         if not names:
-            raise errors.UsageError("which models? The repository is empty", "publish one") if triton else errors.UsageError(
-                "which models? A server does not list them", "name them with --model_name, or give its --model_config_file")
+            raise (
+                errors.UsageError("which models? The repository is empty", "publish one")
+                if triton
+                else errors.UsageError(
+                    "which models? A server does not list them",
+                    "name them with --model_name, or give its --model_config_file",
+                )
+            )
         for name in names:
             known = listed[name].labels if name in listed else {}
             mine = [] if triton else list(dict.fromkeys([*known, *labels, *LIKELY]))
             asked += [label for label in mine if label not in asked]
             models.append(_of_model(client, name, mine))
     if all(one.error for one in models):
-        raise errors.UsageError(f"the server at {client.address} knows no such model: {models[0].error}",
-                                "check --model_name; the server's flag or its model_config_file gives the names")
-    return Versions(address=client.address, models=tuple(models), asked=tuple(asked), notes=tuple(_notes(file, models, listed)))
+        raise errors.UsageError(
+            f"the server at {client.address} knows no such model: {models[0].error}",
+            "check --model_name; the server's flag or its model_config_file gives the names",
+        )
+    return Versions(
+        address=client.address, models=tuple(models), asked=tuple(asked), notes=tuple(_notes(file, models, listed))
+    )
 
 
 def _of_model(client: Client | TritonClient, name: str, labels: Iterable[str]) -> ModelVersions:
@@ -91,7 +112,9 @@ def _of_model(client: Client | TritonClient, name: str, labels: Iterable[str]) -
         return ModelVersions(name=name, versions=(), labels={}, default=None, error=error.line)
     found = {label: managed_server.version_of(client, name, label) for label in labels}
     labels_on = {label: on for label, on in found.items() if on is not None}
-    return ModelVersions(name=name, versions=tuple(states), labels=labels_on, default=managed_server.version_of(client, name))
+    return ModelVersions(
+        name=name, versions=tuple(states), labels=labels_on, default=managed_server.version_of(client, name)
+    )
 
 
 def _notes(file: ConfigFile | None, models: Iterable[ModelVersions], listed: Mapping[str, Model]) -> Iterator[str]:
@@ -106,5 +129,7 @@ def _notes(file: ConfigFile | None, models: Iterable[ModelVersions], listed: Map
         for label, version in listed[model.name].labels.items():
             there = model.labels.get(label)
             if there != version and not model.error:
-                yield (f"{file.path} has the label {label!r} of {model.name!r} on version {version}, the server on "
-                       f"{'none' if there is None else there}")
+                yield (
+                    f"{file.path} has the label {label!r} of {model.name!r} on version {version}, the server on "
+                    f"{'none' if there is None else there}"
+                )

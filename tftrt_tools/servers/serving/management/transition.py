@@ -63,12 +63,19 @@ class Transition:
         available = {one.version for one in before if one.state == AVAILABLE}
         # A label of the file on a version that is not loaded would make the server refuse the whole configuration.
         labels = {label: version for label, version in old.labels.items() if version in available}
-        both = dataclasses.replace(old, policy=model_config.SPECIFIC, versions=_together(old, new, available), labels=labels)
+        both = dataclasses.replace(
+            old, policy=model_config.SPECIFIC, versions=_together(old, new, available), labels=labels
+        )
         whole_file.write_text(self._file.pending, self._file.text)
         try:
             if resend or set(both.versions) != set(old.versions) or old.policy != model_config.SPECIFIC:
                 self._give(self._file.with_model(both), resend)
-            self._wait(new.name, set(needed), {one.version: one for one in before if one.failed}, available & set(both.versions))
+            self._wait(
+                new.name,
+                set(needed),
+                {one.version: one for one in before if one.failed},
+                available & set(both.versions),
+            )
             moved = dataclasses.replace(both, labels=new.labels)
             self._give(self._file.with_model(moved))
             self._verify(moved)
@@ -107,22 +114,28 @@ class Transition:
         states: dict[int, VersionStatus] = {}
         while True:
             states = self._states(name, needed) or states
-            waiting = sorted(version for version in needed if version not in states or states[version].state != AVAILABLE)
+            waiting = sorted(
+                version for version in needed if version not in states or states[version].state != AVAILABLE
+            )
             if not waiting:
                 return
             lost = sorted(version for version in serving if version in states and states[version].state != AVAILABLE)
             if lost:
                 base = self._file.model(name).base_path
-                raise errors.TftrtError(f"the server gave up version {lost[0]} of {name!r}, which it was told to keep: it is not in {base}",
-                                        "is this the file of that server, with its own paths?")
+                raise errors.TftrtError(
+                    f"the server gave up version {lost[0]} of {name!r}, which it was told to keep: it is not in {base}",
+                    "is this the file of that server, with its own paths?",
+                )
             passed = time.monotonic() - start
             for version in waiting:
                 state = states.get(version)
                 if state != stale.get(version):
                     stale.pop(version, None)
                 if state and state.failed and (version not in stale or passed > self._waiting.stale_seconds):
-                    raise errors.TftrtError(f"version {version} of {name!r} did not load: {state.error_text()}",
-                                            "mend that version, publish it under the next number, and promote that")
+                    raise errors.TftrtError(
+                        f"version {version} of {name!r} did not load: {state.error_text()}",
+                        "mend that version, publish it under the next number, and promote that",
+                    )
             if passed > self._waiting.seconds:
                 raise self._too_late(name, waiting[0], states.get(waiting[0]))
             progress.say(_waiting_for(name, waiting[0], states.get(waiting[0]), passed))
@@ -139,8 +152,10 @@ class Transition:
             if error.code != "UNAVAILABLE":
                 raise
             versions = ", ".join(map(str, sorted(needed)))
-            raise errors.TftrtError(f"the server went away while version {versions} of {name!r} was loading: {error.cause}",
-                                    "its log says why; engines of another TensorRT end a server") from None
+            raise errors.TftrtError(
+                f"the server went away while version {versions} of {name!r} was loading: {error.cause}",
+                "its log says why; engines of another TensorRT end a server",
+            ) from None
 
     def _too_late(self, name: str, version: int, state: VersionStatus | None) -> errors.TftrtError:
         seen = f"its state is {state.state}" if state else "the server has not seen it"
@@ -152,26 +167,35 @@ class Transition:
                 f"version {version} of {name!r} is not available after {seconds}: its state is {LOADING}{last}. A version that cannot load "
                 "is in that state too while the server tries again: by default six attempts, a minute apart, without a word of the error",
                 "the server's log has the error (`tftrt log FILE` explains it); --wait_seconds waits longer; a server with "
-                "--max_num_load_retries=0 tells it after the first attempt")
-        return errors.TftrtError(f"version {version} of {name!r} is not available after {seconds}: {seen}{last}",
-                                 "--wait_seconds waits longer; the server's log says what it does" if state else
-                                 f"is there a folder {base}/{version} where the server runs?")
+                "--max_num_load_retries=0 tells it after the first attempt",
+            )
+        return errors.TftrtError(
+            f"version {version} of {name!r} is not available after {seconds}: {seen}{last}",
+            "--wait_seconds waits longer; the server's log says what it does"
+            if state
+            else f"is there a folder {base}/{version} where the server runs?",
+        )
 
     def _verify(self, model: Model) -> None:
         for label, version in model.labels.items():
             answers = managed_server.version_of(self._client, model.name, label)
             if answers != version:
-                raise errors.TftrtError(f"the label {label!r} of {model.name!r} was given to version {version}, and "
-                                        f"{'no version' if answers is None else f'version {answers}'} answers",
-                                        "look with `tftrt versions`")
+                raise errors.TftrtError(
+                    f"the label {label!r} of {model.name!r} was given to version {version}, and "
+                    f"{'no version' if answers is None else f'version {answers}'} answers",
+                    "look with `tftrt versions`",
+                )
 
     def _undone(self, error: BaseException, file: ConfigFile, then: str) -> BaseException:
         """Give file and server what `file` says. Returns: the exception to raise."""
         with _signals_held():
             edited = self._is_edited()
             problem = restore(self._client, file, not edited)
-        back = f"the server has its configuration back, and {file.path} is as it was edited" if edited else \
-            f"{file.path} and the server have their configuration back"
+        back = (
+            f"the server has its configuration back, and {file.path} is as it was edited"
+            if edited
+            else f"{file.path} and the server have their configuration back"
+        )
         said = problem or f"{back}: {then}"
         if isinstance(error, KeyboardInterrupt):
             return errors.Interrupted("interrupted", said)
@@ -193,7 +217,9 @@ def restore(client: Client, file: ConfigFile, write: bool = True) -> str:
         client.reload(file.config, _RESTORE_SECONDS)
     except ServingError as error:
         # The file `pending` stays: the next command starts with the configuration that the server did not take.
-        return f"{file.path} has its old content, but the server did not take it ({error.cause}): start it with that file"
+        return (
+            f"{file.path} has its old content, but the server did not take it ({error.cause}): start it with that file"
+        )
     file.pending.unlink(missing_ok=True)
     return ""
 
@@ -206,8 +232,10 @@ def recover(client: Client, path: str | pathlib.Path) -> str | None:
     old = ConfigFile(file.path, file.pending.read_text())
     problem = restore(client, old)
     if problem:
-        raise errors.TftrtError(f"an earlier promotion was cut off, and it cannot be undone: {problem}",
-                                "mend that, and run the command again")
+        raise errors.TftrtError(
+            f"an earlier promotion was cut off, and it cannot be undone: {problem}",
+            "mend that, and run the command again",
+        )
     return f"an earlier promotion was cut off: {file.path} and the server have their configuration from before it again"
 
 
@@ -215,8 +243,10 @@ def _waiting_for(name: str, version: int, state: VersionStatus | None, seconds: 
     """What is waited for, and after a while what may be wrong."""
     if seconds < _LONG_SECONDS or state is None or state.state != LOADING:
         return f"waiting for version {version} of {name}"
-    return (f"waiting for version {version} of {name}, {LOADING} for {seconds:.0f} s: a large model, or one that cannot load and that the "
-            "server tries again (its log says so)")
+    return (
+        f"waiting for version {version} of {name}, {LOADING} for {seconds:.0f} s: a large model, or one that cannot load and that the "
+        "server tries again (its log says so)"
+    )
 
 
 def _together(old: Model, new: Model, available: set[int]) -> tuple[int, ...]:

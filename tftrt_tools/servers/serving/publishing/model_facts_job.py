@@ -26,9 +26,15 @@ def read(model: str | pathlib.Path) -> Facts:
     found = findings.find(dataclasses.replace(seen, verification=None))
     methods = {name: one.method_name for name, one in signatures.definitions(meta_graph).items()}
     ops = _ops(meta_graph.graph_def)
-    return Facts(seen=dataclasses.replace(seen, findings=tuple(found)), converted=inspector.is_converted(model, meta_graph),
-                 methods=methods, unknown_ops=_unknown(ops, meta_graph.graph_def), tables=_tables(meta_graph.graph_def),
-                 engine_ops=sum(ops[name] for name in _TFTRT_OPS), lost=session_load.lost(meta_graph))
+    return Facts(
+        seen=dataclasses.replace(seen, findings=tuple(found)),
+        converted=inspector.is_converted(model, meta_graph),
+        methods=methods,
+        unknown_ops=_unknown(ops, meta_graph.graph_def),
+        tables=_tables(meta_graph.graph_def),
+        engine_ops=sum(ops[name] for name in _TFTRT_OPS),
+        lost=session_load.lost(meta_graph),
+    )
 
 
 def _ops(graph_def: Any) -> collections.Counter[str]:

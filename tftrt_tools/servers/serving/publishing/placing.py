@@ -177,8 +177,10 @@ def check_space(source: str | pathlib.Path, target: pathlib.Path) -> None:
     needed = sum(path.stat().st_size for path in pathlib.Path(source).rglob("*") if path.is_file())
     free = shutil.disk_usage(target).free
     if needed > free:
-        raise errors.TftrtError(f"no space for the model below {target.parent.parent}: it has {needed:,} bytes, and {free:,} are free",
-                                "free space on that disk; nothing was published")
+        raise errors.TftrtError(
+            f"no space for the model below {target.parent.parent}: it has {needed:,} bytes, and {free:,} are free",
+            "free space on that disk; nothing was published",
+        )
 
 
 def flush(folder: pathlib.Path) -> None:

@@ -68,8 +68,14 @@ class WarmUp:
 
     # Not a Record: the replay's facts stand beside those of the file.
     def to_dict(self) -> dict[str, Any]:
-        return {"file": warmup_requests.FILE, "kept": self.kept, "sources": self.sources, "bytes": self.bytes,
-                "count": len(self.replay.records), **self.replay.to_dict()}
+        return {
+            "file": warmup_requests.FILE,
+            "kept": self.kept,
+            "sources": self.sources,
+            "bytes": self.bytes,
+            "count": len(self.replay.records),
+            **self.replay.to_dict(),
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,15 +114,32 @@ class Publication:
 
     # Not a Record: the stamp stands first, and `verified` is the evidence's.
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": "publication", **self.stamp, "model": self.model, "model_name": self.model_name, "version": self.version,
-                "base_path": self.base_path, "path": self.path, "digest": self.digest, "target": self.target.to_dict(),
-                "tftrt": self.tftrt, "engine_ops": self.engines, "engines": self.engine_files, "verified": self.evidence.valid,
-                "evidence": self.evidence.to_dict(),
-                "findings": [one.to_dict() for one in self.findings], "warmup": self.warm_up.to_dict() if self.warm_up else None,
-                "notes": list(self.notes), "command": self.command, "seconds": round(self.seconds, 2)}
+        return {
+            "kind": "publication",
+            **self.stamp,
+            "model": self.model,
+            "model_name": self.model_name,
+            "version": self.version,
+            "base_path": self.base_path,
+            "path": self.path,
+            "digest": self.digest,
+            "target": self.target.to_dict(),
+            "tftrt": self.tftrt,
+            "engine_ops": self.engines,
+            "engines": self.engine_files,
+            "verified": self.evidence.valid,
+            "evidence": self.evidence.to_dict(),
+            "findings": [one.to_dict() for one in self.findings],
+            "warmup": self.warm_up.to_dict() if self.warm_up else None,
+            "notes": list(self.notes),
+            "command": self.command,
+            "seconds": round(self.seconds, 2),
+        }
 
 
-def publish(model: str | os.PathLike[str] | Source, model_name: str, base_path: str, options: Options | None = None) -> Publication:
+def publish(
+    model: str | os.PathLike[str] | Source, model_name: str, base_path: str, options: Options | None = None
+) -> Publication:
     """Publish a model as a version for TensorFlow Serving.
 
     Args: model: its path, or source.Source; what is no SavedModel is exported as one. model_name: as clients will call it. base_path: the
@@ -132,13 +155,19 @@ def publish(model: str | os.PathLike[str] | Source, model_name: str, base_path: 
     return done
 
 
-def _published(source: Source, model: str, base: pathlib.Path, model_name: str, options: Options, start: float) -> Publication:
+def _published(
+    source: Source, model: str, base: pathlib.Path, model_name: str, options: Options, start: float
+) -> Publication:
     """Args: source: as the user named it. model: the SavedModel behind it. base: the directory of the model's versions. start: of it all,
     of time.monotonic."""
     here = server_target.machine()
     target = server_target.resolve(options.target, options.compute_capability, here)
-    with child.worker("tftrt_tools.servers.serving.publishing.publish_job:job", env={"CUDA_VISIBLE_DEVICES": "-1"}) as worker, \
-            scratch.folder("publish") as folder:
+    with (
+        child.worker(
+            "tftrt_tools.servers.serving.publishing.publish_job:job", env={"CUDA_VISIBLE_DEVICES": "-1"}
+        ) as worker,
+        scratch.folder("publish") as folder,
+    ):
         facts = Facts.from_dict(worker.call({"step": "read_model", "model": str(model)}).result)
         progress.say("computing the digest")
         digest = files.digest(model)
@@ -149,17 +178,41 @@ def _published(source: Source, model: str, base: pathlib.Path, model_name: str, 
             placing.copy(model, stage.folder, {_RECORD} | (set() if _kept(model, options) else {warmup_requests.FILE}))
             if files.digest(stage.folder) != digest:
                 raise errors.TftrtError(f"{source} changed while it was copied", "publish it when nothing writes to it")
-            warm_up = _warm_up(stage.folder, model_name, facts, planned, worker, folder, options, here) if options.warm_up else None
-            notes = (*_evidence_notes(judged, facts), *flown.notes, *_warm_up_notes(planned, warm_up),
-                     *_batching_notes(stage.folder, facts, worker, options.requests.batching))
+            warm_up = (
+                _warm_up(stage.folder, model_name, facts, planned, worker, folder, options, here)
+                if options.warm_up
+                else None
+            )
+            notes = (
+                *_evidence_notes(judged, facts),
+                *flown.notes,
+                *_warm_up_notes(planned, warm_up),
+                *_batching_notes(stage.folder, facts, worker, options.requests.batching),
+            )
             done = Publication(
-                model=str(pathlib.Path(source).absolute()), model_name=model_name, version=0, base_path=str(base), path="", digest=digest,
-                target=target, tftrt=facts.converted, engines=len(facts.seen.engines), engine_files=len(facts.assets), evidence=judged,
-                findings=facts.seen.findings, warm_up=warm_up, notes=notes, command=options.command, seconds=0.0)
+                model=str(pathlib.Path(source).absolute()),
+                model_name=model_name,
+                version=0,
+                base_path=str(base),
+                path="",
+                digest=digest,
+                target=target,
+                tftrt=facts.converted,
+                engines=len(facts.seen.engines),
+                engine_files=len(facts.assets),
+                evidence=judged,
+                findings=facts.seen.findings,
+                warm_up=warm_up,
+                notes=notes,
+                command=options.command,
+                seconds=0.0,
+            )
 
             def complete(number: int) -> None:
                 nonlocal done
-                done = dataclasses.replace(done, version=number, path=str(base / str(number)), seconds=time.monotonic() - start)
+                done = dataclasses.replace(
+                    done, version=number, path=str(base / str(number)), seconds=time.monotonic() - start
+                )
                 passport.write(stage.folder, passport.PUBLISH, done.to_dict())
                 placing.flush_folder(passport.folder(stage.folder))
                 placing.flush_folder(passport.folder(stage.folder).parent)
@@ -171,13 +224,17 @@ def _published(source: Source, model: str, base: pathlib.Path, model_name: str, 
 def _checked(model: str | pathlib.Path, model_name: str, base_path: str, options: Options) -> pathlib.Path:
     """Check everything that needs no work. Returns: the directory of the model's versions."""
     if not _NAME.fullmatch(model_name) or model_name in (".", ".."):
-        raise errors.UsageError(f"--model_name={model_name!r}: a request cannot name that", "use letters, digits, - and _")
+        raise errors.UsageError(
+            f"--model_name={model_name!r}: a request cannot name that", "use letters, digits, - and _"
+        )
     base = base_paths.of(model, model_name, base_path, "the base path")
     if options.version is not None:
         version_directories.check(base, options.version, options.allow_older_version)
     if _kept(model, options) and options.requests != warmup_requests.Options():
-        raise errors.UsageError("the model brings its own warm-up file, so that flags for a new one have no effect",
-                                "add --replace_warmup to make a new one, or leave those flags out")
+        raise errors.UsageError(
+            "the model brings its own warm-up file, so that flags for a new one have no effect",
+            "add --replace_warmup to make a new one, or leave those flags out",
+        )
     return base
 
 
@@ -187,15 +244,21 @@ def _judged(model: str | pathlib.Path, facts: Facts, digest: str, options: Optio
     if options.unverified:
         return judged
     if judged.needed and not judged.valid:
-        raise errors.CheckFailed(f"not published: {judged.problem}", f"{judged.mend}; or publish all the same with --unverified")
+        raise errors.CheckFailed(
+            f"not published: {judged.problem}", f"{judged.mend}; or publish all the same with --unverified"
+        )
     if facts.converted and facts.seen.findings:
         first = facts.seen.findings[0]
-        raise errors.CheckFailed(f"not published: {first.about}: {first.text}",
-                                 f"{first.mend or 'see `tftrt inspect --check`'}; or publish all the same with --unverified")
+        raise errors.CheckFailed(
+            f"not published: {first.about}: {first.text}",
+            f"{first.mend or 'see `tftrt inspect --check`'}; or publish all the same with --unverified",
+        )
     return judged
 
 
-def _flown(model: str | pathlib.Path, facts: Facts, target: server_target.Target, options: Options) -> target_preflight.Preflight:
+def _flown(
+    model: str | pathlib.Path, facts: Facts, target: server_target.Target, options: Options
+) -> target_preflight.Preflight:
     flown = target_preflight.check(facts, target, model, options.server)
     if flown.obstacles:
         raise errors.CheckFailed(f"not published for {target.name}: {flown.obstacles[0].text}", flown.obstacles[0].mend)
@@ -216,8 +279,16 @@ def _planned(model: str | pathlib.Path, facts: Facts, options: Options, folder: 
     return warmup_requests.plan(facts, options.requests, pathlib.Path(folder) / "user")
 
 
-def _warm_up(stage: pathlib.Path, model_name: str, facts: Facts, planned: warmup_requests.Plan | None, worker: child.Worker, folder: str,
-             options: Options, here: server_target.Machine) -> WarmUp | None:
+def _warm_up(
+    stage: pathlib.Path,
+    model_name: str,
+    facts: Facts,
+    planned: warmup_requests.Plan | None,
+    worker: child.Worker,
+    folder: str,
+    options: Options,
+    here: server_target.Machine,
+) -> WarmUp | None:
     """Write the file if one has to be made, read it back, run it. Returns: WarmUp, or None if no signature can be warmed up."""
     from tftrt_tools.models.execution import run
 
@@ -231,7 +302,9 @@ def _warm_up(stage: pathlib.Path, model_name: str, facts: Facts, planned: warmup
         worker.call({"step": "write_warmup", "path": str(path), "model_name": model_name, "calls": saved})
         for one in planned.requests:
             sources[one.source] = sources.get(one.source, 0) + 1
-    calls = worker.call({"step": "read_warmup", "path": str(path), "model": str(stage), "folder": folder + "/replay"}).result
+    calls = worker.call(
+        {"step": "read_warmup", "path": str(path), "model": str(stage), "folder": folder + "/replay"}
+    ).result
     replayed = replay_check.replay(stage, calls, _foreign(facts, here), options.log_file)
     return WarmUp(planned is None, sources, path.stat().st_size, replayed)
 
@@ -240,13 +313,17 @@ def _check_can_try(facts: Facts, here: server_target.Machine) -> None:
     """Refuse a warm-up that this machine cannot run, whatever its requests."""
     mend = "publish it where it can run, or without warm-up: --nowarmup"
     if facts.unknown_ops and not op_libraries.named():
-        raise errors.TftrtError(f"the warm-up cannot be tried here: this TensorFlow has no op {facts.unknown_ops[0]}",
-                                f"name the library that has it with --op_library=FILE.so; else {mend}")
+        raise errors.TftrtError(
+            f"the warm-up cannot be tried here: this TensorFlow has no op {facts.unknown_ops[0]}",
+            f"name the library that has it with --op_library=FILE.so; else {mend}",
+        )
     if here.compute_capabilities and not _foreign(facts, here):
         return
     lost = [one.name for one in facts.seen.engines if not one.native_segment]
     if lost:
-        raise errors.TftrtError(f"the warm-up cannot be tried here: {lost[0]} has no native segment, and no GPU here runs its engine", mend)
+        raise errors.TftrtError(
+            f"the warm-up cannot be tried here: {lost[0]} has no native segment, and no GPU here runs its engine", mend
+        )
 
 
 def _foreign(facts: Facts, here: server_target.Machine) -> bool:
@@ -255,11 +332,17 @@ def _foreign(facts: Facts, here: server_target.Machine) -> bool:
     return bool(facts.assets) and any(target_preflight.engine_obstacles(facts, mine))
 
 
-def _batching_notes(stage: pathlib.Path, facts: Facts, worker: child.Worker, batching: BatchSizes | None) -> Iterator[str]:
-    refused = [line for one in facts.seen.signatures for line in unbatched.of_signature(one.name, one.inputs, one.outputs)]
+def _batching_notes(
+    stage: pathlib.Path, facts: Facts, worker: child.Worker, batching: BatchSizes | None
+) -> Iterator[str]:
+    refused = [
+        line for one in facts.seen.signatures for line in unbatched.of_signature(one.name, one.inputs, one.outputs)
+    ]
     if refused and batching is None:
-        yield (f"{refused[0]}; a server with --enable_batching does not load a version whose warm-up makes such a call: publish with its "
-               "--batching_parameters_file, which leaves it out, or serve without batching")
+        yield (
+            f"{refused[0]}; a server with --enable_batching does not load a version whose warm-up makes such a call: publish with its "
+            "--batching_parameters_file, which leaves it out, or serve without batching"
+        )
     elif refused:
         yield refused[0]
     if batching is None or not facts.seen.engines:
@@ -277,11 +360,15 @@ def _evidence_notes(judged: verification_check.Evidence, facts: Facts) -> Iterat
     if not judged.valid:
         yield f"NOT VERIFIED: {judged.problem}"
     elif judged.said and judged.said.get("mode") != "gpu" and facts.engine_ops:
-        yield (f"verified without a GPU ({judged.said.get('evidence')}): nothing is known of the engines themselves; `tftrt verify` on a "
-               "machine with a GPU judges them")
+        yield (
+            f"verified without a GPU ({judged.said.get('evidence')}): nothing is known of the engines themselves; `tftrt verify` on a "
+            "machine with a GPU judges them"
+        )
         if _ranges_unseen(judged.said, facts):
-            yield ("nothing has judged the INT8 ranges of this model, and wrong ones ruin its answers: `tftrt verify` with --data for each "
-                   "signature simulates INT8, without a GPU too")
+            yield (
+                "nothing has judged the INT8 ranges of this model, and wrong ones ruin its answers: `tftrt verify` with --data for each "
+                "signature simulates INT8, without a GPU too"
+            )
     for one in facts.seen.findings if facts.converted else ():
         yield f"{one.about}: {one.text}"
 

@@ -42,5 +42,9 @@ def _covered(request: Mapping[str, Any]) -> dict[str, Any]:
     return engine_batch_sizes_job.job({"models": [request["model"]]})[0]
 
 
-_STEPS: dict[str, Callable[[Mapping[str, Any]], Any]] = {"read_model": _read_model, "covered": _covered, "write_warmup": _write_warmup,
-                                                         "read_warmup": _read_warmup}
+_STEPS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "read_model": _read_model,
+    "covered": _covered,
+    "write_warmup": _write_warmup,
+    "read_warmup": _read_warmup,
+}

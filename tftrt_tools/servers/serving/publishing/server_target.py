@@ -32,15 +32,24 @@ class Target:
 
     def text(self) -> str:
         """For people: local: TensorFlow 2.14.1, TensorRT 8.5.3, compute capability 9.0."""
-        parts = [f"TensorFlow {self.tensorflow or 'unknown'}", f"TensorRT {self.tensorrt or ('unknown' if self.tftrt else 'none')}"]
+        parts = [
+            f"TensorFlow {self.tensorflow or 'unknown'}",
+            f"TensorRT {self.tensorrt or ('unknown' if self.tftrt else 'none')}",
+        ]
         if self.compute_capabilities:
             parts.append("compute capability " + ", ".join(self.compute_capabilities))
         return f"{self.name}: " + ", ".join(parts)
 
     # Not a Record: `own` is not written.
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "tensorflow": self.tensorflow, "tensorrt": self.tensorrt, "gpu": self.gpu, "tftrt": self.tftrt,
-                "compute_capabilities": list(self.compute_capabilities)}
+        return {
+            "name": self.name,
+            "tensorflow": self.tensorflow,
+            "tensorrt": self.tensorrt,
+            "gpu": self.gpu,
+            "tftrt": self.tftrt,
+            "compute_capabilities": list(self.compute_capabilities),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,15 +80,30 @@ def resolve(name: str, compute_capability: str, here: Machine) -> Target:
     """
     given = (_capability(compute_capability),) if compute_capability else ()
     if name == LOCAL:
-        return Target(name=LOCAL, tensorflow=here.tensorflow, tensorrt=here.tensorrt, gpu=True, tftrt=True,
-                      compute_capabilities=given or here.compute_capabilities, own=True)
+        return Target(
+            name=LOCAL,
+            tensorflow=here.tensorflow,
+            tensorrt=here.tensorrt,
+            gpu=True,
+            tftrt=True,
+            compute_capabilities=given or here.compute_capabilities,
+            own=True,
+        )
     image = images.image(name)
-    return Target(name=image.name, tensorflow=image.tensorflow, tensorrt=image.tensorrt, gpu=image.gpu, tftrt=image.tftrt,
-                  compute_capabilities=given)
+    return Target(
+        name=image.name,
+        tensorflow=image.tensorflow,
+        tensorrt=image.tensorrt,
+        gpu=image.gpu,
+        tftrt=image.tftrt,
+        compute_capabilities=given,
+    )
 
 
 def _capability(text: str) -> str:
     major, dot, minor = text.partition(".")
     if not (dot and major.isdecimal() and minor.isdecimal()):
-        raise errors.UsageError(f"--compute_capability={text} is none", "it is like 8.6; `tftrt doctor` on the server's machine prints it")
+        raise errors.UsageError(
+            f"--compute_capability={text} is none", "it is like 8.6; `tftrt doctor` on the server's machine prints it"
+        )
     return f"{int(major)}.{int(minor)}"

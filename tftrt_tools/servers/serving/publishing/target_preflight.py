@@ -46,7 +46,12 @@ def check(facts: Facts, target: Target, model: str | pathlib.Path, options: Opti
     Returns: Preflight.
     """
     options = options or Options()
-    obstacles = [*_of_files(facts, model), *_of_tensors(facts), *_of_ops(facts, target, options), *_of_tftrt(facts, target)]
+    obstacles = [
+        *_of_files(facts, model),
+        *_of_tensors(facts),
+        *_of_ops(facts, target, options),
+        *_of_tftrt(facts, target),
+    ]
     if target.tftrt:
         obstacles += [*engine_obstacles(facts, target, model, options), *_of_tables(facts, target)]
     return Preflight(tuple(dict.fromkeys(obstacles)), tuple(dict.fromkeys(_notes(facts, target))))
@@ -55,8 +60,10 @@ def check(facts: Facts, target: Target, model: str | pathlib.Path, options: Opti
 def _of_files(facts: Facts, model: str | pathlib.Path) -> Iterator[Obstacle]:
     for file in facts.seen.engine_files:
         if file.problem:
-            yield Obstacle(f"the engine file of {file.engine} is {file.problem}; loading it can hang or end the server",
-                           _build_or_strip(model))
+            yield Obstacle(
+                f"the engine file of {file.engine} is {file.problem}; loading it can hang or end the server",
+                _build_or_strip(model),
+            )
 
 
 def _of_tensors(facts: Facts) -> Iterator[Obstacle]:
@@ -72,8 +79,10 @@ def _of_ops(facts: Facts, target: Target, options: Options) -> Iterator[Obstacle
     missing = [name for name in facts.unknown_ops if name not in options.custom_ops]
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        yield Obstacle(f"op {missing[0]}{more} is not one of TensorFlow's: a server without it cannot load the model",
-                       f"where the server has it (stock servers have {images.EXTRA_LIBRARIES} ops too): --custom_ops={','.join(missing)}")
+        yield Obstacle(
+            f"op {missing[0]}{more} is not one of TensorFlow's: a server without it cannot load the model",
+            f"where the server has it (stock servers have {images.EXTRA_LIBRARIES} ops too): --custom_ops={','.join(missing)}",
+        )
 
 
 def _of_tftrt(facts: Facts, target: Target) -> Iterator[Obstacle]:
@@ -81,31 +90,45 @@ def _of_tftrt(facts: Facts, target: Target) -> Iterator[Obstacle]:
         return
     if target.gpu:
         newest = releases.text(releases.NEWEST)
-        yield Obstacle(f"{target.name} has no TF-TRT: TensorFlow dropped it after {newest}; the model's engine ops do not load there",
-                       f"use an image of {newest} or earlier, {images.OWN}, or publish the original model")
+        yield Obstacle(
+            f"{target.name} has no TF-TRT: TensorFlow dropped it after {newest}; the model's engine ops do not load there",
+            f"use an image of {newest} or earlier, {images.OWN}, or publish the original model",
+        )
     else:
-        yield Obstacle(f"{target.name} is built without CUDA: it has no engine ops, so the model does not load there",
-                       f"use the -gpu image, {images.OWN}, or publish the original model")
+        yield Obstacle(
+            f"{target.name} is built without CUDA: it has no engine ops, so the model does not load there",
+            f"use the -gpu image, {images.OWN}, or publish the original model",
+        )
 
 
-def engine_obstacles(facts: Facts, target: Target, model: str | pathlib.Path = "MODEL",
-                     options: Options | None = None) -> Iterator[Obstacle]:
+def engine_obstacles(
+    facts: Facts, target: Target, model: str | pathlib.Path = "MODEL", options: Options | None = None
+) -> Iterator[Obstacle]:
     """An Obstacle for each kind of engine in the model that the target cannot load. Arguments as for `check`."""
     options = options or Options()
-    for tensorrt, capability in dict.fromkeys(engine_assets.origin(asset, facts.seen.manifest) for asset in facts.assets):
+    for tensorrt, capability in dict.fromkeys(
+        engine_assets.origin(asset, facts.seen.manifest) for asset in facts.assets
+    ):
         ways = _ways_out(model, tensorrt)
         if target.tensorrt is None:
             yield Obstacle(f"the model carries engines, and which TensorRT {target.name} has is not known", ways)
         elif tensorrt is None and not options.allow_unknown_engines:
-            yield Obstacle(f"nothing says which TensorRT built the model's engines; any other than {target.tensorrt} ends the server",
-                           f"{_build_or_strip(model)}, or add --allow_unknown_engines")
+            yield Obstacle(
+                f"nothing says which TensorRT built the model's engines; any other than {target.tensorrt} ends the server",
+                f"{_build_or_strip(model)}, or add --allow_unknown_engines",
+            )
         elif tensorrt is not None and not engine_assets.same_release(tensorrt, target.tensorrt):
-            yield Obstacle(f"the model's engines were built by TensorRT {tensorrt}, and {target.name} has {target.tensorrt}: they end the "
-                           "server", ways)
+            yield Obstacle(
+                f"the model's engines were built by TensorRT {tensorrt}, and {target.name} has {target.tensorrt}: they end the "
+                "server",
+                ways,
+            )
         if capability and target.compute_capabilities and capability not in target.compute_capabilities:
-            yield Obstacle(f"the model's engines were built for compute capability {capability}, and {target.name} has "
-                           f"{', '.join(target.compute_capabilities)}: they do not run there",
-                           f"build them on such a GPU, or take them away and let the server build: `tftrt build {model} --strip`")
+            yield Obstacle(
+                f"the model's engines were built for compute capability {capability}, and {target.name} has "
+                f"{', '.join(target.compute_capabilities)}: they do not run there",
+                f"build them on such a GPU, or take them away and let the server build: `tftrt build {model} --strip`",
+            )
 
 
 def _of_tables(facts: Facts, target: Target) -> Iterator[Obstacle]:
@@ -114,8 +137,11 @@ def _of_tables(facts: Facts, target: Target) -> Iterator[Obstacle]:
         return
     for tensorrt in dict.fromkeys(facts.tables[one.name] for one in _unbuilt(facts) if one.name in facts.tables):
         if tensorrt.split(".")[0] != target.tensorrt.split(".")[0]:
-            yield Obstacle(f"the model's INT8 table was made for TensorRT {tensorrt}, and {target.name}, which would build from it, has "
-                           f"{target.tensorrt}", f"calibrate with that TensorRT, convert with --precision_mode=FP16, or use {images.OWN}")
+            yield Obstacle(
+                f"the model's INT8 table was made for TensorRT {tensorrt}, and {target.name}, which would build from it, has "
+                f"{target.tensorrt}",
+                f"calibrate with that TensorRT, convert with --precision_mode=FP16, or use {images.OWN}",
+            )
 
 
 def _unbuilt(facts: Facts) -> list[EngineOp]:
@@ -148,11 +174,15 @@ def _notes_of_building(facts: Facts, target: Target) -> Iterator[str]:
     for tensorrt in dict.fromkeys(facts.tables[one.name] for one in unbuilt if one.name in facts.tables):
         there = target.tensorrt
         if there and tensorrt.split(".")[0] == there.split(".")[0] and not engine_assets.same_release(tensorrt, there):
-            yield (f"the INT8 table was made for TensorRT {tensorrt}, and {target.name} has {target.tensorrt}: numbered layers may have "
-                   "other names there; check the accuracy")
+            yield (
+                f"the INT8 table was made for TensorRT {tensorrt}, and {target.name} has {target.tensorrt}: numbered layers may have "
+                "other names there; check the accuracy"
+            )
     if any(not one.implicit_batch for one in unbuilt):
-        yield ("dynamic shapes without saved engines: the server makes one profile from its first request, and every other shape runs in "
-               "TensorFlow")
+        yield (
+            "dynamic shapes without saved engines: the server makes one profile from its first request, and every other shape runs in "
+            "TensorFlow"
+        )
 
 
 def _build_or_strip(model: str | pathlib.Path) -> str:
@@ -164,5 +194,3 @@ def _ways_out(model: str | pathlib.Path, tensorrt: str | None) -> str:
     own = images.OWN_IMAGE.tensorrt
     fits = tensorrt is not None and own is not None and engine_assets.same_release(tensorrt, own)
     return f"{ways}; or serve them with --target={images.OWN}" if fits else ways
-
-

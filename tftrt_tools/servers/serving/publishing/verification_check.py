@@ -26,8 +26,13 @@ class Evidence(records.Record):
 _SAID = ("created", "mode", "verdict", "arithmetic", "evidence", "original", "original_digest", "converted_digest")
 
 
-def judge(model: str | pathlib.Path, converted: bool, verification: Mapping[str, Any] | None, digest: str,
-          signatures: Iterable[str]) -> Evidence:
+def judge(
+    model: str | pathlib.Path,
+    converted: bool,
+    verification: Mapping[str, Any] | None,
+    digest: str,
+    signatures: Iterable[str],
+) -> Evidence:
     """The Evidence for a model.
 
     Args:
@@ -43,7 +48,9 @@ def judge(model: str | pathlib.Path, converted: bool, verification: Mapping[str,
     return Evidence(valid=not problem, needed=converted, problem=problem, mend=mend, said=said)
 
 
-def _problem(model: str | pathlib.Path, verification: Mapping[str, Any] | None, digest: str, signatures: Iterable[str]) -> tuple[str, str]:
+def _problem(
+    model: str | pathlib.Path, verification: Mapping[str, Any] | None, digest: str, signatures: Iterable[str]
+) -> tuple[str, str]:
     again = f"run `tftrt verify ORIGINAL {model}`"
     if verification is None:
         return "it was never verified against its original", again
@@ -51,7 +58,10 @@ def _problem(model: str | pathlib.Path, verification: Mapping[str, Any] | None, 
         return "its files have changed since they were verified", f"{again} again"
     if verification.get("passed") is not True:
         first = (verification.get("problems") or ["no reason given"])[0]
-        return f"its verification failed: {first}", "convert it again with other settings, or verify it with other bounds"
+        return (
+            f"its verification failed: {first}",
+            "convert it again with other settings, or verify it with other bounds",
+        )
     asked = verification.get("sources") or {}
     # The result of a signature also holds for the other names of its function.
     known = {*asked, *(twin for twins in (verification.get("twins") or {}).values() for twin in twins)}

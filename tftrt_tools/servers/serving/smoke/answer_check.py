@@ -29,21 +29,29 @@ from tftrt_tools.servers.serving.smoke.steps import Steps
 FORM_ONLY = "only their form was checked: without --original nobody can say whether they are right"
 
 
-def form_problems(call: str, answer: Mapping[str, npt.NDArray[Any]], outputs: Iterable[InputSpec], finite: bool = True) -> list[str]:
+def form_problems(
+    call: str, answer: Mapping[str, npt.NDArray[Any]], outputs: Iterable[InputSpec], finite: bool = True
+) -> list[str]:
     """Errors of an answer by itself, a line each.
 
     Args: call: its text. answer: {output: ndarray}. outputs: [InputSpec] of the signature. finite: look for NaN and Inf too.
     """
     wanted, found = {spec.name: spec for spec in outputs}, []
     found += [f"{call}: the answer lacks the output {name!r}" for name in wanted if name not in answer]
-    found += [f"{call}: the answer has an output {name!r} that the signature does not have" for name in answer if name not in wanted]
+    found += [
+        f"{call}: the answer has an output {name!r} that the signature does not have"
+        for name in answer
+        if name not in wanted
+    ]
     for name, array in answer.items():
         spec = wanted.get(name)
         if spec is None:
             continue
         dtype = "string" if array.dtype == object else array.dtype.name
         if dtype != spec.dtype or not spec.accepts(array.shape):
-            found.append(f"{call}: output {name!r} is {dtype}[{','.join(map(str, array.shape))}], and the signature says {spec.text()}")
+            found.append(
+                f"{call}: output {name!r} is {dtype}[{','.join(map(str, array.shape))}], and the signature says {spec.text()}"
+            )
         elif finite and (array.dtype.kind in "fc" or dtype == "bfloat16"):
             bad = int(np.sum(~np.isfinite(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))))
             if bad:
@@ -51,8 +59,13 @@ def form_problems(call: str, answer: Mapping[str, npt.NDArray[Any]], outputs: It
     return found
 
 
-def arithmetic(model: version_on_disk.Model | None, ran: bool | None, use: Use | None, triton: bool = False,
-               original: Arithmetic | None = None) -> tuple[str, str]:
+def arithmetic(
+    model: version_on_disk.Model | None,
+    ran: bool | None,
+    use: Use | None,
+    triton: bool = False,
+    original: Arithmetic | None = None,
+) -> tuple[str, str]:
     """The key of the bounds in thresholds.DEFAULTS, and why.
 
     Args: ran: whether the engines ran; None where that is not known. triton: whether a Triton answers, whose models have no files here.
@@ -63,7 +76,9 @@ def arithmetic(model: version_on_disk.Model | None, ran: bool | None, use: Use |
             return original.key, f"the server has no GPU: TensorFlow's float32 there, {original.reason} here"
         return "rewrite", "the server has no GPU: TensorFlow's float32 on both sides"
     if model is None:
-        return "FP16", "the model's precision is not known" + ("; --thresholds sets other bounds" if triton else " (--model_dir)")
+        return "FP16", "the model's precision is not known" + (
+            "; --thresholds sets other bounds" if triton else " (--model_dir)"
+        )
     lowest = lowest_precision(model.precisions)
     if not lowest or ran is False:
         return "TF32", "TensorFlow's own ops, which may use TF32 on a GPU"
@@ -88,7 +103,9 @@ class Original:
 
 
 @contextlib.contextmanager
-def opened(original: str | os.PathLike[str] | Source, served: Served, called: Sequence[str], steps: Steps) -> Iterator[Original]:
+def opened(
+    original: str | os.PathLike[str] | Source, served: Served, called: Sequence[str], steps: Steps
+) -> Iterator[Original]:
     """The original, opened. Args: served: what is asked. called: names of its signatures that are. steps: run a SavedModel. Yields:
     Original. Raises: UsageError, TftrtError."""
     source = of(original)
@@ -98,18 +115,27 @@ def opened(original: str | os.PathLike[str] | Source, served: Served, called: Se
         return
     with opening.opened(source) as (model,):
         if len(called) > 1:
-            raise errors.UsageError(f"--original={source} has one signature, and {len(called)} are asked: {', '.join(called)}",
-                                    f"--signature_keys={called[0]} names one")
+            raise errors.UsageError(
+                f"--original={source} has one signature, and {len(called)} are asked: {', '.join(called)}",
+                f"--signature_keys={called[0]} names one",
+            )
         try:
             matched = names.match(_as_model(served), model, called)
         except errors.UsageError as error:
-            raise errors.UsageError(f"--original={source}: {error.cause}", "give a file with the served model's names, as `tftrt export` "
-                                    "writes it") from None
+            raise errors.UsageError(
+                f"--original={source}: {error.cause}",
+                "give a file with the served model's names, as `tftrt export` writes it",
+            ) from None
         _check_inputs(source, served, matched)
         for line in matched.notes:
             progress.note(line)
-        yield Original(source=source, model=model, contents=matched.second, arithmetic=model.kind.arithmetic(model.path),
-                       names=matched.names)
+        yield Original(
+            source=source,
+            model=model,
+            contents=matched.second,
+            arithmetic=model.kind.arithmetic(model.path),
+            names=matched.names,
+        )
 
 
 def _check_inputs(source: Source, served: Served, matched: names.Matched) -> None:
@@ -119,39 +145,63 @@ def _check_inputs(source: Source, served: Served, matched: names.Matched) -> Non
         for spec in served.signatures[name].inputs:
             other = theirs.get(spec.name)
             if other and not (spec.dtype == other.dtype and names.fits(spec, other)):
-                raise errors.UsageError(f"--original={source} takes {other.text()} where signature {name!r} of {served.name} takes "
-                                        f"{spec.text()} as {spec.name!r}", "give the model that is served")
+                raise errors.UsageError(
+                    f"--original={source} takes {other.text()} where signature {name!r} of {served.name} takes "
+                    f"{spec.text()} as {spec.name!r}",
+                    "give the model that is served",
+                )
 
 
 def _as_model(served: Served) -> Model:
     """What is served, for names.match."""
-    contents = Contents(signatures={name: Signature(one.inputs, one.outputs) for name, one in served.signatures.items()})
+    contents = Contents(
+        signatures={name: Signature(one.inputs, one.outputs) for name, one in served.signatures.items()}
+    )
     return Model(kind=saved_model.SAVED_MODEL, source=Source(path=served.name), path="", contents=contents)
 
 
 def reference(original: Original, calls: Sequence[run.Call], folder: str) -> run.Run:
     """The original's answers, on the CPU. Raises: TftrtError."""
     saved = run.save_calls(calls, f"{folder}/in")
-    return run.run(original.model, saved, f"{folder}/original", "the original", exact=True, started=original.started, names=original.names)
+    return run.run(
+        original.model,
+        saved,
+        f"{folder}/original",
+        "the original",
+        exact=True,
+        started=original.started,
+        names=original.names,
+    )
 
 
 def check_original(original: Any, described: Description | Contents, calls: Iterable[run.Call]) -> None:
     """Refuse an original that cannot be the original, or whose signatures differ. Args: described: its contents. Raises: UsageError."""
     if described.engines:
-        raise errors.UsageError(f"--original={original} is a converted model itself", "give the model that was converted")
+        raise errors.UsageError(
+            f"--original={original} is a converted model itself", "give the model that was converted"
+        )
     for call in calls:
         mine = {spec.name: spec for spec in described.inputs.get(call.signature, ())}
         if not mine or set(mine) != set(call.inputs):
-            raise errors.UsageError(f"--original={original} has no signature {call.signature!r} with the inputs {', '.join(call.inputs)}",
-                                    "give the model that was converted, or choose signatures with --signature_keys")
+            raise errors.UsageError(
+                f"--original={original} has no signature {call.signature!r} with the inputs {', '.join(call.inputs)}",
+                "give the model that was converted, or choose signatures with --signature_keys",
+            )
         for name, value in call.inputs.items():
             if not mine[name].accepts(np.shape(value)):
-                raise errors.UsageError(f"--original={original}: its input {name!r} is {mine[name].text()}, and the model is asked with "
-                                        f"[{text(np.shape(value))}]", "give the model that was converted")
+                raise errors.UsageError(
+                    f"--original={original}: its input {name!r} is {mine[name].text()}, and the model is asked with "
+                    f"[{text(np.shape(value))}]",
+                    "give the model that was converted",
+                )
 
 
-def compare(pairs: Iterable[tuple[run.Call, Mapping[str, npt.NDArray[Any]], Mapping[str, npt.NDArray[Any]]]], kind: str,
-            own_data: Collection[str], rules: judgement.Rules) -> judgement.Judgement:
+def compare(
+    pairs: Iterable[tuple[run.Call, Mapping[str, npt.NDArray[Any]], Mapping[str, npt.NDArray[Any]]]],
+    kind: str,
+    own_data: Collection[str],
+    rules: judgement.Rules,
+) -> judgement.Judgement:
     """Compare the server's answers with the original's.
 
     Args: pairs: (run.Call, the original's answer, the server's answer). kind: key of thresholds.DEFAULTS. own_data: names of signatures
@@ -159,7 +209,11 @@ def compare(pairs: Iterable[tuple[run.Call, Mapping[str, npt.NDArray[Any]], Mapp
     Returns: judgement.Judgement. Raises: UsageError for bounds that fit no output.
     """
     pairs = list(pairs)
-    missing = [f"{call.signature}: the server has no output {name!r} of the original"
-               for call, before, after in pairs for name in before if name not in after]
+    missing = [
+        f"{call.signature}: the server has no output {name!r} of the original"
+        for call, before, after in pairs
+        for name in before
+        if name not in after
+    ]
     found = judgement.judge(pairs, kind, own_data, rules)
     return dataclasses.replace(found, problems=tuple(dict.fromkeys((*missing, *found.problems))))

@@ -91,8 +91,11 @@ def judge_call(evidence: Iterable[Evidence], call: str) -> Judgement:
     for weight in (CERTAIN, LIKELY):
         yes, no = ([one.seen for one in about if one.weight == weight and one.speaks == speaks] for speaks in (YES, NO))
         if yes and no:
-            return Judgement(CONTRADICTION, CERTAIN, f"{yes[0]}; but {no[0]}") if weight == CERTAIN else Judgement(
-                UNKNOWN, "", "what is likely disagrees")
+            return (
+                Judgement(CONTRADICTION, CERTAIN, f"{yes[0]}; but {no[0]}")
+                if weight == CERTAIN
+                else Judgement(UNKNOWN, "", "what is likely disagrees")
+            )
         if yes or no:
             return Judgement(YES if yes else NO, weight, (yes or no)[0])
     return Judgement(UNKNOWN, "", "nothing that was seen decides it")
@@ -115,8 +118,14 @@ def judge(evidence: Collection[Evidence], calls: Mapping[str, bool | None], sett
     first = next((one for one in deciding if one.certainty == certainty), deciding[0])
     reason = "they ran in some calls and not in others" if answer == PARTLY else first.reason
     settled = certainty == CERTAIN and answer != CONTRADICTION
-    return Verdict(answer=answer, certainty=certainty, reason=reason, calls=judged, evidence=tuple(evidence),
-                   settle=() if settled else tuple(settle))
+    return Verdict(
+        answer=answer,
+        certainty=certainty,
+        reason=reason,
+        calls=judged,
+        evidence=tuple(evidence),
+        settle=() if settled else tuple(settle),
+    )
 
 
 def _together(answers: set[Answer]) -> Answer:

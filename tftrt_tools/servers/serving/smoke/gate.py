@@ -31,23 +31,40 @@ def of_answer(environ: Mapping[str, str], use: Use, model: Model | None, call: s
             text = f"{VARIABLE}={environ[VARIABLE]} lets engine ops fall back"
         return Evidence(source="gate", seen=text, speaks=NOTHING, call=call)
     if not use.uses:
-        return Evidence(source="gate", seen="the gate is closed, and no engine op asks it: no GPU is known to be in use", speaks=NOTHING,
-                        call=call)
+        return Evidence(
+            source="gate",
+            seen="the gate is closed, and no engine op asks it: no GPU is known to be in use",
+            speaks=NOTHING,
+            call=call,
+        )
     if model is None:
-        return Evidence(source="gate", seen="the gate is closed, but nothing says that this model has engine ops", speaks=NOTHING,
-                        call=call)
+        return Evidence(
+            source="gate",
+            seen="the gate is closed, but nothing says that this model has engine ops",
+            speaks=NOTHING,
+            call=call,
+        )
     engines = model.engines_of(signature)
     if not engines:
-        return Evidence(source="gate", seen="the gate is closed, and this signature has no engine op", speaks=NOTHING, call=call)
+        return Evidence(
+            source="gate", seen="the gate is closed, and this signature has no engine op", speaks=NOTHING, call=call
+        )
     holes = [engine.hole for engine in engines if engine.hole]
     if any(engine.silent for engine in engines):
         return Evidence(source="gate", seen=f"the gate does not see it: {holes[0]}", speaks=NOTHING, call=call)
     text = f"the request was answered although the server forbids native segments ({VARIABLE}={environ[VARIABLE]})"
     if holes:
-        return Evidence(source="gate", seen=f"{text}; not certain, because {holes[0]}", speaks=YES, weight=LIKELY, call=call)
+        return Evidence(
+            source="gate", seen=f"{text}; not certain, because {holes[0]}", speaks=YES, weight=LIKELY, call=call
+        )
     if not model.same:
-        return Evidence(source="gate", seen=f"{text}; not certain, because the server's own command line does not name {model.path}",
-                        speaks=YES, weight=LIKELY, call=call)
+        return Evidence(
+            source="gate",
+            seen=f"{text}; not certain, because the server's own command line does not name {model.path}",
+            speaks=YES,
+            weight=LIKELY,
+            call=call,
+        )
     return Evidence(source="gate", seen=text, speaks=YES, weight=CERTAIN, call=call)
 
 
@@ -58,6 +75,10 @@ def of_refusal(text: str, call: str, left: Mapping[str, str] | None = None) -> E
         return None
     for name, why in (left or {}).items():
         if name in text:
-            return Evidence(source="answer", seen=f"{name} was {why}, and the server forbids native segments ({VARIABLE}): {text}",
-                            speaks=NOTHING, call=call)
+            return Evidence(
+                source="answer",
+                seen=f"{name} was {why}, and the server forbids native segments ({VARIABLE}): {text}",
+                speaks=NOTHING,
+                call=call,
+            )
     return Evidence(source="answer", seen=f"the server refused: {text}", speaks=NO, weight=CERTAIN, call=call)

@@ -43,7 +43,12 @@ class Use(records.Record):
         if self.uses is False:
             return Evidence(source="GPU", seen=self.seen, speaks=NO, weight=self.weight)
         if self.busy == 0:  # NVML gives whole percents, and a small model can stay below one
-            return Evidence(source="GPU", seen=f"{self.seen}; but no GPU was seen busy while the server was asked", speaks=NO, weight=WEAK)
+            return Evidence(
+                source="GPU",
+                seen=f"{self.seen}; but no GPU was seen busy while the server was asked",
+                speaks=NO,
+                weight=WEAK,
+            )
         return Evidence(source="GPU", seen=self.seen, speaks=NOTHING)
 
 
@@ -57,38 +62,65 @@ def look(server: Process, busy: Sequence[int] | None = None) -> Use:
     told = _nvml({"pid": server.pid})
     memory, highest = told.get("memory"), busy[0] if busy else None
     if memory:
-        return Use(uses=True,
-                   seen=f"the server (pid {server.pid}) holds {memory >> 20} MiB of GPU memory; TensorFlow's own ops need that too",
-                   memory_bytes=memory, busy=highest)
+        return Use(
+            uses=True,
+            seen=f"the server (pid {server.pid}) holds {memory >> 20} MiB of GPU memory; TensorFlow's own ops need that too",
+            memory_bytes=memory,
+            busy=highest,
+        )
     if memory == 0 and first_namespace():
-        return Use(uses=False, seen=f"the server (pid {server.pid}) holds no GPU memory, says NVML", memory_bytes=0, busy=highest)
+        return Use(
+            uses=False,
+            seen=f"the server (pid {server.pid}) holds no GPU memory, says NVML",
+            memory_bytes=0,
+            busy=highest,
+        )
     if devices:
-        return Use(uses=True, seen=f"the server (pid {server.pid}) has {', '.join(devices)} open; TensorFlow's own ops need that too",
-                   weight=LIKELY, busy=highest)
+        return Use(
+            uses=True,
+            seen=f"the server (pid {server.pid}) has {', '.join(devices)} open; TensorFlow's own ops need that too",
+            weight=LIKELY,
+            busy=highest,
+        )
     return Use(uses=None, seen=f"nothing says whether the server (pid {server.pid}) uses a GPU", busy=highest)
 
 
 def _of_development_server(server: Process) -> Use:
     """The development server runs engine ops natively if TensorFlow sees no GPU; so TensorFlow is started as the server was, and asked."""
     if open_devices(server.pid) == [] and not any(_DEVICE.match(str(one)) for one in pathlib.Path("/dev").iterdir()):
-        return Use(uses=False,
-                   seen=f"the development server (pid {server.pid}) runs engine ops natively without a GPU, and this machine has none")
+        return Use(
+            uses=False,
+            seen=f"the development server (pid {server.pid}) runs engine ops natively without a GPU, and this machine has none",
+        )
     if server.environ is None:
         return Use(uses=None, seen="the server's environment cannot be read")
     env: dict[str, str | None] = {name: None for name in os.environ if _DECIDES.match(name)}
     # Its packages may lie where PYTHONPATH says.
     env |= {name: value for name, value in server.environ.items() if _DECIDES.match(name) or name == "PYTHONPATH"}
     try:
-        found = child.run("tftrt_tools.servers.serving.smoke.gpu_use_job:tensorflow", None, env=env, python=_interpreter(server),
-                          timeout=_SECONDS)
+        found = child.run(
+            "tftrt_tools.servers.serving.smoke.gpu_use_job:tensorflow",
+            None,
+            env=env,
+            python=_interpreter(server),
+            timeout=_SECONDS,
+        )
     except (errors.TftrtError, child.ChildBug, OSError) as error:
-        return Use(uses=None, seen=f"TensorFlow could not be asked for its GPUs as the server did: {type(error).__name__}")
+        return Use(
+            uses=None, seen=f"TensorFlow could not be asked for its GPUs as the server did: {type(error).__name__}"
+        )
     if found.result is None:
-        return Use(uses=False,
-                   seen=f"the development server (pid {server.pid}) runs engine ops natively where TensorFlow sees no GPU, and started "
-                          "like it, TensorFlow sees none")
+        return Use(
+            uses=False,
+            seen=f"the development server (pid {server.pid}) runs engine ops natively where TensorFlow sees no GPU, and started "
+            "like it, TensorFlow sees none",
+        )
     memory = _nvml({"pid": server.pid}).get("memory")
-    return Use(uses=True, seen=f"the development server (pid {server.pid}) sees a GPU: {found.result['name']}", memory_bytes=memory)
+    return Use(
+        uses=True,
+        seen=f"the development server (pid {server.pid}) sees a GPU: {found.result['name']}",
+        memory_bytes=memory,
+    )
 
 
 def _interpreter(server: Process) -> str | None:
@@ -134,11 +166,19 @@ def version(server: Process) -> str:
     """The first line that the server's program prints for --version, or ""."""
     argv, folder = list(server.argv[:1]), None
     if server.program == processes.LOCAL:
-        argv, folder = list(server.argv[:server.argv.index("-m") + 2]), starting.start()[0]
+        argv, folder = list(server.argv[: server.argv.index("-m") + 2]), starting.start()[0]
     try:
         argv[0] = str(server.path(argv[0])) if "/" in argv[0] else argv[0]
-        said = subprocess.run([*argv, "--version"], capture_output=True, text=True, timeout=_SECONDS, env=server.environ, cwd=folder,
-                              check=True, stdin=subprocess.DEVNULL)
+        said = subprocess.run(
+            [*argv, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            env=server.environ,
+            cwd=folder,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return next((line.strip() for line in said.stdout.splitlines() if line.strip()), "")

@@ -28,8 +28,12 @@ def nvml(request: Mapping[str, Any]) -> dict[str, int]:
         if not devices:
             return {}
         if "pid" in request:
-            held = [one.usedGpuMemory for device in devices for one in pynvml.nvmlDeviceGetComputeRunningProcesses(device)
-                    if one.pid == request["pid"]]
+            held = [
+                one.usedGpuMemory
+                for device in devices
+                for one in pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+                if one.pid == request["pid"]
+            ]
             # None: the driver lists the process and does not say how much it holds.
             return {"memory": sum(one or 1 for one in held)}
         return {"busy": _highest(pynvml, devices, request["seconds"])}

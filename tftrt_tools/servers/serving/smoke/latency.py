@@ -46,8 +46,14 @@ def ratio(blocks: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) -> Rat
     tail = (1 - confidence) / 2
     low, high = np.quantile(medians[:, 0] / medians[:, 1], (tail, 1 - tail))
     first, second = np.median(times, axis=0)
-    return Ratio(value=float(first / second), low=float(low), high=float(high), first=float(first), second=float(second),
-                 blocks=len(times))
+    return Ratio(
+        value=float(first / second),
+        low=float(low),
+        high=float(high),
+        first=float(first),
+        second=float(second),
+        blocks=len(times),
+    )
 
 
 def p50(seconds: Sequence[float]) -> float | None:

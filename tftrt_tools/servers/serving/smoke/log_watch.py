@@ -26,7 +26,9 @@ class LogWatch:
             with open(path, "rb") as file:
                 self._position = file.seek(0, os.SEEK_END)
         except OSError as error:
-            raise errors.UsageError(f"--log_file={path}: {error.strerror}", "give the file that the server writes its log to") from None
+            raise errors.UsageError(
+                f"--log_file={path}: {error.strerror}", "give the file that the server writes its log to"
+            ) from None
 
     def new(self) -> str:
         """What was written since the last call, as text; waits until the file is quiet."""
@@ -55,7 +57,9 @@ class LogWatch:
             return 0
 
 
-def read(text: str, call: str, engines: Collection[str] | None, sent: int, left: Collection[str] = ()) -> tuple[list[Evidence], int]:
+def read(
+    text: str, call: str, engines: Collection[str] | None, sent: int, left: Collection[str] = ()
+) -> tuple[list[Evidence], int]:
     """The Evidence that a call left in the log.
 
     Args: text: written while the call ran. call: its text. engines: names of the signature's engine ops, None where not known. sent: how
@@ -69,22 +73,48 @@ def read(text: str, call: str, engines: Collection[str] | None, sent: int, left:
     found = []
     if native or seen.reasons and not left:
         why = f": {seen.reasons[0]}" if seen.reasons else ""
-        found.append(Evidence(source="log", seen=f"TF-TRT logs that {_names(native) or 'an engine'} ran natively{why}", speaks=NO,
-                              weight=CERTAIN, call=call))
+        found.append(
+            Evidence(
+                source="log",
+                seen=f"TF-TRT logs that {_names(native) or 'an engine'} ran natively{why}",
+                speaks=NO,
+                weight=CERTAIN,
+                call=call,
+            )
+        )
     if seen.calibration:
-        found.append(Evidence(source="log", seen=f"TF-TRT logs that {_names(seen.calibration)} still calibrates, natively", speaks=NO,
-                              weight=CERTAIN, call=call))
+        found.append(
+            Evidence(
+                source="log",
+                seen=f"TF-TRT logs that {_names(seen.calibration)} still calibrates, natively",
+                speaks=NO,
+                weight=CERTAIN,
+                call=call,
+            )
+        )
     if seen.engine and not found:
         whole = min(seen.engine.values()) >= sent and (engines is None or set(engines) <= set(seen.engine))
-        found.append(Evidence(source="log",
-                              seen=f"TF-TRT logs {sum(seen.engine.values())} engine runs ({_names(seen.engine)}) in {sent} requests",
-                              speaks=YES, weight=CERTAIN if whole else LIKELY, call=call))
+        found.append(
+            Evidence(
+                source="log",
+                seen=f"TF-TRT logs {sum(seen.engine.values())} engine runs ({_names(seen.engine)}) in {sent} requests",
+                speaks=YES,
+                weight=CERTAIN if whole else LIKELY,
+                call=call,
+            )
+        )
     if seen.build:
         text = f"TF-TRT logs that {_names(seen.build)} was built inside a request"
         found.append(Evidence(source="log", seen=text, speaks=NOTHING if found else YES, weight=LIKELY, call=call))
     if not found:
-        found.append(Evidence(source="log", seen="no line of TF-TRT: it warns five times a process, so that silence says nothing",
-                              speaks=NOTHING, call=call))
+        found.append(
+            Evidence(
+                source="log",
+                seen="no line of TF-TRT: it warns five times a process, so that silence says nothing",
+                speaks=NOTHING,
+                call=call,
+            )
+        )
     return found, sum(seen.build.values())
 
 

@@ -57,7 +57,9 @@ class Sender:
         try:
             return protocol.response_arrays(raw)[1]
         except ValueError as error:
-            raise errors.TftrtError(f"the answer to {call.text()} does not decode: {error}", f"is that a {protocol.server}?") from None
+            raise errors.TftrtError(
+                f"the answer to {call.text()} does not decode: {error}", f"is that a {protocol.server}?"
+            ) from None
 
     def send(self, request: bytes, call: run.Call) -> tuple[bytes, float]:
         """Returns: (bytes of the answer, seconds). Raises as Asking.predict."""
@@ -115,20 +117,38 @@ def first_request(measured: Measured, call: str, builds: bool = True) -> Evidenc
     if measured.first is None or not later or measured.first < SLOW_FIRST * later:
         return None
     made = "an engine was built in it, or something else was made" if builds else "something was made in it"
-    return Evidence(source="first request", seen=f"the first request took {measured.first / later:.0f} times as long as the later ones "
-                    f"({measured.first:.3g} s): {made} at first use; warm-up does not cover this shape", speaks=YES if builds else NOTHING,
-                    weight=WEAK, call=call)
+    return Evidence(
+        source="first request",
+        seen=f"the first request took {measured.first / later:.0f} times as long as the later ones "
+        f"({measured.first:.3g} s): {made} at first use; warm-up does not cover this shape",
+        speaks=YES if builds else NOTHING,
+        weight=WEAK,
+        call=call,
+    )
 
 
 def of_ratio(ratio: latency.Ratio, call: str) -> Evidence:
     """The Evidence of a latency.Ratio."""
-    text = (f"{ratio.value:.2f} times as fast as the native model (95% interval {ratio.low:.2f} to {ratio.high:.2f}; "
-            f"{1e3 * ratio.first:.2f} ms native, {1e3 * ratio.second:.2f} ms converted)")
+    text = (
+        f"{ratio.value:.2f} times as fast as the native model (95% interval {ratio.low:.2f} to {ratio.high:.2f}; "
+        f"{1e3 * ratio.first:.2f} ms native, {1e3 * ratio.second:.2f} ms converted)"
+    )
     if ratio.low >= latency.CLEARLY_FASTER:
         return Evidence(source="native model", seen=text, speaks=YES, weight=LIKELY, call=call)
     if ratio.high <= latency.NOT_FASTER:
         if ratio.first < _LAUNCH_BOUND_SECONDS:
-            return Evidence(source="native model", seen=f"{text}; requests are so short that the model may be only a small part of them",
-                            speaks=NO, weight=WEAK, call=call)
+            return Evidence(
+                source="native model",
+                seen=f"{text}; requests are so short that the model may be only a small part of them",
+                speaks=NO,
+                weight=WEAK,
+                call=call,
+            )
         return Evidence(source="native model", seen=text, speaks=NO, weight=LIKELY, call=call)
-    return Evidence(source="native model", seen=f"{text}: neither clearly faster nor clearly not", speaks=NOTHING, weight=WEAK, call=call)
+    return Evidence(
+        source="native model",
+        seen=f"{text}: neither clearly faster nor clearly not",
+        speaks=NOTHING,
+        weight=WEAK,
+        call=call,
+    )

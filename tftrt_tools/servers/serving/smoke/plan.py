@@ -50,30 +50,47 @@ class Plan:
     twins: dict[str, tuple[str, ...]]
 
 
-def plan(takes: inputs.Takes, known_from: str, options: "Options", folder: str | pathlib.Path, triton: bool = False) -> Plan:
+def plan(
+    takes: inputs.Takes, known_from: str, options: "Options", folder: str | pathlib.Path, triton: bool = False
+) -> Plan:
     """Choose the calls.
 
     Args: takes: calls.Takes of what is served. known_from: where its known shapes come from, in words. options: smoke.Options. folder:
       for the read data. triton: whether a Triton is asked, whose models have no files here.
     Returns: Plan. Raises: UsageError.
     """
-    asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=options.shapes,
-                         ranges=options.ranges, seed=options.seed)
+    asked = inputs.Asked(
+        data=options.data,
+        reading=options.reading,
+        data_rows=options.data_rows,
+        shapes=options.shapes,
+        ranges=options.ranges,
+        seed=options.seed,
+    )
     declared = inputs.CallMaker(takes, asked).declared()
-    sizes = (options.batch_size,) if options.batch_size else inputs.batch_sizes(
-        call for calls in (declared or takes.known).values() for call in calls)
+    sizes = (
+        (options.batch_size,)
+        if options.batch_size
+        else inputs.batch_sizes(call for calls in (declared or takes.known).values() for call in calls)
+    )
     if declared and not options.data:
         takes = inputs.only(declared, takes)  # the others were not requested
-    mend = "give {flag}, or --data" if triton else "give {flag}, --data, or --model_dir with the shapes it was built for"
+    mend = (
+        "give {flag}, or --data" if triton else "give {flag}, --data, or --model_dir with the shapes it was built for"
+    )
     chosen = inputs.choose(takes, asked, folder, sizes, functools.partial(_batch_one, mend))
     said = {"data": "--data", "shapes": "--shapes", "known": known_from}
     groups: dict[Any, list[run.Call]] = {}
     for call in chosen.all:
         groups.setdefault((call.signature, tuple(sorted(call.shapes.items()))), []).append(call)
-    return Plan(groups=tuple(Group(tuple(calls)) for calls in groups.values()),
-                sources={name: said.get(origin) or _of_signature(takes.specs[name]) for name, origin in chosen.origins.items()},
-                own_data=chosen.own, dropped=chosen.dropped, drew=chosen.drew,
-                twins={name: twins for name, twins in takes.walked.twins.items() if twins})
+    return Plan(
+        groups=tuple(Group(tuple(calls)) for calls in groups.values()),
+        sources={name: said.get(origin) or _of_signature(takes.specs[name]) for name, origin in chosen.origins.items()},
+        own_data=chosen.own,
+        dropped=chosen.dropped,
+        drew=chosen.drew,
+        twins={name: twins for name, twins in takes.walked.twins.items() if twins},
+    )
 
 
 def _batch_one(mend: str, signature: str, specs: Sequence[InputSpec]) -> list[dict[str, tuple[int, ...]]]:

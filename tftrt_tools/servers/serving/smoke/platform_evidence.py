@@ -35,8 +35,15 @@ class Platform:
         """The Evidence of it."""
         seen = f"the server's platform for this model is {self.name}"
         if self.name == PLAN:
-            return Evidence(source="server", seen=f"{seen}, which runs all of it in TensorRT", speaks=YES, weight=CERTAIN)
+            return Evidence(
+                source="server", seen=f"{seen}, which runs all of it in TensorRT", speaks=YES, weight=CERTAIN
+            )
         if self.on_cpu:
             # The Python backend may use a GPU all the same.
-            return Evidence(source="server", seen=f"{seen}, and all of its instances are on the CPU (KIND_CPU)", speaks=NO, weight=LIKELY)
+            return Evidence(
+                source="server",
+                seen=f"{seen}, and all of its instances are on the CPU (KIND_CPU)",
+                speaks=NO,
+                weight=LIKELY,
+            )
         return Evidence(source="server", seen=f"{seen}, which may run it with or without TensorRT", speaks=NOTHING)

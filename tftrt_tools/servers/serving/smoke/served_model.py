@@ -73,16 +73,22 @@ class Asking:
             found = self._client.metadata(name, version, label)
         except ServingError as error:
             if error.code == "DEADLINE_EXCEEDED":
-                raise errors.TftrtError(f"no answer from {self.address} for the model's metadata within {self._timeout:g} s",
-                                        "see the server's log; --timeout waits longer") from None
+                raise errors.TftrtError(
+                    f"no answer from {self.address} for the model's metadata within {self._timeout:g} s",
+                    "see the server's log; --timeout waits longer",
+                ) from None
             if error.code in ("NOT_FOUND", "INVALID_ARGUMENT"):
-                raise NotServed(f"{self.address} serves no {_asked(name, version, label)}: {error.line}", self._versions(name)) from None
+                raise NotServed(
+                    f"{self.address} serves no {_asked(name, version, label)}: {error.line}", self._versions(name)
+                ) from None
             raise
         signatures = {key: _signature(one) for key, one in found.items() if not key.startswith("__saved_model_")}
         runs = None
         if isinstance(self._client, TritonClient):
             config = askable.config(self._client, name, found.model.version)
-            runs = Platform(next((one.method for one in found.values()), "") or config.backend or "not told", config.on_cpu)
+            runs = Platform(
+                next((one.method for one in found.values()), "") or config.backend or "not told", config.on_cpu
+            )
         return Served(name, found.model.version or 0, signatures, runs)
 
     def predict(self, request: bytes, what: str) -> tuple[bytes, float]:
@@ -95,12 +101,16 @@ class Asking:
             return self._client.predict_bytes(request, self._timeout), time.perf_counter() - start
         except ServingError as error:
             if error.code == "DEADLINE_EXCEEDED":
-                raise errors.TftrtError(f"no answer from {self.address} for {what} within {self._timeout:g} s",
-                                        "--timeout waits longer: a request that builds engines takes minutes") from None
+                raise errors.TftrtError(
+                    f"no answer from {self.address} for {what} within {self._timeout:g} s",
+                    "--timeout waits longer: a request that builds engines takes minutes",
+                ) from None
             # A full batching queue of a healthy server is UNAVAILABLE too.
             if error.code in _GONE and not self._answers():
-                raise errors.CheckFailed(f"the server ended, or closed the connection, at {what}: {error.line}",
-                                         "look at the end of its log; engines of another TensorRT end it like this") from None
+                raise errors.CheckFailed(
+                    f"the server ended, or closed the connection, at {what}: {error.line}",
+                    "look at the end of its log; engines of another TensorRT end it like this",
+                ) from None
             raise
 
     def _answers(self) -> bool:
@@ -122,11 +132,18 @@ class Asking:
 
 
 def _asked(name: str, version: int | None, label: str) -> str:
-    return f"model {name!r}" + (f", version {version}" if version is not None else "") + (f", label {label!r}" if label else "")
+    return (
+        f"model {name!r}"
+        + (f", version {version}" if version is not None else "")
+        + (f", label {label!r}" if label else "")
+    )
 
 
 def _signature(told: client.Signature) -> Signature:
     both = {"inputs": told.inputs, "outputs": told.outputs}
     tensors = {f"{kind}/{alias}": spec.name for kind, specs in both.items() for alias, spec in specs.items()}
-    inputs, outputs = (tuple(InputSpec(alias, spec.dtype, spec.shape) for alias, spec in sorted(specs.items())) for specs in both.values())
+    inputs, outputs = (
+        tuple(InputSpec(alias, spec.dtype, spec.shape) for alias, spec in sorted(specs.items()))
+        for specs in both.values()
+    )
     return Signature(inputs, outputs, tensors)

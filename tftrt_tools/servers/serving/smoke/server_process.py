@@ -43,7 +43,11 @@ class Process:
     def path(self, text: str) -> pathlib.Path:
         """A path of the server as seen from this process: it takes the server's root (a container's) and working directory into account."""
         base = pathlib.Path(f"/proc/{self.pid}")
-        absolute = pathlib.PurePosixPath(text) if text.startswith("/") else pathlib.PurePosixPath(os.readlink(base / "cwd")) / text
+        absolute = (
+            pathlib.PurePosixPath(text)
+            if text.startswith("/")
+            else pathlib.PurePosixPath(os.readlink(base / "cwd")) / text
+        )
         root = os.readlink(base / "root")
         return pathlib.Path(absolute) if root == "/" else base / "root" / absolute.relative_to("/")
 
@@ -65,7 +69,10 @@ def find(target: str) -> tuple[Process | None, str]:
             return None, f"{host} is another machine"
         found = sockets.on_tcp(int(port))
     if not found:
-        return None, "no process of this network namespace listens there: a container publishes the port, or another machine"
+        return (
+            None,
+            "no process of this network namespace listens there: a container publishes the port, or another machine",
+        )
     holders = [one for one in map(_read, sockets.holders(found)) if one]
     known = [one for one in holders if one.known]
     if not holders:
@@ -78,7 +85,9 @@ def of_id(pid: int) -> Process:
     found = _read(pid)
     if found is None or not found.known:
         what = f"is {found.program}" if found else "does not run, or belongs to another user"
-        raise errors.UsageError(f"--server_pid={pid} {what}", "give the id of the tensorflow_model_server, as this machine counts")
+        raise errors.UsageError(
+            f"--server_pid={pid} {what}", "give the id of the tensorflow_model_server, as this machine counts"
+        )
     return found
 
 

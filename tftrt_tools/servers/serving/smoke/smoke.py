@@ -95,13 +95,24 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
     rules = judgement.Rules.of(options)
     if options.original:
         opening.check(options.original)
-    with served_model.Asking(address, options.timeout, options.tls) as client, steps.worker() as worker, \
-            scratch.folder("smoke") as folder, contextlib.ExitStack() as stack:
+    with (
+        served_model.Asking(address, options.timeout, options.tls) as client,
+        steps.worker() as worker,
+        scratch.folder("smoke") as folder,
+        contextlib.ExitStack() as stack,
+    ):
         progress.say("asking for the signatures")
-        server, unseen = (server_process.of_id(options.server_pid), "") if options.server_pid else server_process.find(client.address)
+        server, unseen = (
+            (server_process.of_id(options.server_pid), "")
+            if options.server_pid
+            else server_process.find(client.address)
+        )
         served = _served(client, server, "--model_name", model_name, options.model_version, options.version_label)
-        native = _served(client, server, "--native_model_name", options.native_model_name,
-                         options.native_model_version) if options.native_model_name else None
+        native = (
+            _served(client, server, "--native_model_name", options.native_model_name, options.native_model_version)
+            if options.native_model_name
+            else None
+        )
         path, same = models.locate(options.model_dir, served, server)
         model = _read(path, same, served, worker) if path else None
         takes, known_from = _takes(served, model, options)
@@ -124,24 +135,56 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
         form = _form(planned, measured, served, finite=not options.original)
         judged, kind = None, ("", "")
         if options.original:
-            ran = {engine_evidence.YES: True, engine_evidence.NO: False}.get(verdict.answer) if verdict.certainty == CERTAIN else None
-            kind = answer_check.arithmetic(model, ran, use, triton=served.runs is not None, original=original.arithmetic)
+            ran = (
+                {engine_evidence.YES: True, engine_evidence.NO: False}.get(verdict.answer)
+                if verdict.certainty == CERTAIN
+                else None
+            )
+            kind = answer_check.arithmetic(
+                model, ran, use, triton=served.runs is not None, original=original.arithmetic
+            )
             judged = _judged(planned, measured, kind[0], rules, original, folder)
-    results = tuple(CallResult(signature=group.signature, shapes=group.calls[0].shapes, first_seconds=one.first,
-                               p50_seconds=latency.p50(one.later), requests=one.sent, refused=one.refused,
-                               engines=verdict.calls[group.text], native=ratios.get(group.text))
-                    for group, one in zip(planned.groups, measured, strict=True))
+    results = tuple(
+        CallResult(
+            signature=group.signature,
+            shapes=group.calls[0].shapes,
+            first_seconds=one.first,
+            p50_seconds=latency.p50(one.later),
+            requests=one.sent,
+            refused=one.refused,
+            engines=verdict.calls[group.text],
+            native=ratios.get(group.text),
+        )
+        for group, one in zip(planned.groups, measured, strict=True)
+    )
     shown = server if server and server.known else None
     if server and not shown and server.program == server_process.TRITON:
         unseen = f"a tritonserver (pid {server.pid}), of which only the answers are looked at"
     elif server and not shown:
         unseen = f"{server.program} (pid {server.pid}) listens there, which is no server known here"
     version = gpu_use.version(shown) if shown else ""
-    return Smoke(address=client.protocol.scheme + client.address, model_name=model_name, model_version=served.version, server=shown,
-                 unseen=unseen, server_version=version, model=model, original=str(options.original), shapes_from=planned.sources,
-                 calls=results, judged=judged, arithmetic=kind, form=tuple(form), gpu=use, engines=verdict,
-                 require_engines=options.require_engines, seed=options.seed, dropped=planned.dropped, drew=planned.drew,
-                 twins=planned.twins)
+    return Smoke(
+        address=client.protocol.scheme + client.address,
+        model_name=model_name,
+        model_version=served.version,
+        server=shown,
+        unseen=unseen,
+        server_version=version,
+        model=model,
+        original=str(options.original),
+        shapes_from=planned.sources,
+        calls=results,
+        judged=judged,
+        arithmetic=kind,
+        form=tuple(form),
+        gpu=use,
+        engines=verdict,
+        require_engines=options.require_engines,
+        seed=options.seed,
+        dropped=planned.dropped,
+        drew=planned.drew,
+        twins=planned.twins,
+    )
 
 
 def _served(client: served_model.Asking, server: Process | None, flag: str, *which: Any) -> Served:
@@ -150,7 +193,9 @@ def _served(client: served_model.Asking, server: Process | None, flag: str, *whi
     except served_model.NotServed as error:
         names = models.names(server) if server and server.known else []
         known = f"; its command line names {', '.join(names)}" if names else ""
-        raise errors.UsageError(error.cause, error.mend or f"check {flag}{known or '; `tftrt versions` asks for its versions'}") from None
+        raise errors.UsageError(
+            error.cause, error.mend or f"check {flag}{known or '; `tftrt versions` asks for its versions'}"
+        ) from None
 
 
 def _read(path: pathlib.Path, same: bool, served: Served, worker: steps.Steps) -> models.Model:
@@ -166,7 +211,9 @@ def _takes(served: Served, model: models.Model | None, options: Options) -> tupl
     specs = {name: one.inputs for name, one in served.signatures.items()}
     if model is None:
         return inputs.Takes.of(specs, keys=options.signature_keys), ""
-    takes = inputs.Takes.of(specs, model.twins, keys=options.signature_keys, manifest=passport.read(model.path, passport.MANIFEST))
+    takes = inputs.Takes.of(
+        specs, model.twins, keys=options.signature_keys, manifest=passport.read(model.path, passport.MANIFEST)
+    )
     takes = takes.limited_by({name: one["inputs"] for name, one in model.signatures.items()})
     known, known_from = models.declared_shapes(model.path)
     return takes.with_known(known).with_pictures(added.pictures(model.path)), known_from
@@ -176,34 +223,58 @@ def _check_native(native: Served, planned: Plan) -> None:
     for group in planned.groups:
         one = native.signatures.get(group.signature)
         if one is None or {spec.name for spec in one.inputs} != set(group.calls[0].inputs):
-            raise errors.UsageError(f"--native_model_name={native.name} has no signature {group.signature!r} with the same inputs",
-                                    "serve the original of the converted model under that name")
+            raise errors.UsageError(
+                f"--native_model_name={native.name} has no signature {group.signature!r} with the same inputs",
+                "serve the original of the converted model under that name",
+            )
 
 
 def _form(planned: Plan, measured: Sequence[measurement.Measured], served: Served, finite: bool) -> Iterator[str]:
     for group, one in zip(planned.groups, measured, strict=True):
         # A group that was refused has no answers.
         for call, answer in zip(group.calls, one.answers, strict=not one.refused):
-            yield from answer_check.form_problems(call.text(), answer, served.signatures[call.signature].outputs, finite)
+            yield from answer_check.form_problems(
+                call.text(), answer, served.signatures[call.signature].outputs, finite
+            )
 
 
-def _judged(planned: Plan, measured: Sequence[measurement.Measured], kind: str, rules: judgement.Rules,
-            original: answer_check.Original, folder: str) -> judgement.Judgement | None:
-    pairs = [(call, answer) for group, one in zip(planned.groups, measured, strict=True)
-             for call, answer in zip(group.calls, one.answers, strict=not one.refused)]
+def _judged(
+    planned: Plan,
+    measured: Sequence[measurement.Measured],
+    kind: str,
+    rules: judgement.Rules,
+    original: answer_check.Original,
+    folder: str,
+) -> judgement.Judgement | None:
+    pairs = [
+        (call, answer)
+        for group, one in zip(planned.groups, measured, strict=True)
+        for call, answer in zip(group.calls, one.answers, strict=not one.refused)
+    ]
     if not pairs:
         return None
     reference = answer_check.reference(original, [call for call, _ in pairs], folder)
     progress.say("comparing")
-    return answer_check.compare([(call, reference.answer(number), answer) for number, (call, answer) in enumerate(pairs)], kind,
-                           planned.own_data, rules)
+    return answer_check.compare(
+        [(call, reference.answer(number), answer) for number, (call, answer) in enumerate(pairs)],
+        kind,
+        planned.own_data,
+        rules,
+    )
 
 
 class _Asked:
     """Sends the groups and gathers evidence of the engines."""
 
-    def __init__(self, client: served_model.Asking, served: Served, native: Served | None, server: Process | None,
-                 model: models.Model | None, options: Options) -> None:
+    def __init__(
+        self,
+        client: served_model.Asking,
+        served: Served,
+        native: Served | None,
+        server: Process | None,
+        model: models.Model | None,
+        options: Options,
+    ) -> None:
         self._server = server if server and server.known else None
         self._model, self._options, self._platform = model, options, served.runs
         self._converted = measurement.Sender(client, served)
@@ -249,14 +320,20 @@ class _Asked:
         for group, one in zip(planned.groups, measured, strict=True):
             if self._native and not one.refused:
                 try:
-                    found[group.text] = measurement.against_native(self._converted, self._native, group.calls[0], self._options.repeats)
+                    found[group.text] = measurement.against_native(
+                        self._converted, self._native, group.calls[0], self._options.repeats
+                    )
                 except ServingError as error:
-                    raise errors.TftrtError(f"--native_model_name={self._options.native_model_name} refuses {group.text}: {error.line}",
-                                            "serve the original of the converted model under that name") from None
+                    raise errors.TftrtError(
+                        f"--native_model_name={self._options.native_model_name} refuses {group.text}: {error.line}",
+                        "serve the original of the converted model under that name",
+                    ) from None
                 self._found.append(measurement.of_ratio(found[group.text], group.text))
         return found
 
-    def verdict(self, planned: Plan, measured: Sequence[measurement.Measured], use: gpu_use.Use | None) -> engine_evidence.Verdict:
+    def verdict(
+        self, planned: Plan, measured: Sequence[measurement.Measured], use: gpu_use.Use | None
+    ) -> engine_evidence.Verdict:
         """The engine_evidence.Verdict of everything gathered."""
         has, of_model = {}, []
         for group, one in zip(planned.groups, measured, strict=True):
@@ -279,14 +356,20 @@ class _Asked:
             return self._platform.settle
         found = []
         if self._model is None:
-            found.append("--model_dir=DIRECTORY: the files of the served version say whether there are engine ops at all")
+            found.append(
+                "--model_dir=DIRECTORY: the files of the served version say whether there are engine ops at all"
+            )
         if not self._server or self._server.environ is None:
-            found.append("run this on the server's machine and as its user: its process then shows its environment and its GPU memory")
+            found.append(
+                "run this on the server's machine and as its user: its process then shows its environment and its GPU memory"
+            )
         if not self._server or not gate.closed(self._server.environ or {}):
             found.append(f"start the server with {gate.VARIABLE}=False: a request that would run natively then fails")
         if not self._log:
-            found.append("--log_file=FILE, with the server started with TF_CPP_VMODULE=trt_engine_op=1 and TF_CPP_MIN_LOG_LEVEL=0: each "
-                         "run of an engine is a line of its log")
+            found.append(
+                "--log_file=FILE, with the server started with TF_CPP_VMODULE=trt_engine_op=1 and TF_CPP_MIN_LOG_LEVEL=0: each "
+                "run of an engine is a line of its log"
+            )
         if not self._native:
             found.append("--native_model_name=NAME: serve the original beside it, and the two are timed in turn")
         return found
@@ -298,15 +381,29 @@ def _of_model(model: models.Model, group: Group) -> Evidence:
     # Either the server's command line names the files, or only --model_dir does.
     weight = CERTAIN if model.same else LIKELY
     if not engines:
-        return Evidence(source="model", seen=f"signature {group.signature!r} of {model.path} has no engine op: there is nothing to run",
-                        speaks=NO, weight=weight, call=group.text)
+        return Evidence(
+            source="model",
+            seen=f"signature {group.signature!r} of {model.path} has no engine op: there is nothing to run",
+            speaks=NO,
+            weight=weight,
+            call=group.text,
+        )
     left = [f"{engine.name} {engine.left}" for engine in engines if engine.left]
     if len(left) == len(engines):
-        return Evidence(source="model", seen=f"signature {group.signature!r} has no engine: {'; '.join(left)}", speaks=NO, weight=weight,
-                        call=group.text)
+        return Evidence(
+            source="model",
+            seen=f"signature {group.signature!r} has no engine: {'; '.join(left)}",
+            speaks=NO,
+            weight=weight,
+            call=group.text,
+        )
     silent = [engine.hole for engine in engines if engine.silent]
     if silent:
         return Evidence(source="model", seen=silent[0], speaks=NO, weight=weight, call=group.text)
     besides = f"; {'; '.join(left)}, which is no fallback" if left else ""
-    return Evidence(source="model", seen=f"{len(engines)} engine op{'s'[:len(engines) != 1]} in signature {group.signature!r}{besides}",
-                    speaks=NOTHING, call=group.text)
+    return Evidence(
+        source="model",
+        seen=f"{len(engines)} engine op{'s'[: len(engines) != 1]} in signature {group.signature!r}{besides}",
+        speaks=NOTHING,
+        call=group.text,
+    )

@@ -77,7 +77,9 @@ class Smoke:
     @property
     def answer_problems(self) -> tuple[str, ...]:
         """Errors of the answers, a line each."""
-        refused = [f"{one.signature}({_shapes(one.shapes)}) was refused: {one.refused}" for one in self.calls if one.refused]
+        refused = [
+            f"{one.signature}({_shapes(one.shapes)}) was refused: {one.refused}" for one in self.calls if one.refused
+        ]
         return (*refused, *self.form, *(self.judged.all_problems if self.judged else ()))
 
     @property
@@ -105,20 +107,40 @@ class Smoke:
     # Not a Record: it is written by topic, with derived values.
     def to_dict(self) -> dict[str, Any]:
         compared = self.judged
-        return {"kind": "smoke", **passport.stamp(), "passed": self.passed, "verdict": self.verdict, "problems": list(self.problems),
-                "address": self.address,
-                "model": {"name": self.model_name, "version": self.model_version, "files": self.model.to_dict() if self.model else None},
-                "server": {"version": self.server_version or None, "process": self.server.to_dict() if self.server else None,
-                           "unseen": self.unseen, "gpu": self.gpu.to_dict() if self.gpu else None},
-                "original": self.original or None, "rightness_judged": compared is not None,
-                "arithmetic": self.arithmetic[0] if compared else None,
-                "comparisons": [one.to_dict() for one in compared.comparisons] if compared else [],
-                "bounds": compared.bounds if compared else {}, "functions": dict(compared.functions) if compared else {},
-                "nothing_shown": list(compared.nothing_shown) if compared else [],
-                "warnings": list(compared.warnings) if compared else [],
-                "shapes_from": self.shapes_from, "twins": {name: list(twins) for name, twins in self.twins.items()},
-                "seed": self.seed, "drew": list(self.drew), "dropped": self.dropped,
-                "calls": [one.to_dict() for one in self.calls], "engines": self.engines.to_dict()}
+        return {
+            "kind": "smoke",
+            **passport.stamp(),
+            "passed": self.passed,
+            "verdict": self.verdict,
+            "problems": list(self.problems),
+            "address": self.address,
+            "model": {
+                "name": self.model_name,
+                "version": self.model_version,
+                "files": self.model.to_dict() if self.model else None,
+            },
+            "server": {
+                "version": self.server_version or None,
+                "process": self.server.to_dict() if self.server else None,
+                "unseen": self.unseen,
+                "gpu": self.gpu.to_dict() if self.gpu else None,
+            },
+            "original": self.original or None,
+            "rightness_judged": compared is not None,
+            "arithmetic": self.arithmetic[0] if compared else None,
+            "comparisons": [one.to_dict() for one in compared.comparisons] if compared else [],
+            "bounds": compared.bounds if compared else {},
+            "functions": dict(compared.functions) if compared else {},
+            "nothing_shown": list(compared.nothing_shown) if compared else [],
+            "warnings": list(compared.warnings) if compared else [],
+            "shapes_from": self.shapes_from,
+            "twins": {name: list(twins) for name, twins in self.twins.items()},
+            "seed": self.seed,
+            "drew": list(self.drew),
+            "dropped": self.dropped,
+            "calls": [one.to_dict() for one in self.calls],
+            "engines": self.engines.to_dict(),
+        }
 
 
 def _shapes(shapes: dict[str, tuple[int, ...]]) -> str:

@@ -59,8 +59,13 @@ class Model:
     # Not a Record: engines are counted, and signatures are not written.
     def to_dict(self) -> dict[str, Any]:
         names = {engine.name for engines in self.engines.values() for engine in engines}
-        return {"path": str(self.path), "named_by_server": self.same, "engine_ops": len(names), "precisions": sorted(self.precisions),
-                "warmup_records": self.warmup_records}
+        return {
+            "path": str(self.path),
+            "named_by_server": self.same,
+            "engine_ops": len(names),
+            "precisions": sorted(self.precisions),
+            "warmup_records": self.warmup_records,
+        }
 
 
 def locate(model_dir: str, served: Served, server: Process | None) -> tuple[pathlib.Path | None, bool]:
@@ -77,16 +82,22 @@ def locate(model_dir: str, served: Served, server: Process | None) -> tuple[path
         listed = {one.number: one.path for one in version_directories.listing(given)} if given.is_dir() else {}
         if served.version not in listed:
             files.check(given)  # it says what exists instead
-            raise errors.UsageError(f"--model_dir={model_dir} has no version {served.version}, which the server serves",
-                                    "versions there: " + ", ".join(map(str, listed)))
+            raise errors.UsageError(
+                f"--model_dir={model_dir} has no version {served.version}, which the server serves",
+                "versions there: " + ", ".join(map(str, listed)),
+            )
         given = listed[served.version]
     number = version_directories.parse(given.resolve().name)
     if number is not None and number != served.version:
-        raise errors.UsageError(f"--model_dir={model_dir} is version {number}, and version {served.version} of {served.name} answers",
-                                "give the base path, or ask for that version: --model_version")
+        raise errors.UsageError(
+            f"--model_dir={model_dir} is version {number}, and version {served.version} of {served.name} answers",
+            "give the base path, or ask for that version: --model_version",
+        )
     if own and not os.path.samefile(own, given) and files.digest(own) != files.digest(given):
-        raise errors.UsageError(f"the server serves {own}, and {model_dir} is another model",
-                                "give the directory that it was published from")
+        raise errors.UsageError(
+            f"the server serves {own}, and {model_dir} is another model",
+            "give the directory that it was published from",
+        )
     return given, own is not None
 
 
@@ -134,7 +145,7 @@ def declared_shapes(path: pathlib.Path) -> tuple[dict[str, list[Shapes]], str]:
     published = passport.read(path, passport.PUBLISH) or {}
     found: dict[str, list[Shapes]] = {}
     for record in (published.get("warmup") or {}).get("records", ()):
-        shapes, = _tuples([record["shapes"]])
+        (shapes,) = _tuples([record["shapes"]])
         if shapes not in found.setdefault(record["signature"], []):
             found[record["signature"]].append(shapes)
     return found, f"the shapes that it warms up with ({passport.PUBLISH})" if found else ""
@@ -147,9 +158,18 @@ def _tuples(calls: Iterable[Mapping[str, Iterable[int]]]) -> list[Shapes]:
 def from_step(path: pathlib.Path, same: bool, data: Mapping[str, Any]) -> Model:
     """The Model of what version_on_disk_job.read returned for `path`."""
     engines = {name: tuple(Engine(**one) for one in listed) for name, listed in data["engines"].items()}
-    signatures = {name: {"inputs": _specs(one["inputs"]), "outputs": _specs(one["outputs"]), "tensors": one["tensors"]}
-                  for name, one in data["signatures"].items()}
-    return Model(path=path, same=same, engines=engines, signatures=signatures, warmup_records=data["warmup_records"], twins=data["twins"])
+    signatures = {
+        name: {"inputs": _specs(one["inputs"]), "outputs": _specs(one["outputs"]), "tensors": one["tensors"]}
+        for name, one in data["signatures"].items()
+    }
+    return Model(
+        path=path,
+        same=same,
+        engines=engines,
+        signatures=signatures,
+        warmup_records=data["warmup_records"],
+        twins=data["twins"],
+    )
 
 
 def _specs(listed: Iterable[Mapping[str, Any]]) -> tuple[InputSpec, ...]:
@@ -160,7 +180,12 @@ def check_same(model: Model, served: Served) -> None:
     """Refuse files whose signatures differ from the server's. Raises: UsageError."""
     for name, one in served.signatures.items():
         mine = model.signatures.get(name)
-        if mine is None or mine["tensors"] != one.tensors or {spec.name: spec.dtype for spec in mine["inputs"]} != {
-                spec.name: spec.dtype for spec in one.inputs}:
-            raise errors.UsageError(f"{model.path} is not what the server serves: signature {name!r} differs",
-                                    "give the directory of the served version")
+        if (
+            mine is None
+            or mine["tensors"] != one.tensors
+            or {spec.name: spec.dtype for spec in mine["inputs"]} != {spec.name: spec.dtype for spec in one.inputs}
+        ):
+            raise errors.UsageError(
+                f"{model.path} is not what the server serves: signature {name!r} differs",
+                "give the directory of the served version",
+            )

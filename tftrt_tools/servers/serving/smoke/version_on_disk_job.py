@@ -17,16 +17,33 @@ def read(path: pathlib.Path) -> dict[str, Any]:
     """What version_on_disk.from_step takes, of a version directory. Raises: TftrtError, UsageError."""
     meta = protos.meta_graph(protos.read(path), ())
     known, specs = signatures.definitions(meta), input_facts.specs(meta)
-    generating = {graph.engine_name(node.name) for node in graph.engine_nodes(meta.graph_def) if node.attr["_profile_generation_mode"].b}
+    generating = {
+        graph.engine_name(node.name)
+        for node in graph.engine_nodes(meta.graph_def)
+        if node.attr["_profile_generation_mode"].b
+    }
     left = passport.left_native(passport.read(path, passport.MANIFEST))
-    ops = {one.name: dataclasses.asdict(_engine(one, one.name in generating, left.get(one.name, "")))
-           for one in graph.engine_ops(meta.graph_def)}
-    return {"engines": {one.name: [ops[name] for name in one.engines] for one in inspector.signature_graphs(meta)},
-            "signatures": {name: {"inputs": [spec.to_dict() for spec in specs[name]],
-                                  "outputs": [spec.to_dict() for spec in graph.specs(one.outputs)],
-                                  "tensors": {f"{kind}/{key}": info.name for kind in ("inputs", "outputs")
-                                              for key, info in getattr(one, kind).items()}} for name, one in known.items()},
-            "warmup_records": _warmup_records(path), "twins": twins.find(meta)}
+    ops = {
+        one.name: dataclasses.asdict(_engine(one, one.name in generating, left.get(one.name, "")))
+        for one in graph.engine_ops(meta.graph_def)
+    }
+    return {
+        "engines": {one.name: [ops[name] for name in one.engines] for one in inspector.signature_graphs(meta)},
+        "signatures": {
+            name: {
+                "inputs": [spec.to_dict() for spec in specs[name]],
+                "outputs": [spec.to_dict() for spec in graph.specs(one.outputs)],
+                "tensors": {
+                    f"{kind}/{key}": info.name
+                    for kind in ("inputs", "outputs")
+                    for key, info in getattr(one, kind).items()
+                },
+            }
+            for name, one in known.items()
+        },
+        "warmup_records": _warmup_records(path),
+        "twins": twins.find(meta),
+    }
 
 
 def _engine(one: EngineOp, generating: bool, left: str) -> Engine:
@@ -41,7 +58,10 @@ def _hole(engine: EngineOp, generating: bool) -> tuple[str, bool]:
     if engine.precision == "INT8" and engine.use_calibration and not engine.calibrated:
         return f"{engine.name} has no calibration table and would calibrate, natively, for ever", True
     if engine.implicit_batch and len(engine.inputs) > 1:
-        return f"{engine.name} runs natively, past the gate, where its {len(engine.inputs)} inputs have unequal batch sizes", False
+        return (
+            f"{engine.name} runs natively, past the gate, where its {len(engine.inputs)} inputs have unequal batch sizes",
+            False,
+        )
     return "", False
 
 

@@ -6,13 +6,19 @@ from typing import Any
 from tftrt_tools.servers.serving.triton.config import KINDS, Settings
 
 
-def missed(there: Any, made: Any, settings: Settings, batch: int | None, preferred: Sequence[int], warm_up: str | None) -> list[str]:
+def missed(
+    there: Any, made: Any, settings: Settings, batch: int | None, preferred: Sequence[int], warm_up: str | None
+) -> list[str]:
     """The flags that have no effect, each with what is there, such as "--triton_versions=2 (it has 1)".
 
     Args: there: the ModelConfig that stays. made: the one that this run would write. settings, batch, preferred: as the user gave them.
       warm_up: text of --warmup_shapes, "" where it was not given; None for --nowarmup.
     """
-    found = [*_settings(there, settings), *_batching(there, settings, batch, preferred), *_warm_up(there, made, warm_up)]
+    found = [
+        *_settings(there, settings),
+        *_batching(there, settings, batch, preferred),
+        *_warm_up(there, made, warm_up),
+    ]
     return [f"{flag} (it has {has})" for flag, has in found]
 
 
@@ -35,8 +41,13 @@ def _batching(there: Any, settings: Settings, batch: int | None, preferred: Sequ
     joins, batching = there.HasField("dynamic_batching"), there.dynamic_batching
     if preferred and sorted(preferred) != sorted(batching.preferred_batch_size):
         yield f"--triton_preferred_batch_sizes={_listed(preferred)}", _listed(batching.preferred_batch_size) or "none"
-    if settings.queue_delay is not None and (not joins or settings.queue_delay != batching.max_queue_delay_microseconds):
-        yield f"--triton_queue_delay_us={settings.queue_delay}", str(batching.max_queue_delay_microseconds) if joins else "no batching"
+    if settings.queue_delay is not None and (
+        not joins or settings.queue_delay != batching.max_queue_delay_microseconds
+    ):
+        yield (
+            f"--triton_queue_delay_us={settings.queue_delay}",
+            str(batching.max_queue_delay_microseconds) if joins else "no batching",
+        )
 
 
 def _warm_up(there: Any, made: Any, asked: str | None) -> Iterator[tuple[str, str]]:

@@ -23,12 +23,30 @@ class Backend:
     about: str
 
 
-_BACKENDS = {one.name: one for one in (
-    Backend(name="tensorrt", platform="tensorrt_plan", kinds=("plan",), about="TensorRT of Triton's container"),
-    Backend(name="onnxruntime", platform="onnxruntime_onnx", kinds=("onnx", "plan"), about="ONNX Runtime of Triton's container"),
-    Backend(name="python", platform="", kinds=("onnx", "plan"), about="model.py in Triton's Python backend: a plan on a GPU, ONNX Runtime "
-            "on a CPU"),
-    Backend(name="tensorflow", platform="tensorflow_savedmodel", kinds=("savedmodel",), about="TensorFlow of Triton's container"))}
+_BACKENDS = {
+    one.name: one
+    for one in (
+        Backend(name="tensorrt", platform="tensorrt_plan", kinds=("plan",), about="TensorRT of Triton's container"),
+        Backend(
+            name="onnxruntime",
+            platform="onnxruntime_onnx",
+            kinds=("onnx", "plan"),
+            about="ONNX Runtime of Triton's container",
+        ),
+        Backend(
+            name="python",
+            platform="",
+            kinds=("onnx", "plan"),
+            about="model.py in Triton's Python backend: a plan on a GPU, ONNX Runtime on a CPU",
+        ),
+        Backend(
+            name="tensorflow",
+            platform="tensorflow_savedmodel",
+            kinds=("savedmodel",),
+            about="TensorFlow of Triton's container",
+        ),
+    )
+}
 _DEFAULTS: dict[Kind, Name] = {"plan": "tensorrt", "onnx": "onnxruntime", "savedmodel": "tensorflow"}
 
 
@@ -36,9 +54,14 @@ def choose(name: str, model: Servable) -> Backend:
     """The Backend of --triton_backend, "" for the one that fits the model. Raises: UsageError where it does not take the model."""
     backend = _BACKENDS[name or _DEFAULTS[model.kind]]  # type: ignore[index]
     if model.kind not in backend.kinds:
-        mend = "`tftrt export` makes an ONNX file of it, and `tftrt convert --backend=tensorrt` a plan" if model.kind == "savedmodel" else \
-            f"use --triton_backend={_DEFAULTS[model.kind]}, or python"
-        raise errors.UsageError(f"--triton_backend={backend.name} does not run {_TITLES[model.kind]}: {model.path}", mend)
+        mend = (
+            "`tftrt export` makes an ONNX file of it, and `tftrt convert --backend=tensorrt` a plan"
+            if model.kind == "savedmodel"
+            else f"use --triton_backend={_DEFAULTS[model.kind]}, or python"
+        )
+        raise errors.UsageError(
+            f"--triton_backend={backend.name} does not run {_TITLES[model.kind]}: {model.path}", mend
+        )
     return backend
 
 

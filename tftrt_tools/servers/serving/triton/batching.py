@@ -28,24 +28,37 @@ def choose(model: Servable, wanted: int | None, preferred: Sequence[int]) -> Bat
     """
     whole = _unbatched(model)
     if whole and (wanted or preferred):
-        raise errors.UsageError(f"--triton_max_batch_size: Triton cannot batch this model: {whole}", "leave it out: shapes are then whole")
+        raise errors.UsageError(
+            f"--triton_max_batch_size: Triton cannot batch this model: {whole}", "leave it out: shapes are then whole"
+        )
     sizes = _sizes(model.profiles)
     most = max((high for _, high in sizes), default=None)
     if most is not None and wanted is not None and wanted > most:
-        raise errors.UsageError(f"--triton_max_batch_size={wanted}: the largest profile of the plan has {most}",
-                                f"give at most {most}, or build the plan with larger --shapes")
+        raise errors.UsageError(
+            f"--triton_max_batch_size={wanted}: the largest profile of the plan has {most}",
+            f"give at most {most}, or build the plan with larger --shapes",
+        )
     largest = 0 if whole else (most or 0) if wanted is None else wanted
     for size in preferred:
         if not 1 <= size <= largest:
-            raise errors.UsageError(f"--triton_preferred_batch_sizes: {size} is not from 1 to {largest}, the largest batch",
-                                    "--triton_max_batch_size raises that" if most is None else "leave it out")
+            raise errors.UsageError(
+                f"--triton_preferred_batch_sizes: {size} is not from 1 to {largest}, the largest batch",
+                "--triton_max_batch_size raises that" if most is None else "leave it out",
+            )
     if not largest:
-        why = whole or "" if model.profiles or whole else "--triton_max_batch_size=N lets Triton join requests to batches"
+        why = (
+            whole or "" if model.profiles or whole else "--triton_max_batch_size=N lets Triton join requests to batches"
+        )
         return Batching(0, False, (), why or "--triton_max_batch_size=0")
     hole = _hole(sizes, largest)
     if hole:
-        return Batching(largest, False, (), f"no profile of the plan takes a batch of {hole}, so that requests cannot be joined: build it "
-                        "with a range, --shapes='INPUT:min=…,opt=…,max=…'")
+        return Batching(
+            largest,
+            False,
+            (),
+            f"no profile of the plan takes a batch of {hole}, so that requests cannot be joined: build it "
+            "with a range, --shapes='INPUT:min=…,opt=…,max=…'",
+        )
     chosen = tuple(sorted(set(preferred))) or tuple(size for size in _favoured(model.profiles) if 1 < size <= largest)
     return Batching(largest, largest > 1, chosen if largest > 1 else (), "")
 
@@ -76,7 +89,9 @@ def _not_batched(spec: InputSpec) -> str:
 
 def _sizes(profiles: Sequence[dict[str, Range]]) -> list[tuple[int, int]]:
     """(smallest, largest) batch of each profile, ascending."""
-    return sorted((batch(one, 0), batch(one, 2)) for one in profiles if one and all(shapes[0] for shapes in one.values()))
+    return sorted(
+        (batch(one, 0), batch(one, 2)) for one in profiles if one and all(shapes[0] for shapes in one.values())
+    )
 
 
 def _hole(sizes: Sequence[tuple[int, int]], largest: int) -> int:

@@ -36,7 +36,9 @@ class Settings:
     queue_delay: int | None = None
 
 
-def make(name: str, model: Servable, backend: Backend, batching: Batching, settings: Settings, warm_up: Sequence[Shapes]) -> Any:
+def make(
+    name: str, model: Servable, backend: Backend, batching: Batching, settings: Settings, warm_up: Sequence[Shapes]
+) -> Any:
     """The ModelConfig of a model. Args: warm_up: shapes of the calls that warm each instance up."""
     made = triton_config.new()
     made.name, made.max_batch_size = name, batching.largest
@@ -81,16 +83,22 @@ def kept(path: pathlib.Path, made: Any, replace: bool) -> Any:
         raise errors.UsageError(f"{path} cannot be read: {error}", mend) from None
     for what, one, other in _compared(there, made):
         if one != other:
-            raise errors.UsageError(f"{path} holds for all versions of the model, and this one does not fit it: {what} is {one} there, and "
-                                    f"{other} here", mend)
+            raise errors.UsageError(
+                f"{path} holds for all versions of the model, and this one does not fit it: {what} is {one} there, and "
+                f"{other} here",
+                mend,
+            )
     return there
 
 
 def _compared(there: Any, made: Any) -> Iterator[tuple[str, str, str]]:
     yield "the backend", there.platform or there.backend, made.platform or made.backend
     # A smaller one is the user's choice.
-    yield "max_batch_size", str(there.max_batch_size), str(made.max_batch_size if not 0 < there.max_batch_size <= made.max_batch_size
-                                                           else there.max_batch_size)
+    yield (
+        "max_batch_size",
+        str(there.max_batch_size),
+        str(made.max_batch_size if not 0 < there.max_batch_size <= made.max_batch_size else there.max_batch_size),
+    )
     yield "the signature", _signature(there), _signature(made)
     # Fewer profiles are the user's choice; of one that the plan has not, no instance can be made.
     mine = _profiles(made) or {"0"}
@@ -127,24 +135,34 @@ def _type(spec: InputSpec, own: Mapping[str, str], backend: Backend) -> str:
     try:
         name = datatypes.of_text(dtype)
     except ValueError:
-        raise errors.UsageError(f"{spec.name!r} is of {dtype}, which Triton has not", "export the model with another type there") from None
+        raise errors.UsageError(
+            f"{spec.name!r} is of {dtype}, which Triton has not", "export the model with another type there"
+        ) from None
     if name == "BF16" and backend.name == "python":
-        raise errors.UsageError(f"{spec.name!r} is of {dtype}, which Triton's Python backend has not",
-                                "use another --triton_backend, or export the model with another type there")
+        raise errors.UsageError(
+            f"{spec.name!r} is of {dtype}, which Triton's Python backend has not",
+            "use another --triton_backend, or export the model with another type there",
+        )
     return f"TYPE_{'STRING' if name == datatypes.BYTES else name}"
 
 
 def _dims(spec: InputSpec, largest: int) -> list[int]:
     """The shape as config.pbtxt has it: without the batch where Triton batches."""
     if spec.shape is None:
-        raise errors.UsageError(f"the rank of {spec.name!r} is not known, and Triton has to know it", "export the model with shapes")
+        raise errors.UsageError(
+            f"the rank of {spec.name!r} is not known, and Triton has to know it", "export the model with shapes"
+        )
     if not spec.shape:
-        raise errors.UsageError(f"{spec.name!r} is a scalar, and Triton wants a dimension", "export the model with one of size 1 there")
+        raise errors.UsageError(
+            f"{spec.name!r} is a scalar, and Triton wants a dimension", "export the model with one of size 1 there"
+        )
     if 0 in spec.shape:
-        raise errors.UsageError(f"{spec.name!r} is {spec.text()}, and Triton has no dimension of 0", "export the model without it")
+        raise errors.UsageError(
+            f"{spec.name!r} is {spec.text()}, and Triton has no dimension of 0", "export the model without it"
+        )
     if _of_one_number(spec, largest):
         return [1]
-    return [-1 if size is None else size for size in spec.shape[1 if largest else 0:]]
+    return [-1 if size is None else size for size in spec.shape[1 if largest else 0 :]]
 
 
 def _of_one_number(spec: InputSpec, largest: int) -> bool:
@@ -152,12 +170,16 @@ def _of_one_number(spec: InputSpec, largest: int) -> bool:
     return bool(largest) and spec.shape is not None and len(spec.shape) == 1
 
 
-def _warm_up(made: Any, model: Servable, own: Mapping[str, str], backend: Backend, largest: int, shapes: Shapes) -> None:
+def _warm_up(
+    made: Any, model: Servable, own: Mapping[str, str], backend: Backend, largest: int, shapes: Shapes
+) -> None:
     """Add a warm-up request: numbers are drawn; integers, and what the graph takes for places in a table, are zeros."""
     first = next(iter(shapes.values()))
     batch = first[0] if largest else 1
-    added = made.model_warmup.add(name=" ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items()),
-                                  batch_size=batch)
+    added = made.model_warmup.add(
+        name=" ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items()),
+        batch_size=batch,
+    )
     for spec in model.inputs:
         shape = shapes[spec.name]
         data = added.inputs.add(key=spec.name).value

@@ -27,8 +27,10 @@ _PREFIX = ".tftrt-new-model-"
 # Seconds after which a publisher that left one is surely gone.
 _ABANDONED = 24 * 3600
 _MOUNTS = pathlib.Path("/proc/self/mountinfo")
-_COST = ("the version grew in the model's directory, because nothing can be moved into {0} from beside it: a Triton that polled meanwhile "
-         "loaded the served version again at each look. A repository in a folder of its volume, not at its root, avoids that")
+_COST = (
+    "the version grew in the model's directory, because nothing can be moved into {0} from beside it: a Triton that polled meanwhile "
+    "loaded the served version again at each look. A repository in a folder of its volume, not at its root, avoids that"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +56,9 @@ def place(base: pathlib.Path) -> Iterator[Place]:
     if not base.parent.is_dir():
         yield Place(base, base)
     elif not _can_grow_beside(base):
-        yield Place(base, base, _COST.format(base.parent) if base.is_dir() and version_directories.listing(base) else "")
+        yield Place(
+            base, base, _COST.format(base.parent) if base.is_dir() and version_directories.listing(base) else ""
+        )
     elif base.exists():
         with _beside(base) as workplace:
             yield Place(base, workplace)
@@ -88,7 +92,9 @@ def _new_model(base: pathlib.Path) -> Iterator[pathlib.Path]:
         except OSError as error:
             if error.errno not in renaming.TAKEN:
                 raise
-            raise errors.UsageError(f"what is at {base} appeared there meanwhile, and is left as it is", "publish again") from None
+            raise errors.UsageError(
+                f"what is at {base} appeared there meanwhile, and is left as it is", "publish again"
+            ) from None
         placing.flush_folder(base.parent)
     finally:
         shutil.rmtree(grown, ignore_errors=True)

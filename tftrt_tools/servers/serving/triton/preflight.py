@@ -12,19 +12,34 @@ from tftrt_tools.servers.serving.triton.servable import Servable
 
 def check(model: Servable, backend: Backend, release: Release | None, capability: str) -> Preflight:
     """The Preflight of a model. Args: release: None where the user named none. capability: of the server's GPU, "" where not known."""
-    return Preflight(tuple(_obstacles(model, backend, release, capability)), tuple(_notes(model, backend, release, capability)))
+    return Preflight(
+        tuple(_obstacles(model, backend, release, capability)), tuple(_notes(model, backend, release, capability))
+    )
 
 
 def _obstacles(model: Servable, backend: Backend, release: Release | None, capability: str) -> Iterator[Obstacle]:
     if backend.name == "tensorflow" and release and release.tensorflow is False:
-        yield Obstacle(f"Triton {release.name} has no TensorFlow backend: it ended in 2025", "serve the model as a plan or an ONNX file "
-                       "(`tftrt export`), or with TensorFlow Serving (--server=tensorflow)")
+        yield Obstacle(
+            f"Triton {release.name} has no TensorFlow backend: it ended in 2025",
+            "serve the model as a plan or an ONNX file "
+            "(`tftrt export`), or with TensorFlow Serving (--server=tensorflow)",
+        )
     if _bound(model, backend) and release and not _reads(model, release):
         what = "the plan" if model.kind == "plan" else "an engine of the model"
-        yield Obstacle(f"{what} was built by TensorRT {model.tensorrt}, and Triton {release.name} has {release.tensorrt}", _ways(model))
-    if model.compute_capability and capability and model.compute_capability != capability and backend.name != "onnxruntime":
-        yield Obstacle(f"the model was built for compute capability {model.compute_capability}, and the server has {capability}",
-                       "build it on such a GPU")
+        yield Obstacle(
+            f"{what} was built by TensorRT {model.tensorrt}, and Triton {release.name} has {release.tensorrt}",
+            _ways(model),
+        )
+    if (
+        model.compute_capability
+        and capability
+        and model.compute_capability != capability
+        and backend.name != "onnxruntime"
+    ):
+        yield Obstacle(
+            f"the model was built for compute capability {model.compute_capability}, and the server has {capability}",
+            "build it on such a GPU",
+        )
 
 
 def _bound(model: Servable, backend: Backend) -> bool:
@@ -44,11 +59,18 @@ def _numbers(version: str) -> list[int]:
 
 def _ways(model: Servable) -> str:
     fitting = releases.with_tensorrt(model.tensorrt)
-    named = f"--triton_release={fitting[-1]} fits" if fitting else f"no release that is known here has TensorRT {model.tensorrt}"
+    named = (
+        f"--triton_release={fitting[-1]} fits"
+        if fitting
+        else f"no release that is known here has TensorRT {model.tensorrt}"
+    )
     if len(fitting) > 1:
         named += f" (so do {', '.join(fitting[:-1])})"
-    other = "or --triton_backend=python runs it in the TensorRT of your own Python" if model.kind == "plan" else \
-        "or take the engines away (`tftrt build MODEL --strip`) and let the server build them"
+    other = (
+        "or --triton_backend=python runs it in the TensorRT of your own Python"
+        if model.kind == "plan"
+        else "or take the engines away (`tftrt build MODEL --strip`) and let the server build them"
+    )
     return f"{named}; or build it with that container's TensorRT; {other}"
 
 
@@ -62,7 +84,11 @@ def _notes(model: Servable, backend: Backend, release: Release | None, capabilit
     if backend.name == "tensorflow" and (release is None or release.tensorflow is None):
         yield "the TensorFlow backend ended in 2025: look for /opt/tritonserver/backends/tensorflow in the container"
     if backend.name == "python":
-        needs = "onnxruntime" if model.kind == "onnx" else "onnxruntime, or on a GPU tftrt-tools with the TensorRT of the plan,"
+        needs = (
+            "onnxruntime"
+            if model.kind == "onnx"
+            else "onnxruntime, or on a GPU tftrt-tools with the TensorRT of the plan,"
+        )
         yield f"the Python of Triton's Python backend needs numpy and {needs}"
     if model.plugins and backend.name == "tensorrt":
         yield f"Triton has to load the plugins: LD_PRELOAD={':'.join(model.plugins)} (in the version's directory)"

@@ -1,5 +1,4 @@
-"""The whole of `tftrt publish --server=triton`: read, judge the evidence, check against a release, copy, write config.pbtxt, put in place.
-"""
+"""`tftrt publish --server=triton`: read, judge the evidence, check against a release, copy, write config.pbtxt, put in place."""
 
 import contextlib
 import dataclasses
@@ -120,17 +119,36 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
     if flown.obstacles:
         raise errors.CheckFailed(f"not published: {flown.obstacles[0].text}", flown.obstacles[0].mend)
     sizes = batching.choose(read, options.max_batch_size, options.preferred_batch_sizes)
-    calls, unwarmed = warming.plan(read, sizes, options.warmup_shapes) if options.warm_up else ([], "no warm-up: --nowarmup")
+    calls, unwarmed = (
+        warming.plan(read, sizes, options.warmup_shapes) if options.warm_up else ([], "no warm-up: --nowarmup")
+    )
     made = config.make(model_name, read, backend, sizes, options.settings, calls)
     kept = config.kept(base / config.FILE, made, options.replace_config)
-    notes = (*_evidence_notes(read, evidence), *flown.notes, *filter(None, (sizes.why, _queue_note(sizes, options), unwarmed)),
-             *([] if kept is None else [_kept_note(base / config.FILE, kept, made, options)]))
+    notes = (
+        *_evidence_notes(read, evidence),
+        *flown.notes,
+        *filter(None, (sizes.why, _queue_note(sizes, options), unwarmed)),
+        *([] if kept is None else [_kept_note(base / config.FILE, kept, made, options)]),
+    )
     served = made if kept is None else kept
     done = Publication(
-        model=str(pathlib.Path(model).absolute()), digest=read.digest, model_name=model_name, version=0, repository=str(base.parent),
-        path="", backend=backend.name, release=release, evidence=evidence, max_batch_size=served.max_batch_size,
-        joined=served.HasField("dynamic_batching"), warm_up=len(served.model_warmup), config_kept=kept is not None, notes=notes,
-        command=options.command, seconds=0.0)
+        model=str(pathlib.Path(model).absolute()),
+        digest=read.digest,
+        model_name=model_name,
+        version=0,
+        repository=str(base.parent),
+        path="",
+        backend=backend.name,
+        release=release,
+        evidence=evidence,
+        max_batch_size=served.max_batch_size,
+        joined=served.HasField("dynamic_batching"),
+        warm_up=len(served.model_warmup),
+        config_kept=kept is not None,
+        notes=notes,
+        command=options.command,
+        seconds=0.0,
+    )
     with growing.place(base) as place, placing.staged(place.home, place.workplace) as stage:
         done = dataclasses.replace(done, notes=(*notes, *filter(None, [place.note])))
         _fill(stage.folder, read, backend)
@@ -138,7 +156,9 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
 
         def complete(number: int) -> None:
             nonlocal done
-            done = dataclasses.replace(done, version=number, path=str(base / str(number)), seconds=time.monotonic() - start)
+            done = dataclasses.replace(
+                done, version=number, path=str(base / str(number)), seconds=time.monotonic() - start
+            )
             passport.write(stage.folder, passport.PUBLISH, done.to_dict())
             placing.flush_folder(passport.folder(stage.folder))
             placing.flush_folder(passport.folder(stage.folder).parent)
@@ -189,7 +209,9 @@ def _checked(model: str, model_name: str, repository: str, options: Options) -> 
     base = base_path.of(model, model_name, repository, "the model's directory")
     first = whole_file.nearest(base)
     if not os.access(first, os.W_OK | os.X_OK):
-        raise errors.UsageError(f"{first} cannot be written to by this user", "choose another --base_path, or mend its rights")
+        raise errors.UsageError(
+            f"{first} cannot be written to by this user", "choose another --base_path, or mend its rights"
+        )
     if options.version is not None:
         version_directories.check(base, options.version, options.allow_older_version)
     if options.tensorrt and not options.release:
@@ -202,7 +224,9 @@ def _judged(read: Servable, options: Options) -> verification_check.Evidence:
     said = passport.read(read.path, passport.VERIFY) if read.kind != "onnx" else None
     judged = verification_check.judge(read.path, read.converted, said, read.digest, (read.signature,))
     if judged.needed and not judged.valid and not options.unverified:
-        raise errors.CheckFailed(f"not published: {judged.problem}", f"{judged.mend}; or publish all the same with --unverified")
+        raise errors.CheckFailed(
+            f"not published: {judged.problem}", f"{judged.mend}; or publish all the same with --unverified"
+        )
     return judged
 
 
@@ -222,21 +246,33 @@ def _queue_note(sizes: batching.Batching, options: Options) -> str:
 
 def _kept_note(path: pathlib.Path, kept: Any, made: Any, options: Options) -> str:
     """That a config.pbtxt stays, and which of the user's flags it keeps from having an effect."""
-    missed = asked.missed(kept, made, options.settings, options.max_batch_size, options.preferred_batch_sizes,
-                          options.warmup_shapes if options.warm_up else None)
+    missed = asked.missed(
+        kept,
+        made,
+        options.settings,
+        options.max_batch_size,
+        options.preferred_batch_sizes,
+        options.warmup_shapes if options.warm_up else None,
+    )
     if not missed:
         return f"{path} stays as it is: it holds for all versions; --triton_replace_config writes it anew"
-    return (f"{path} stays as it is: it holds for all versions, and these flags have no effect: {'; '.join(missed)}. Give "
-            "--triton_replace_config to write it anew, or edit it")
+    return (
+        f"{path} stays as it is: it holds for all versions, and these flags have no effect: {'; '.join(missed)}. Give "
+        "--triton_replace_config to write it anew, or edit it"
+    )
 
 
 def _fill(stage: pathlib.Path, read: Servable, backend: backends.Backend) -> None:
     """Copy the model's files as the backend wants them."""
     if read.kind == "onnx":
-        weights = [(one, pathlib.Path(one).relative_to(pathlib.Path(read.path).parent)) for one in onnx_file.outside(read.path)]
+        weights = [
+            (one, pathlib.Path(one).relative_to(pathlib.Path(read.path).parent)) for one in onnx_file.outside(read.path)
+        ]
         if taken := next((str(name) for _, name in weights if name.parts[0] in _OWN), ""):
-            raise errors.UsageError(f"{read.path} has weights in {taken}, a name that a version in Triton's repository has for itself",
-                                    f"copy the model with `tftrt export {read.path} --output=NAME.onnx --external_data`")
+            raise errors.UsageError(
+                f"{read.path} has weights in {taken}, a name that a version in Triton's repository has for itself",
+                f"copy the model with `tftrt export {read.path} --output=NAME.onnx --external_data`",
+            )
         _copy([(read.path, "model.onnx"), *((one, name.as_posix()) for one, name in weights)], stage)
         if ONNX.digest(read.path) != read.digest:
             raise errors.TftrtError(f"{read.path} changed while it was copied", "publish it when nothing writes to it")

@@ -23,14 +23,19 @@ class TritonPythonModel:
         self._dtypes = {one["name"]: triton.triton_string_to_numpy(one["data_type"]) for one in config["output"]}
         self._batched = int(config["max_batch_size"]) > 0
         # Clients send and get these as [batch, 1]; the model's own shape is [batch].
-        self._flat = {one["name"] for one in (*config["input"], *config["output"]) if one.get("reshape") == {"shape": []}}
+        self._flat = {
+            one["name"] for one in (*config["input"], *config["output"]) if one.get("reshape") == {"shape": []}
+        }
         folder = os.path.join(args["model_repository"], args["model_version"])
         planned = args["model_instance_kind"] == "GPU" and os.path.isfile(os.path.join(folder, "plan.json"))
         device = int(args["model_instance_device_id"])
         self._run = _plan(folder, device) if planned else _onnx(folder, self._outputs)
         # Triton prints it in its log: where it has no GPU, a plan's ONNX file answers.
-        print(f"tftrt: {args['model_name']} version {args['model_version']} runs " + (f"model.plan on GPU {device}" if planned else
-              "model.onnx in ONNX Runtime on the CPU"), flush=True)
+        print(
+            f"tftrt: {args['model_name']} version {args['model_version']} runs "
+            + (f"model.plan on GPU {device}" if planned else "model.onnx in ONNX Runtime on the CPU"),
+            flush=True,
+        )
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """The answers to requests. Those of one batch that Triton joined run as one call."""
@@ -62,8 +67,12 @@ class TritonPythonModel:
 
     def _response(self, found: dict[str, Any]) -> Any:
         arrays = {name: np.ascontiguousarray(found[name], self._dtypes[name]) for name in self._outputs}
-        return triton.InferenceResponse([triton.Tensor(name, array.reshape(-1, 1) if name in self._flat else array)
-                                         for name, array in arrays.items()])
+        return triton.InferenceResponse(
+            [
+                triton.Tensor(name, array.reshape(-1, 1) if name in self._flat else array)
+                for name, array in arrays.items()
+            ]
+        )
 
 
 def _alike(given: list[dict[str, Any]]) -> bool:
@@ -78,8 +87,10 @@ def _onnx(folder: str, outputs: list[str]) -> Any:
     texts = {one.name for one in session.get_inputs() if one.type == "tensor(string)"}
 
     def run(inputs: dict[str, Any]) -> dict[str, Any]:
-        feed = {name: np.vectorize(bytes.decode, otypes=[object])(array) if name in texts and array.size else array
-                for name, array in inputs.items()}
+        feed = {
+            name: np.vectorize(bytes.decode, otypes=[object])(array) if name in texts and array.size else array
+            for name, array in inputs.items()
+        }
         return dict(zip(outputs, session.run(outputs, feed), strict=True))
 
     return run

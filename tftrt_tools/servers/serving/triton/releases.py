@@ -41,32 +41,44 @@ class Release(records.Record):
         return f"Triton {self.name}: TensorRT {self.tensorrt}" + (f", CUDA {self.cuda}" if self.cuda else "")
 
 
-RELEASES = tuple(Release(name=name, tensorrt=tensorrt, cuda=cuda, source=source) for name, tensorrt, cuda, source in (
-    ("22.11", "8.5.1", "11.8.0", "TWCC's list of NGC images (docs.twcloud.ai)"),
-    ("23.03", "8.5.3", "12.1.0", f"a public report from nvcr.io/nvidia/tensorrt:23.03-py3; CUDA: {_NOTES}/rel-23-03.html"),
-    ("23.04", "8.6.1.2", "12.1.0", f"triton-inference-server/server#5812; CUDA: {_NOTES}/rel-23-04.html"),
-    ("24.04", "8.6.3", "12.4", f"{_COMPATIBILITY}; CUDA: {_NOTES}/rel-24-04.html"),
-    ("24.05", "10.0.1.6", "12.4.1", f"{_COMPATIBILITY}; TWCC's list of NGC images (docs.twcloud.ai)"),
-    ("24.06", "10.1.0", "12.5.0", _COMPATIBILITY),
-    ("24.07", "10.2.0.19", "12.5.1", f"{_COMPATIBILITY}; CUDA: {_NOTES}/rel-24-07.html"),
-    ("24.08", "10.3.0.26", "12.6.0", _COMPATIBILITY),
-    ("24.12", "10.7.0.23", "12.6.3", "TWCC's list of NGC images (docs.twcloud.ai)"),
-    ("25.06", "10.11.0", "", "a public report from nvcr.io/nvidia/tensorrt:25.06-py3"),
-))
+RELEASES = tuple(
+    Release(name=name, tensorrt=tensorrt, cuda=cuda, source=source)
+    for name, tensorrt, cuda, source in (
+        ("22.11", "8.5.1", "11.8.0", "TWCC's list of NGC images (docs.twcloud.ai)"),
+        (
+            "23.03",
+            "8.5.3",
+            "12.1.0",
+            f"a public report from nvcr.io/nvidia/tensorrt:23.03-py3; CUDA: {_NOTES}/rel-23-03.html",
+        ),
+        ("23.04", "8.6.1.2", "12.1.0", f"triton-inference-server/server#5812; CUDA: {_NOTES}/rel-23-04.html"),
+        ("24.04", "8.6.3", "12.4", f"{_COMPATIBILITY}; CUDA: {_NOTES}/rel-24-04.html"),
+        ("24.05", "10.0.1.6", "12.4.1", f"{_COMPATIBILITY}; TWCC's list of NGC images (docs.twcloud.ai)"),
+        ("24.06", "10.1.0", "12.5.0", _COMPATIBILITY),
+        ("24.07", "10.2.0.19", "12.5.1", f"{_COMPATIBILITY}; CUDA: {_NOTES}/rel-24-07.html"),
+        ("24.08", "10.3.0.26", "12.6.0", _COMPATIBILITY),
+        ("24.12", "10.7.0.23", "12.6.3", "TWCC's list of NGC images (docs.twcloud.ai)"),
+        ("25.06", "10.11.0", "", "a public report from nvcr.io/nvidia/tensorrt:25.06-py3"),
+    )
+)
 _FORM = re.compile(r"(2[0-9])\.(0[1-9]|1[0-2])")
 
 
 def release(name: str, tensorrt: str = "") -> Release:
     """The Release that --triton_release names. Args: tensorrt: text of --triton_tensorrt, "" to look it up. Raises: UsageError."""
     if not _FORM.fullmatch(name):
-        raise errors.UsageError(f"--triton_release={name} is none", "it is the year and the month of the container's tag, such as 24.05")
+        raise errors.UsageError(
+            f"--triton_release={name} is none", "it is the year and the month of the container's tag, such as 24.05"
+        )
     known = next((one for one in RELEASES if one.name == name), None)
     if tensorrt:
         return Release(name=name, tensorrt=tensorrt, cuda=known.cuda if known else "", source="--triton_tensorrt")
     if known is None:
-        raise errors.UsageError(f"which TensorRT Triton {name} has is not known here (known: {', '.join(one.name for one in RELEASES)})",
-                                f"--triton_tensorrt=VERSION says it; `docker run --rm nvcr.io/nvidia/tritonserver:{name}-py3 env` prints "
-                                "it as TRT_VERSION")
+        raise errors.UsageError(
+            f"which TensorRT Triton {name} has is not known here (known: {', '.join(one.name for one in RELEASES)})",
+            f"--triton_tensorrt=VERSION says it; `docker run --rm nvcr.io/nvidia/tritonserver:{name}-py3 env` prints "
+            "it as TRT_VERSION",
+        )
     return known
 
 

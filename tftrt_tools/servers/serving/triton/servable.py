@@ -54,49 +54,87 @@ def read(path: str | os.PathLike[str], signature: str = "") -> Servable:
     if plan or ONNX.takes(named):
         if signature:
             what = "a plan directory" if plan else "an ONNX file"
-            raise errors.UsageError(f"--signature_keys has no effect: {path} is {what}, which has no signatures", "leave it out")
+            raise errors.UsageError(
+                f"--signature_keys has no effect: {path} is {what}, which has no signatures", "leave it out"
+            )
         return _plan(named, folder) if plan else _onnx(named)
     if folder.is_file() and folder.suffix == ".plan":
-        raise errors.UsageError(f"{path} is a plan alone, and nothing says for which TensorRT, GPU and shapes it is",
-                                "give the plan directory that `tftrt convert --backend=tensorrt` wrote")
+        raise errors.UsageError(
+            f"{path} is a plan alone, and nothing says for which TensorRT, GPU and shapes it is",
+            "give the plan directory that `tftrt convert --backend=tensorrt` wrote",
+        )
     if not any(folder.glob("saved_model.pb*")):
-        what = ("holds neither plan.json nor saved_model.pb" if folder.is_dir() else "is a file of no kind taken here" if folder.exists()
-                else "is not there")
-        raise errors.UsageError(f"not a model for Triton: {path} {what}",
-                                "give a plan directory, an ONNX file (.onnx; `tftrt export` makes one) or a SavedModel directory")
+        what = (
+            "holds neither plan.json nor saved_model.pb"
+            if folder.is_dir()
+            else "is a file of no kind taken here"
+            if folder.exists()
+            else "is not there"
+        )
+        raise errors.UsageError(
+            f"not a model for Triton: {path} {what}",
+            "give a plan directory, an ONNX file (.onnx; `tftrt export` makes one) or a SavedModel directory",
+        )
     files.check(folder)
     return _saved_model(named, signature)
 
 
 def _onnx(path: str) -> Servable:
-    (name, one), = onnx_file.overview(path).signatures.items()
-    for kind, names in (("inputs", [spec.name for spec in one.inputs]), ("outputs", [spec.name for spec in one.outputs])):
+    ((name, one),) = onnx_file.overview(path).signatures.items()
+    for kind, names in (
+        ("inputs", [spec.name for spec in one.inputs]),
+        ("outputs", [spec.name for spec in one.outputs]),
+    ):
         if doubled := next((name for name in names if names.count(name) > 1), ""):
-            raise errors.UsageError(f"{path} has two {kind} of one name, {doubled!r}", "export it again with names that differ")
-    return Servable(kind="onnx", path=path, digest=ONNX.digest(path), signature=name, inputs=one.inputs, outputs=one.outputs)
+            raise errors.UsageError(
+                f"{path} has two {kind} of one name, {doubled!r}", "export it again with names that differ"
+            )
+    return Servable(
+        kind="onnx", path=path, digest=ONNX.digest(path), signature=name, inputs=one.inputs, outputs=one.outputs
+    )
 
 
 def _plan(path: str, folder: pathlib.Path) -> Servable:
     said = document.read(folder)
     return Servable(
-        kind="plan", path=path, digest=files.digest(folder), signature=DEFAULT, inputs=tuple(one.spec for one in said.inputs),
+        kind="plan",
+        path=path,
+        digest=files.digest(folder),
+        signature=DEFAULT,
+        inputs=tuple(one.spec for one in said.inputs),
         outputs=tuple(one.spec for one in said.outputs),
         engine_dtypes={one.name: one.engine_dtype for one in (*said.inputs, *said.outputs) if one.engine_dtype},
-        profiles=tuple({name: (three.min, three.opt, three.max) for name, three in one.inputs.items()} for one in said.profiles),
-        tensorrt=said.tensorrt, compute_capability=said.compute_capability, version_compatible=said.version_compatible,
-        plugins=tuple(one.file for one in said.plugins), converted=True)
+        profiles=tuple(
+            {name: (three.min, three.opt, three.max) for name, three in one.inputs.items()} for one in said.profiles
+        ),
+        tensorrt=said.tensorrt,
+        compute_capability=said.compute_capability,
+        version_compatible=said.version_compatible,
+        plugins=tuple(one.file for one in said.plugins),
+        converted=True,
+    )
 
 
 def _saved_model(path: str, signature: str) -> Servable:
-    described, = describe.describe(path)
+    (described,) = describe.describe(path)
     names = list(described.inputs)
     wanted = signature or (DEFAULT if DEFAULT in names else names[0] if len(names) == 1 else "")
     if wanted not in names:
-        raise errors.UsageError(f"the model has no signature {wanted!r}" if wanted else "which signature? Triton serves one of a model",
-                                f"--signature_keys names one of: {', '.join(names)}")
+        raise errors.UsageError(
+            f"the model has no signature {wanted!r}" if wanted else "which signature? Triton serves one of a model",
+            f"--signature_keys names one of: {', '.join(names)}",
+        )
     tensor_kinds.check(wanted, described.inputs[wanted], described.outputs[wanted])
     origins = [engine_assets.origin(one, passport.read(path, passport.MANIFEST)) for one in engine_assets.read(path)]
     tensorrt, capability = origins[0] if origins else ("", "")
-    return Servable(kind="savedmodel", path=path, digest=files.digest(path), signature=wanted, inputs=described.inputs[wanted],
-                    outputs=described.outputs[wanted], tensorrt=tensorrt or "", compute_capability=capability or "",
-                    converted=bool(described.engines))
+    return Servable(
+        kind="savedmodel",
+        path=path,
+        digest=files.digest(path),
+        signature=wanted,
+        inputs=described.inputs[wanted],
+        outputs=described.outputs[wanted],
+        tensorrt=tensorrt or "",
+        compute_capability=capability or "",
+        converted=bool(described.engines),
+    )

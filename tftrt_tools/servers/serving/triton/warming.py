@@ -10,7 +10,7 @@ from tftrt_tools.servers.serving.triton.config import Shapes
 from tftrt_tools.servers.serving.triton.servable import Range, Servable
 
 # Of a dimension: no array is larger, and config.pbtxt has no room for every number.
-_LARGEST = 2 ** 31 - 1
+_LARGEST = 2**31 - 1
 
 
 def plan(model: Servable, batching: Batching, wanted: str) -> tuple[list[Shapes], str]:
@@ -50,10 +50,14 @@ def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
     try:
         parsed = shapes.parse(wanted)
     except errors.UsageError as error:
-        raise errors.UsageError(*(text.replace("--shapes", "--warmup_shapes") for text in (error.cause, error.mend))) from None
+        raise errors.UsageError(
+            *(text.replace("--shapes", "--warmup_shapes") for text in (error.cause, error.mend))
+        ) from None
     for (signature, name), given in parsed.items():
         if signature not in ("", model.signature) or name not in {spec.name for spec in model.inputs}:
-            raise errors.UsageError(f"--warmup_shapes: no input {name!r}", "inputs: " + ", ".join(spec.name for spec in model.inputs))
+            raise errors.UsageError(
+                f"--warmup_shapes: no input {name!r}", "inputs: " + ", ".join(spec.name for spec in model.inputs)
+            )
         listed[name] = given
     count = max(map(len, listed.values()))
     found: list[Shapes] = []
@@ -62,15 +66,24 @@ def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
         for spec in model.inputs:
             given = listed.get(spec.name, [])
             if len(given) not in (1, count):
-                raise errors.UsageError(f"--warmup_shapes: {spec.name!r} has {len(given)} shapes, and another input has {count}",
-                                        "give each input as many")
+                raise errors.UsageError(
+                    f"--warmup_shapes: {spec.name!r} has {len(given)} shapes, and another input has {count}",
+                    "give each input as many",
+                )
             one[spec.name] = given[number % len(given)]
             if not spec.accepts(one[spec.name]) or max(one[spec.name], default=0) > _LARGEST:
-                raise errors.UsageError(f"--warmup_shapes: {spec.name!r} is {spec.text()}, and does not take "
-                                        f"{'x'.join(map(str, one[spec.name]))}", "mend the shape")
+                raise errors.UsageError(
+                    f"--warmup_shapes: {spec.name!r} is {spec.text()}, and does not take "
+                    f"{'x'.join(map(str, one[spec.name]))}",
+                    "mend the shape",
+                )
         rows = {shape[0] for shape in one.values() if shape}
         if batching.largest and (len(rows) > 1 or max(rows) > batching.largest):
-            raise errors.UsageError(f"--warmup_shapes: a batch of {max(rows)} is larger than Triton's, {batching.largest}" if len(rows) == 1
-                                    else "--warmup_shapes: the inputs of a call have several batch sizes", "mend the shapes")
+            raise errors.UsageError(
+                f"--warmup_shapes: a batch of {max(rows)} is larger than Triton's, {batching.largest}"
+                if len(rows) == 1
+                else "--warmup_shapes: the inputs of a call have several batch sizes",
+                "mend the shapes",
+            )
         found.append(one)
     return found

@@ -50,7 +50,9 @@ class Replay(records.Record):
         return sum(one.seconds for one in self.records)
 
 
-def replay(model: str | pathlib.Path, calls: Sequence[tuple[str, str]], hide_gpu: bool = False, log_file: str | None = None) -> Replay:
+def replay(
+    model: str | pathlib.Path, calls: Sequence[tuple[str, str]], hide_gpu: bool = False, log_file: str | None = None
+) -> Replay:
     """Run the requests of a warm-up file, in their order.
 
     Args: model: SavedModel directory. calls: [(signature, .npz)], as warmup_file_job.read gives them. hide_gpu: run the engine ops through
@@ -76,4 +78,3 @@ def replay(model: str | pathlib.Path, calls: Sequence[tuple[str, str]], hide_gpu
         # A warm-up is there to build engines, so an engine that it built is not a miss.
         misses += coverage.misses(run.Call(signature, inputs), dataclasses.replace(trace, build={})) if trace else []
     return Replay(tuple(ran), done.mode, done.gpu, tuple(misses))
-

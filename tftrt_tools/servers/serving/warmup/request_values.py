@@ -72,8 +72,15 @@ def filled(signature: str, takes: inputs.Takes, shapes: Sequence[Shapes], values
         made = inputs.CallMaker(takes, inputs.Asked()).drawn(leader, shapes)
         return [Request(run.Call(signature, call.inputs), "generated") for call in made]
     specs = takes.specs[leader]
-    return [Request(run.Call(signature, {spec.name: _taken(arrays[spec.name], one[spec.name], spec, signature) for spec in specs}), "data")
-            for one in shapes]
+    return [
+        Request(
+            run.Call(
+                signature, {spec.name: _taken(arrays[spec.name], one[spec.name], spec, signature) for spec in specs}
+            ),
+            "data",
+        )
+        for one in shapes
+    ]
 
 
 def drew(signature: str, takes: inputs.Takes, requests: Sequence[Request]) -> tuple[str, ...]:
@@ -87,6 +94,9 @@ def _taken(array: npt.NDArray[Any], shape: tuple[int, ...], spec: InputSpec, sig
         return array
     if not array.ndim or array.shape[1:] != tuple(shape[1:]):
         rows = "x".join(map(str, array.shape[1:])) or "scalar"
-        raise errors.UsageError(f"--warmup_data: the rows of input {spec.name!r} are {rows}, and {signature!r} is to be warmed with "
-                                f"{'x'.join(map(str, shape)) or 'a scalar'}", "give rows of that shape, or other --warmup_shapes")
+        raise errors.UsageError(
+            f"--warmup_data: the rows of input {spec.name!r} are {rows}, and {signature!r} is to be warmed with "
+            f"{'x'.join(map(str, shape)) or 'a scalar'}",
+            "give rows of that shape, or other --warmup_shapes",
+        )
     return cutting.repeated(array, shape[0])

@@ -39,7 +39,9 @@ def write(path: str | pathlib.Path, model_name: str, calls: Iterable[tuple[str, 
                 log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
                 file.write(log.SerializeToString())
     except tf.errors.OpError as error:  # TensorFlow's file system raises its own error, not OSError, for a full disk
-        raise errors.TftrtError(f"{path} cannot be written: {error.message}", "free space on that disk; nothing was published") from None
+        raise errors.TftrtError(
+            f"{path} cannot be written: {error.message}", "free space on that disk; nothing was published"
+        ) from None
     return path.stat().st_size
 
 
@@ -114,7 +116,9 @@ def _check(number: int, signature: str, inputs: Mapping[str, npt.NDArray[Any]], 
         dtype = "string" if value.dtype == object else value.dtype.name
         if dtype != spec.dtype or not spec.accepts(value.shape):
             given = f"{dtype}[{','.join(map(str, value.shape))}]"
-            raise _refused(f"record {number} gives {name!r} as {given}, and signature {signature!r} takes {spec.text()}")
+            raise _refused(
+                f"record {number} gives {name!r} as {given}, and signature {signature!r} takes {spec.text()}"
+            )
 
 
 def _signature(spec: Any) -> str:

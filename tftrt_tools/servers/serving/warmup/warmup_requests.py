@@ -68,13 +68,19 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
     listed = facts.seen.signatures
     names = signatures.chosen([one.name for one in listed], options.signature_keys)
     specs = {one.name: one.inputs for one in listed if one.name in names}
-    takes = calls.Takes.of({one.name: one.inputs for one in listed}, {one.name: one.same_as or one.name for one in listed},
-                           keys=options.signature_keys, manifest=facts.seen.manifest).with_pictures(added.pictures(facts.seen.model))
+    takes = calls.Takes.of(
+        {one.name: one.inputs for one in listed},
+        {one.name: one.same_as or one.name for one in listed},
+        keys=options.signature_keys,
+        manifest=facts.seen.manifest,
+    ).with_pictures(added.pictures(facts.seen.model))
     declared = shape_grammar.calls(shape_grammar.parse(_renamed(options.shapes)), specs) if options.shapes else {}
     values = request_values.read(takes, options.data, options.reading, folder)
     if values.requests and options.shapes:
-        raise errors.UsageError("--warmup_shapes and --warmup_data=module:function exclude each other: the function gives whole requests",
-                                "give one of them")
+        raise errors.UsageError(
+            "--warmup_shapes and --warmup_data=module:function exclude each other: the function gives whole requests",
+            "give one of them",
+        )
     notes: list[str] = []
     requests: list[Request] = []
     for name in names:
@@ -92,8 +98,10 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
         requests += _batchable(found, options.batching, notes) if options.batching else found
     requests = sorted(_distinct(requests), key=lambda one: -_elements(one.call))
     if len(requests) > MOST_RECORDS:
-        raise errors.UsageError(f"{len(requests)} warm-up records, and a server takes {MOST_RECORDS}",
-                                "give fewer shapes, or choose signatures with --signature_keys")
+        raise errors.UsageError(
+            f"{len(requests)} warm-up records, and a server takes {MOST_RECORDS}",
+            "give fewer shapes, or choose signatures with --signature_keys",
+        )
     return Plan(tuple(requests), (*dict.fromkeys(notes), *_notes(facts, requests, options.batching)))
 
 
@@ -141,12 +149,15 @@ def _guessed(name: str, specs: Sequence[InputSpec], requests: Sequence[Request])
     """A note where the batches that are sent are a guess."""
     sizes = dict.fromkeys(rows for one in requests if (rows := shape_grammar.rows(specs, one.call.shapes)) is not None)
     if len(sizes) > 1:
-        yield (f"nothing says which batches {name} will get: warmed up with {' and '.join(map(str, sizes))}; say it with "
-               "--warmup_shapes or --batching_parameters_file")
+        yield (
+            f"nothing says which batches {name} will get: warmed up with {' and '.join(map(str, sizes))}; say it with "
+            "--warmup_shapes or --batching_parameters_file"
+        )
 
 
-def _shapes(name: str, specs: Sequence[InputSpec], facts: Facts, batching: BatchSizes | None,
-            values: request_values.Values) -> list[Shapes]:
+def _shapes(
+    name: str, specs: Sequence[InputSpec], facts: Facts, batching: BatchSizes | None, values: request_values.Values
+) -> list[Shapes]:
     """[{input: shape}] of a signature that --warmup_shapes does not name."""
     known, sizes = _manifest_calls(name, specs, facts), _sizes(batching)
     if known and not sizes:
@@ -181,8 +192,10 @@ def _shape(name: str, spec: InputSpec, batch: int, row: tuple[int | None, ...] |
     open_rest = row if row is not None else (None if spec.shape is None else spec.shape[1:])
     rest = None if open_rest is None else _static(open_rest)
     if rest is None:
-        raise errors.UsageError(f"warm-up: input {spec.name!r} of {name!r} has unknown dimensions ({spec.text()})",
-                                f"give --warmup_shapes='{name}/{spec.name}:…' or --warmup_data, or leave warm-up out with --nowarmup")
+        raise errors.UsageError(
+            f"warm-up: input {spec.name!r} of {name!r} has unknown dimensions ({spec.text()})",
+            f"give --warmup_shapes='{name}/{spec.name}:…' or --warmup_data, or leave warm-up out with --nowarmup",
+        )
     first = spec.shape[0] if spec.shape is not None else None
     return (batch if first is None else first, *rest)
 
@@ -200,7 +213,9 @@ def _batchable(requests: Iterable[Request], batching: BatchSizes, notes: list[st
         shapes = one.call.shapes.values()
         rows = {shape[0] for shape in shapes if shape}
         if len(rows) != 1 or not all(shapes):
-            notes.append(f"{one.call.text()} is left out: with batching on, inputs have equally many rows and no scalars are taken")
+            notes.append(
+                f"{one.call.text()} is left out: with batching on, inputs have equally many rows and no scalars are taken"
+            )
         elif max(rows) > batching.largest:
             notes.append(f"{one.call.text()} is left out: max_batch_size is {batching.largest}")
         else:
@@ -212,16 +227,22 @@ def _notes(facts: Facts, requests: Sequence[Request], batching: BatchSizes | Non
     engines = facts.seen.engines
     unbuilt = [one for one in engines if not facts.seen.assets(one.name)]
     if batching and engines and not batching.allowed:
-        yield ("batching without allowed_batch_sizes: every size of a batch is a shape of its own to the engines; list the sizes they were "
-               "built or warmed for")
+        yield (
+            "batching without allowed_batch_sizes: every size of a batch is a shape of its own to the engines; list the sizes they were "
+            "built or warmed for"
+        )
     others: dict[str, set[Any]] = {}
     for one in requests:
-        others.setdefault(one.call.signature, set()).add(tuple(shape[1:] for _, shape in sorted(one.call.shapes.items())))
+        others.setdefault(one.call.signature, set()).add(
+            tuple(shape[1:] for _, shape in sorted(one.call.shapes.items()))
+        )
     kept = min((one.maximum_cached_engines for one in unbuilt if one.implicit_batch), default=None)
     most = max(map(len, others.values()), default=0)
     if kept is not None and most > kept:
-        yield (f"{most} different row shapes, and the engine ops keep {kept} engine(s) each: they push each other out; convert with "
-               f"--maximum_cached_engines={most}")
+        yield (
+            f"{most} different row shapes, and the engine ops keep {kept} engine(s) each: they push each other out; convert with "
+            f"--maximum_cached_engines={most}"
+        )
 
 
 def uncovered(batching: BatchSizes, sizes: Collection[int] | None, reason: str) -> str:

@@ -10,7 +10,9 @@ from tftrt_tools.studies.diagnosis.finding import Finding
 from tftrt_tools.tftrt.conversion.pass_log import LeftOut
 
 # Types of ops that move or convert values; `reformat` speaks of them.
-MOVING = frozenset({"Transpose", "Cast", "Identity", "Reshape", "ExpandDims", "Squeeze", "Pack", "ConcatV2", "Snapshot"})
+MOVING = frozenset(
+    {"Transpose", "Cast", "Identity", "Reshape", "ExpandDims", "Squeeze", "Pack", "ConcatV2", "Snapshot"}
+)
 
 
 def look(case: Case) -> Said:
@@ -24,12 +26,21 @@ def look(case: Case) -> Said:
     costly = sorted(types, key=lambda name: -types[name])
     share = f"; {case.signature.coverage:.0%} of the ops are in engines" if case.signature else ""
     yield Finding(
-        cause="coverage", call=case.name, title=f"TensorFlow computes {milliseconds(seconds)} outside of engines{share}",
-        worth=seconds, basis="ceiling", rule=f"ops outside of engines take {milliseconds(seconds)} of {milliseconds(case.seconds)}",
-        evidence=tuple([f"most of it: {listed(f'{name} {milliseconds(types[name])}' for name in costly)}",
-                        *(f"{one.op}: {one.reason}" for one in _reasons(case, costly[:3]))]),
+        cause="coverage",
+        call=case.name,
+        title=f"TensorFlow computes {milliseconds(seconds)} outside of engines{share}",
+        worth=seconds,
+        basis="ceiling",
+        rule=f"ops outside of engines take {milliseconds(seconds)} of {milliseconds(case.seconds)}",
+        evidence=tuple(
+            [
+                f"most of it: {listed(f'{name} {milliseconds(types[name])}' for name in costly)}",
+                *(f"{one.op}: {one.reason}" for one in _reasons(case, costly[:3])),
+            ]
+        ),
         mend="see why these ops stay out, and what would take them in",
-        command=("inspect", case.source or case.model, "--use_dynamic_shape", "--all"))
+        command=("inspect", case.source or case.model, "--use_dynamic_shape", "--all"),
+    )
 
 
 def _reasons(case: Case, types: list[str]) -> list[LeftOut]:

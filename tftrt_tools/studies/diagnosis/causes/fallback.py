@@ -19,11 +19,21 @@ def look(case: Case) -> Said:
     what = "ran in TensorFlow, not in TensorRT" if case.fallbacks else "was built inside the call"
     worth, rule = _worth(case)
     yield Finding(
-        cause="fallback", call=case.name, title=f"{_engines(names)} {what}: no saved engine takes this shape",
-        worth=worth, basis="estimate" if worth is not None else "", rule=rule,
+        cause="fallback",
+        call=case.name,
+        title=f"{_engines(names)} {what}: no saved engine takes this shape",
+        worth=worth,
+        basis="estimate" if worth is not None else "",
+        rule=rule,
         evidence=(*case.call.later.reasons[:2], *([f"engines were built for {_built(case)}"] if _built(case) else [])),
         mend="build an engine for this shape too, or pad requests to a shape that has one",
-        command=("build", case.model, f"--shapes={all_shapes(case)}", f"--output_saved_model_dir={beside(case, 'shapes')}"))
+        command=(
+            "build",
+            case.model,
+            f"--shapes={all_shapes(case)}",
+            f"--output_saved_model_dir={beside(case, 'shapes')}",
+        ),
+    )
 
 
 def _engines(names: tuple[str, ...]) -> str:
@@ -38,7 +48,11 @@ def _built(case: Case) -> str:
 
 def _worth(case: Case) -> tuple[float | None, str]:
     """(seconds, how they were found): beside the nearest call in which engines ran."""
-    good = [one for one in case.others if one.engines and any(run.gpu_seconds for run in one.engines) and not one.later.fallback]
+    good = [
+        one
+        for one in case.others
+        if one.engines and any(run.gpu_seconds for run in one.engines) and not one.later.fallback
+    ]
     if not good:
         return None, "no call of this profile ran its engines, so nothing tells how fast this one would be"
     expected, rule = _expected(case, good)
@@ -52,7 +66,9 @@ def _expected(case: Case, good: list[CallProfile]) -> tuple[float, str]:
     if below and above and above.rows > below.rows:
         place = (case.rows - below.rows) / (above.rows - below.rows)
         seconds = below.latency.p50 + place * (above.latency.p50 - below.latency.p50)
-        return seconds, (f"between batch {below.rows} ({milliseconds(below.latency.p50)}) and batch {above.rows} "
-                         f"({milliseconds(above.latency.p50)}), where engines ran, {milliseconds(seconds)} are expected")
+        return seconds, (
+            f"between batch {below.rows} ({milliseconds(below.latency.p50)}) and batch {above.rows} "
+            f"({milliseconds(above.latency.p50)}), where engines ran, {milliseconds(seconds)} are expected"
+        )
     nearest = above or below or good[0]
     return nearest.latency.p50, f"batch {nearest.rows}, where engines ran, takes {milliseconds(nearest.latency.p50)}"

@@ -17,16 +17,27 @@ def look(case: Case) -> Said:
         if gpu.mig:
             yield Remark("gpu-state", "", f"GPU {gpu.index} is divided into MIG slices: the model gets a part of it")
         if gpu.processes:
-            yield Finding(cause="gpu-state", title=f"others compute on GPU {gpu.index}, too: {gpu.processes} processes",
-                          evidence=(f"GPU {gpu.index} was {gpu.utilization} % busy before the measurement",),
-                          mend="stop them, or give the model a GPU of its own; processes share a GPU by slices of time")
+            yield Finding(
+                cause="gpu-state",
+                title=f"others compute on GPU {gpu.index}, too: {gpu.processes} processes",
+                evidence=(f"GPU {gpu.index} was {gpu.utilization} % busy before the measurement",),
+                mend="stop them, or give the model a GPU of its own; processes share a GPU by slices of time",
+            )
         if gpu.power_limit_w and gpu.default_power_limit_w and gpu.power_limit_w < gpu.default_power_limit_w:
-            yield Remark("gpu-state", "", f"the power limit of GPU {gpu.index} is {gpu.power_limit_w:.0f} W, by default it is "
-                         f"{gpu.default_power_limit_w:.0f} W")
+            yield Remark(
+                "gpu-state",
+                "",
+                f"the power limit of GPU {gpu.index} is {gpu.power_limit_w:.0f} W, by default it is "
+                f"{gpu.default_power_limit_w:.0f} W",
+            )
     machine = case.profile.machine
     if machine.cpus and machine.load > machine.cpus:
-        yield Remark("gpu-state", "", f"the host was busy before: load {machine.load:.1f} on {machine.cpus} cores, so the host's parts "
-                     "may be longer than they need to be")
+        yield Remark(
+            "gpu-state",
+            "",
+            f"the host was busy before: load {machine.load:.1f} on {machine.cpus} cores, so the host's parts "
+            "may be longer than they need to be",
+        )
 
 
 def _clock(case: Case) -> Said:
@@ -38,9 +49,14 @@ def _clock(case: Case) -> Said:
         if not highest or not use.mean_clock_mhz or use.mean_clock_mhz >= _LOW_CLOCK * highest:
             continue
         share = use.mean_clock_mhz / highest
-        yield Finding(cause="gpu-state", call=case.name, title=f"GPU {use.gpu} ran at {use.mean_clock_mhz:.0f} of {highest} MHz",
-                      worth=case.call.gpu_seconds * (1 - share), basis="ceiling",
-                      rule=f"its work takes {milliseconds(case.call.gpu_seconds)}, and at the highest clock {share:.0%} of that",
-                      evidence=tuple(f"slowed by: {reason}" for reason in use.slowed),
-                      mend="look at cooling, the power limit and locked clocks (nvidia-smi -q -d PERFORMANCE)")
+        yield Finding(
+            cause="gpu-state",
+            call=case.name,
+            title=f"GPU {use.gpu} ran at {use.mean_clock_mhz:.0f} of {highest} MHz",
+            worth=case.call.gpu_seconds * (1 - share),
+            basis="ceiling",
+            rule=f"its work takes {milliseconds(case.call.gpu_seconds)}, and at the highest clock {share:.0%} of that",
+            evidence=tuple(f"slowed by: {reason}" for reason in use.slowed),
+            mend="look at cooling, the power limit and locked clocks (nvidia-smi -q -d PERFORMANCE)",
+        )
         return

@@ -18,16 +18,27 @@ def look(case: Case) -> Said:
     worth = border + outside
     flags = [f"--{name}=" for name in kept(case)]
     yield Finding(
-        cause="many-engines", call=case.name, title=f"the call runs {count} engines, one after the other",
-        worth=worth, basis="estimate" if kept(case) else "ceiling",
+        cause="many-engines",
+        call=case.name,
+        title=f"the call runs {count} engines, one after the other",
+        worth=worth,
+        basis="estimate" if kept(case) else "ceiling",
         rule=f"while the host starts {count} engines and schedules between them, the GPU is idle for "
-             f"{milliseconds(case.host('engine', 'graph'))}; one engine would leave 1/{count} of it"
-             + (f", and the ops between take {milliseconds(outside)}" if outside else ""),
-        evidence=tuple([f"engine ops: {count}; their kernels take {milliseconds(case.gpu('engine'))} together",
-                        *(f"the conversion kept nodes out of engines: {name} is {value}" for name, value in kept(case).items())]),
-        mend="convert without these flags" if flags else
-             "let engines grow together: `tftrt inspect` names the ops between them, --freeze and other mends",
-        command=converted_again(case, "one", *flags) if flags else ("inspect", case.source or case.model, "--use_dynamic_shape"))
+        f"{milliseconds(case.host('engine', 'graph'))}; one engine would leave 1/{count} of it"
+        + (f", and the ops between take {milliseconds(outside)}" if outside else ""),
+        evidence=tuple(
+            [
+                f"engine ops: {count}; their kernels take {milliseconds(case.gpu('engine'))} together",
+                *(f"the conversion kept nodes out of engines: {name} is {value}" for name, value in kept(case).items()),
+            ]
+        ),
+        mend="convert without these flags"
+        if flags
+        else "let engines grow together: `tftrt inspect` names the ops between them, --freeze and other mends",
+        command=converted_again(case, "one", *flags)
+        if flags
+        else ("inspect", case.source or case.model, "--use_dynamic_shape"),
+    )
 
 
 def kept(case: Case) -> dict[str, object]:

@@ -19,7 +19,11 @@ def look(case: Case) -> Said:
     if case.missed:
         return
     alone = len(case.engines) < 2
-    host = case.host("call", "output") + (case.host("graph", "engine") if alone else 0.0) + min(case.host("input"), _least_input(case))
+    host = (
+        case.host("call", "output")
+        + (case.host("graph", "engine") if alone else 0.0)
+        + min(case.host("input"), _least_input(case))
+    )
     idle = case.call.idle_seconds
     if idle >= _IDLE * case.seconds and case.rows < _FEW_ROWS:
         yield _small_batch(case, host, idle)
@@ -30,6 +34,7 @@ def look(case: Case) -> Said:
 
 def _least_input(case: Case) -> float:
     """Making the input of the smallest call: what it costs whatever the size."""
+
     def made(call: CallProfile) -> float:
         return sum(part.seconds for part in call.parts if part.device == "host" and part.group == "input")
 
@@ -39,31 +44,53 @@ def _least_input(case: Case) -> float:
 def _small_batch(case: Case, host: float, idle: float) -> Finding:
     """What the rows of this call cost less in a larger one, if such a call was profiled; else what the host takes whatever the rows."""
     basis: Basis = "ceiling"
-    worth, rule = host, f"a call costs the host {milliseconds(host)} whatever its rows; in a larger batch the rows share it"
+    worth, rule = (
+        host,
+        f"a call costs the host {milliseconds(host)} whatever its rows; in a larger batch the rows share it",
+    )
     larger = max(case.others, key=operator.attrgetter("rows"), default=None)
     if larger and larger.rows > case.rows and larger.latency.p50 / larger.rows < case.seconds / case.rows:
         row = larger.latency.p50 / larger.rows
         worth, basis = case.seconds - case.rows * row, "estimate"
         rule = f"a row takes {milliseconds(case.seconds / case.rows)} here, and {milliseconds(row)} in a call with batch {larger.rows}"
     return Finding(
-        cause="small-batch", call=case.name, worth=worth, basis=basis,
-        title=f"the GPU waits: the call has {case.rows} row{'s' * (case.rows != 1)}", rule=rule,
+        cause="small-batch",
+        call=case.name,
+        worth=worth,
+        basis=basis,
+        title=f"the GPU waits: the call has {case.rows} row{'s' * (case.rows != 1)}",
+        rule=rule,
         evidence=(f"the GPU is idle for {milliseconds(idle)} of {milliseconds(case.seconds)}", *_gaps(case)),
-        mend="send more rows in a call, or let the server put requests together: `tftrt bench --tune_batching` finds its parameters")
+        mend="send more rows in a call, or let the server put requests together: `tftrt bench --tune_batching` finds its parameters",
+    )
 
 
 def _gaps(case: Case) -> list[str]:
-    return [f"between its {run.kernels:.0f} kernels the engine waits {milliseconds(run.gap_seconds)} in the trace: they are launched more "
-            "slowly than they run" for run in case.call.engines if run.gap_seconds > run.gpu_seconds]
+    return [
+        f"between its {run.kernels:.0f} kernels the engine waits {milliseconds(run.gap_seconds)} in the trace: they are launched more "
+        "slowly than they run"
+        for run in case.call.engines
+        if run.gap_seconds > run.gpu_seconds
+    ]
 
 
 def _calling(case: Case, host: float) -> Finding:
     return Finding(
-        cause="calling", call=case.name, title="the host takes longer around the engines than they take", worth=host, basis="ceiling",
+        cause="calling",
+        call=case.name,
+        title="the host takes longer around the engines than they take",
+        worth=host,
+        basis="ceiling",
         rule=f"{milliseconds(host)} of {milliseconds(case.seconds)} are the host's, whatever the rows, and the GPU is idle meanwhile",
-        evidence=(f"Python and eager calls {milliseconds(case.host('call'))}, the executor {milliseconds(case.host('graph'))}, launching "
-                  f"engines {milliseconds(case.host('engine'))}, reading the answer {milliseconds(case.host('output'))}", *_gaps(case)),
-        mend="several callers hide it" if case.profile.of_a_plan else "several callers hide it; TensorFlow Serving calls without Python")
+        evidence=(
+            f"Python and eager calls {milliseconds(case.host('call'))}, the executor {milliseconds(case.host('graph'))}, launching "
+            f"engines {milliseconds(case.host('engine'))}, reading the answer {milliseconds(case.host('output'))}",
+            *_gaps(case),
+        ),
+        mend="several callers hide it"
+        if case.profile.of_a_plan
+        else "several callers hide it; TensorFlow Serving calls without Python",
+    )
 
 
 def _one_caller(case: Case) -> Said:
@@ -73,9 +100,13 @@ def _one_caller(case: Case) -> Said:
     if alone is None or best is None or best.per_second < _MORE * alone.per_second:
         return
     yield Finding(
-        cause="one-caller", call=case.name, title=f"one caller gets {alone.per_second:.0f} answers a second, {best.callers} get "
-        f"{best.per_second:.0f}", worth=1 / alone.per_second - 1 / best.per_second, basis="estimate",
+        cause="one-caller",
+        call=case.name,
+        title=f"one caller gets {alone.per_second:.0f} answers a second, {best.callers} get {best.per_second:.0f}",
+        worth=1 / alone.per_second - 1 / best.per_second,
+        basis="estimate",
         rule=f"an answer costs {milliseconds(1 / alone.per_second)} with one caller and {milliseconds(1 / best.per_second)} with "
-             f"{best.callers}; each call by itself gets no faster",
+        f"{best.callers}; each call by itself gets no faster",
         evidence=(f"p50 of a call: {milliseconds(alone.p50)} with one, {milliseconds(best.p50)} with {best.callers}",),
-        mend="keep several requests under way")
+        mend="keep several requests under way",
+    )

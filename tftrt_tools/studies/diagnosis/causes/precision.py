@@ -30,22 +30,37 @@ def look(case: Case) -> Said:
         return
     flags = _high(case)
     yield Finding(
-        cause="precision", call=case.name, worth=wider * _GAIN, basis="ceiling",
+        cause="precision",
+        call=case.name,
+        worth=wider * _GAIN,
+        basis="ceiling",
         title=f"{asked} was asked for, and {wider / multiplying:.0%} of the kernels' time that tells is wider",
         rule=f"kernels wider than {asked} take {milliseconds(wider)}; half as wide they take half of it at best",
-        evidence=("kernels by arithmetic: " + listed((f"{name} {milliseconds(seconds)}" for name, seconds in told.items()), 6),
-                  *_layers(case, _WIDER[asked]), *_seen(case, asked),
-                  *(f"the conversion keeps nodes wide: {name} is {value}" for name, value in flags.items())),
-        mend="convert without these flags" if flags else
-             "`tftrt build --layers` says layer by layer what has no range; where TensorRT found the wider kernel as fast, nothing is lost",
-        command=converted_again(case, asked.lower(), *(f"--{name}=" for name in flags)) if flags else ())
+        evidence=(
+            "kernels by arithmetic: "
+            + listed((f"{name} {milliseconds(seconds)}" for name, seconds in told.items()), 6),
+            *_layers(case, _WIDER[asked]),
+            *_seen(case, asked),
+            *(f"the conversion keeps nodes wide: {name} is {value}" for name, value in flags.items()),
+        ),
+        mend="convert without these flags"
+        if flags
+        else "`tftrt build --layers` says layer by layer what has no range; where TensorRT found the wider kernel as fast, nothing is lost",
+        command=converted_again(case, asked.lower(), *(f"--{name}=" for name in flags)) if flags else (),
+    )
 
 
 def _layers(case: Case, wider: Sequence[str]) -> list[str]:
     """The layers that multiply in a wider type, the slowest first; [] where the inside of the engines was not profiled."""
     inside = [layer for engine in case.engine_profiles for layer in engine.layers]
-    found = sorted((one for one in inside if one.role == "product" and one.precision in wider), key=lambda one: -one.seconds)
-    return [f"layers: {listed(f'{layer.short} in {layer.precision}, {milliseconds(layer.seconds)}' for layer in found)}"] if found else []
+    found = sorted(
+        (one for one in inside if one.role == "product" and one.precision in wider), key=lambda one: -one.seconds
+    )
+    return (
+        [f"layers: {listed(f'{layer.short} in {layer.precision}, {milliseconds(layer.seconds)}' for layer in found)}"]
+        if found
+        else []
+    )
 
 
 def _seen(case: Case, asked: str) -> tuple[str, ...]:

@@ -25,19 +25,40 @@ def look(case: Case) -> Said:
     seconds = case.gpu("engine")
     profiles = case.engine_profiles
     allowed = sum(least(one) for one in profiles)
-    worth, rule = max(0.0, seconds - allowed), (f"its engines take {milliseconds(seconds)} here; the GPU's peaks and the launch of its "
-                                                f"kernels allow {milliseconds(allowed)}")
+    worth, rule = (
+        max(0.0, seconds - allowed),
+        (
+            f"its engines take {milliseconds(seconds)} here; the GPU's peaks and the launch of its "
+            f"kernels allow {milliseconds(allowed)}"
+        ),
+    )
     if not profiles:
-        worth, rule = seconds, f"its engines take {milliseconds(seconds)} here, and no profile of their layers says how fast they could be"
+        worth, rule = (
+            seconds,
+            f"its engines take {milliseconds(seconds)} here, and no profile of their layers says how fast they could be",
+        )
     yield Finding(
-        cause="range", call=case.name, title=f"the profile's kernels were chosen for {tuned / mine:.0f} times as many values",
-        worth=worth, basis="ceiling", rule=rule, evidence=("the profile strategy is Range, which optimises for the largest shape",),
+        cause="range",
+        call=case.name,
+        title=f"the profile's kernels were chosen for {tuned / mine:.0f} times as many values",
+        worth=worth,
+        basis="ceiling",
+        rule=rule,
+        evidence=("the profile strategy is Range, which optimises for the largest shape",),
         mend="a profile for this shape: list the shapes that you serve, or give opt=",
-        command=("build", case.model, f"--shapes={all_shapes(case)}", "--dynamic_shape_profile_strategy=Optimal",
-                 f"--output_saved_model_dir={beside(case, 'optimal')}"))
+        command=(
+            "build",
+            case.model,
+            f"--shapes={all_shapes(case)}",
+            "--dynamic_shape_profile_strategy=Optimal",
+            f"--output_saved_model_dir={beside(case, 'optimal')}",
+        ),
+    )
 
 
 def least(engine: EngineProfile) -> float:
     """Seconds below which its layers cannot come: each its roof, or the launch of its kernels; a layer that only renames launches none."""
-    return sum(min(layer.seconds, max((layer.roof_share or 0.0) * layer.seconds, _EMPTY_KERNEL * max(1, len(layer.kernels))))
-               for layer in engine.layers)
+    return sum(
+        min(layer.seconds, max((layer.roof_share or 0.0) * layer.seconds, _EMPTY_KERNEL * max(1, len(layer.kernels))))
+        for layer in engine.layers
+    )

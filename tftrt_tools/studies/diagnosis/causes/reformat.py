@@ -22,12 +22,24 @@ def look(case: Case) -> Said:
         return
     slowest = sorted(moved, key=lambda layer: -layer.seconds)
     yield Finding(
-        cause="reformat", call=case.name, title=f"{milliseconds(inside + outside)} of GPU time only move or convert values",
-        worth=inside + outside, basis="ceiling",
+        cause="reformat",
+        call=case.name,
+        title=f"{milliseconds(inside + outside)} of GPU time only move or convert values",
+        worth=inside + outside,
+        basis="ceiling",
         rule=f"reformats, transposes and shuffles inside of engines take {milliseconds(inside)}, transposes and casts outside "
-             f"{milliseconds(outside)}",
-        evidence=tuple(filter(None, [
-            "layers: " + listed(f"{layer.short} {milliseconds(layer.seconds)}" for layer in slowest) if slowest else "",
-            "ops: " + listed(f"{op.name} {milliseconds(op.gpu_seconds)}" for op in border) if border else ""])),
+        f"{milliseconds(outside)}",
+        evidence=tuple(
+            filter(
+                None,
+                [
+                    "layers: " + listed(f"{layer.short} {milliseconds(layer.seconds)}" for layer in slowest)
+                    if slowest
+                    else "",
+                    "ops: " + listed(f"{op.name} {milliseconds(op.gpu_seconds)}" for op in border) if border else "",
+                ],
+            )
+        ),
         mend="many come from ops that stay in TensorFlow and from outputs in other types; `tftrt profile` shows between which layers they "
-             "are")
+        "are",
+    )

@@ -43,8 +43,14 @@ class _Walk:
         self._functions = functions
         self.rows: dict[str, Row] = {}
 
-    def body(self, scope: str, engine: str, nodes: Mapping[str, node_def_pb2.NodeDef], arguments: Mapping[str, _Sources],
-             wanted: Sequence[str]) -> list[_Sources]:
+    def body(
+        self,
+        scope: str,
+        engine: str,
+        nodes: Mapping[str, node_def_pb2.NodeDef],
+        arguments: Mapping[str, _Sources],
+        wanted: Sequence[str],
+    ) -> list[_Sources]:
         """Add the rows of a graph or function. Args: scope: put before names; arguments: what computes each argument; wanted: tensors.
 
         Returns: what computes each of `wanted`.
@@ -72,7 +78,9 @@ class _Walk:
             within = "/" if node.op == graph.ENGINE_OP or not scope else f"{scope}{node.name}/"
             nodes = {one.name: one for one in called.node_def}
             arguments = {arg.name: source for arg, source in zip(called.signature.input_arg, inputs, strict=False)}
-            return self.body(within, inside, nodes, arguments, [called.ret[arg.name] for arg in called.signature.output_arg])
+            return self.body(
+                within, inside, nodes, arguments, [called.ret[arg.name] for arg in called.signature.output_arg]
+            )
         together = frozenset[str]().union(*inputs)
         if node.op in graph.PASSIVE_OPS:
             return [together]

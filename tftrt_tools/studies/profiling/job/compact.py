@@ -38,8 +38,11 @@ def of(raw: bytes) -> dict[str, Any]:
     planes = [plane for plane in space.planes if plane.name.startswith("/host:CPU") or kernels.is_gpu(plane.name)]
     lines = [(plane, line) for plane in planes for line in _lines(plane) if line.events]
     begin = min((_start(line, event) for _, line in lines for event in line.events), default=0.0)
-    return {"complaints": [*space.errors, *space.warnings],
-            "memory": _memory(lines), "tracks": [_track(plane, line, begin) for plane, line in lines]}
+    return {
+        "complaints": [*space.errors, *space.warnings],
+        "memory": _memory(lines),
+        "tracks": [_track(plane, line, begin) for plane, line in lines],
+    }
 
 
 def _lines(plane: Any) -> Iterable[Any]:
@@ -64,7 +67,12 @@ def _track(plane: Any, line: Any, begin: float) -> dict[str, Any]:
         stats = dict(_stats(plane, event))
         events.append([*row, stats] if stats else row)
     gpu = kernels.is_gpu(plane.name)
-    return {"name": f"{plane.name} {line.name}" if gpu else line.name, "gpu": gpu, "names": list(names), "events": events}
+    return {
+        "name": f"{plane.name} {line.name}" if gpu else line.name,
+        "gpu": gpu,
+        "names": list(names),
+        "events": events,
+    }
 
 
 def _memory(lines: Iterable[tuple[Any, Any]]) -> list[int] | None:
@@ -85,5 +93,7 @@ def _stats(plane: Any, event: Any) -> Iterator[tuple[str, Any]]:
 def _values(plane: Any, event: Any) -> Iterator[tuple[str, Any]]:
     for stat in event.stats:
         kind = stat.WhichOneof("value")
-        yield (plane.stat_metadata[stat.metadata_id].name,
-               plane.stat_metadata[stat.ref_value].name if kind == "ref_value" else getattr(stat, kind))
+        yield (
+            plane.stat_metadata[stat.metadata_id].name,
+            plane.stat_metadata[stat.ref_value].name if kind == "ref_value" else getattr(stat, kind),
+        )

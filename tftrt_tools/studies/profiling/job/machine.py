@@ -17,15 +17,29 @@ _MOST_NAMES = 20
 def machine() -> dict[str, Any]:
     """As profile.Machine reads it, without the GPU that ran the model."""
     build, threads = tf.sysconfig.get_build_info(), tf.config.threading
-    versions = {"tensorflow": tf.__version__, "tensorrt": tf_private.tensorrt_versions()[1], "cuda": str(build.get("cuda_version", "")),
-                "cudnn": str(build.get("cudnn_version", ""))}
-    return host.machine(versions, tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
-                        inter_op=threads.get_inter_op_parallelism_threads(), intra_op=threads.get_intra_op_parallelism_threads(),
-                        jit=str(tf.config.optimizer.get_jit()))
+    versions = {
+        "tensorflow": tf.__version__,
+        "tensorrt": tf_private.tensorrt_versions()[1],
+        "cuda": str(build.get("cuda_version", "")),
+        "cudnn": str(build.get("cudnn_version", "")),
+    }
+    return host.machine(
+        versions,
+        tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
+        inter_op=threads.get_inter_op_parallelism_threads(),
+        intra_op=threads.get_intra_op_parallelism_threads(),
+        jit=str(tf.config.optimizer.get_jit()),
+    )
 
 
 def model(path: str) -> dict[str, Any]:
     """Which functions of a SavedModel's graph XLA compiles: {"xla_count", "xla_functions": some names}."""
-    found = sorted({function.signature.name for meta in protos.read(path).meta_graphs for function in meta.graph_def.library.function
-                    if compiled.MARK in function.attr and function.attr[compiled.MARK].b})
+    found = sorted(
+        {
+            function.signature.name
+            for meta in protos.read(path).meta_graphs
+            for function in meta.graph_def.library.function
+            if compiled.MARK in function.attr and function.attr[compiled.MARK].b
+        }
+    )
     return {"xla_count": len(found), "xla_functions": found[:_MOST_NAMES]}

@@ -47,10 +47,15 @@ def is_input(engine: trt.ICudaEngine, name: str) -> bool:
 
 def opt_shapes(engine: trt.ICudaEngine, profile: int) -> dict[str, Shape]:
     """{input: the shape that a profile was tuned for}, of an explicit-batch engine."""
-    return {name: tuple(engine.get_tensor_profile_shape(name, profile)[1]) for name in names(engine)
-            if is_input(engine, name) and not engine.is_shape_inference_io(name)} | {
-        name: tuple(engine.get_tensor_shape(name)) for name in names(engine)
-        if is_input(engine, name) and engine.is_shape_inference_io(name)}
+    return {
+        name: tuple(engine.get_tensor_profile_shape(name, profile)[1])
+        for name in names(engine)
+        if is_input(engine, name) and not engine.is_shape_inference_io(name)
+    } | {
+        name: tuple(engine.get_tensor_shape(name))
+        for name in names(engine)
+        if is_input(engine, name) and engine.is_shape_inference_io(name)
+    }
 
 
 def serving(engine: trt.ICudaEngine, rows: int) -> int | None:
@@ -60,8 +65,10 @@ def serving(engine: trt.ICudaEngine, rows: int) -> int | None:
     for profile in range(0 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles):
         if any(not shape for shape in opt_shapes(engine, profile).values()) or shape_values(engine, profile):
             return None
-        least, best, most = ({engine.get_tensor_profile_shape(name, profile)[place][0] for name in opt_shapes(engine, profile)}
-                             for place in range(3))
+        least, best, most = (
+            {engine.get_tensor_profile_shape(name, profile)[place][0] for name in opt_shapes(engine, profile)}
+            for place in range(3)
+        )
         if len(best) != 1 or rows in best:
             return None
         if found is None and max(least) <= rows <= min(most):
@@ -72,8 +79,14 @@ def serving(engine: trt.ICudaEngine, rows: int) -> int | None:
 def shape_values(engine: trt.ICudaEngine, profile: int) -> dict[str, list[list[int]]]:
     """{input whose values are shapes: its least, best and largest values in a profile}."""
     each = engine.num_bindings // max(1, engine.num_optimization_profiles)
-    return {name: [list(one) for one in engine.get_profile_shape_input(profile, profile * each + engine.get_binding_index(name))]
-            for name in names(engine) if is_input(engine, name) and engine.is_shape_inference_io(name)}
+    return {
+        name: [
+            list(one)
+            for one in engine.get_profile_shape_input(profile, profile * each + engine.get_binding_index(name))
+        ]
+        for name in names(engine)
+        if is_input(engine, name) and engine.is_shape_inference_io(name)
+    }
 
 
 class Context:
@@ -87,8 +100,14 @@ class Context:
       values: {input whose values are shapes: values}.
     """
 
-    def __init__(self, cuda: cudart.Cuda, engine: trt.ICudaEngine, shapes: dict[str, Shape], profile: int = 0,
-                 values: dict[str, list[int]] | None = None) -> None:
+    def __init__(
+        self,
+        cuda: cudart.Cuda,
+        engine: trt.ICudaEngine,
+        shapes: dict[str, Shape],
+        profile: int = 0,
+        values: dict[str, list[int]] | None = None,
+    ) -> None:
         self.cuda, self.engine, self.stream = cuda, engine, cuda.stream()
         self.implicit = bool(engine.has_implicit_batch_dimension)
         self.batch = next(iter(shapes.values()))[0] if shapes else 1
@@ -114,7 +133,9 @@ class Context:
         for index in range(self.engine.num_bindings):
             name = self.engine.get_binding_name(index)
             shape = (self.batch, *tuple(self.engine.get_binding_shape(index)))
-            self._bindings.append(self._buffer(name, shape, self.engine.get_binding_dtype(index), self.engine.binding_is_input(index)))
+            self._bindings.append(
+                self._buffer(name, shape, self.engine.get_binding_dtype(index), self.engine.binding_is_input(index))
+            )
 
     def _bind_by_name(self, shapes: dict[str, Shape], profile: int, values: dict[str, list[int]]) -> None:
         if profile:
@@ -156,7 +177,9 @@ class Context:
             address = self._buffer(name, shape, self.engine.get_tensor_dtype(name), False)
         _check(self.context.set_tensor_address(name, address), f"the address of {name}")
 
-    def _buffer(self, name: str, shape: Shape, dtype: trt.DataType, filled: bool, values: Sequence[int] | None = None) -> int:
+    def _buffer(
+        self, name: str, shape: Shape, dtype: trt.DataType, filled: bool, values: Sequence[int] | None = None
+    ) -> int:
         """Memory on the device; inputs are uniform in [-1, 1), integers 0."""
         kind = np.dtype(_DTYPES[dtype])
         self.buffer_bytes[name] = max(1, math.prod(shape) * kind.itemsize)
@@ -186,8 +209,10 @@ class Context:
     def shapes(self) -> dict[str, list[int]]:
         """{input or output: its shape in these calls}."""
         if self.implicit:
-            return {self.engine.get_binding_name(index): [self.batch, *self.engine.get_binding_shape(index)]
-                    for index in range(self.engine.num_bindings)}
+            return {
+                self.engine.get_binding_name(index): [self.batch, *self.engine.get_binding_shape(index)]
+                for index in range(self.engine.num_bindings)
+            }
         return {name: list(self.context.get_tensor_shape(name)) for name in names(self.engine)}
 
     def enqueue(self) -> None:

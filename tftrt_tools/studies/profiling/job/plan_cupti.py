@@ -26,7 +26,9 @@ _FORCED = 1
 _MARKER_START, _MARKER_END = 2, 4
 _BUFFER_BYTES = 8 << 20
 _ALIGNMENT = 8
-_REQUESTED = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t))
+_REQUESTED = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
+)
 _COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
 
 
@@ -87,7 +89,9 @@ class Cupti:
         for buffer, valid in self._full:
             record = ctypes.c_void_p()
             while valid:
-                code = self._library.cuptiActivityGetNextRecord(ctypes.c_void_p(buffer), ctypes.c_size_t(valid), ctypes.byref(record))
+                code = self._library.cuptiActivityGetNextRecord(
+                    ctypes.c_void_p(buffer), ctypes.c_size_t(valid), ctypes.byref(record)
+                )
                 if code:
                     if code != _NO_MORE:
                         raise RuntimeError(f"cuptiActivityGetNextRecord: {code}")
@@ -115,12 +119,31 @@ def _parsed(records: Iterator[tuple[int, int]]) -> dict[str, Any]:
     kernels, copies, launches, marks = [], [], [], []
     for kind, at in records:
         if kind in (_KERNEL, _SERIAL_KERNEL):
-            kernels.append([_number(names, _demangled(_text(at + 104))), _u64(at, 16), _u64(at, 24), _u32(at, 48), _u32(at, 92),
-                            [_u32(at, 52 + 4 * axis) for axis in range(3)], [_u32(at, 64 + 4 * axis) for axis in range(3)],
-                            ctypes.c_uint16.from_address(at + 6).value, _u32(at, 76) + _u32(at, 80), _u64(at, 144)])
+            kernels.append(
+                [
+                    _number(names, _demangled(_text(at + 104))),
+                    _u64(at, 16),
+                    _u64(at, 24),
+                    _u32(at, 48),
+                    _u32(at, 92),
+                    [_u32(at, 52 + 4 * axis) for axis in range(3)],
+                    [_u32(at, 64 + 4 * axis) for axis in range(3)],
+                    ctypes.c_uint16.from_address(at + 6).value,
+                    _u32(at, 76) + _u32(at, 80),
+                    _u64(at, 144),
+                ]
+            )
         elif kind == _MEMCPY:
-            copies.append([f"memcpy {ctypes.c_uint8.from_address(at + 4).value}", _u64(at, 16), _u64(at, 24), _u32(at, 40), _u32(at, 44),
-                           _u64(at, 8)])
+            copies.append(
+                [
+                    f"memcpy {ctypes.c_uint8.from_address(at + 4).value}",
+                    _u64(at, 16),
+                    _u64(at, 24),
+                    _u32(at, 40),
+                    _u32(at, 44),
+                    _u64(at, 8),
+                ]
+            )
         elif kind == _MEMSET:
             copies.append(["memset", _u64(at, 16), _u64(at, 24), _u32(at, 40), _u32(at, 44), _u64(at, 8)])
         elif kind in (_DRIVER, _RUNTIME):
@@ -129,8 +152,13 @@ def _parsed(records: Iterator[tuple[int, int]]) -> dict[str, Any]:
             marks.append((_u64(at, 8), _u32(at, 4), _u32(at, 16), _u32(at, 28), _text(at + 40), _text(at + 48)))
     caused = {one[4] for one in (*kernels, *copies)}
     ranges = _ranges(names, marks)
-    return {"names": list(names), "kernels": kernels, "copies": copies, "launches": [one for one in launches if one[0] in caused],
-            "ranges": ranges}
+    return {
+        "names": list(names),
+        "kernels": kernels,
+        "copies": copies,
+        "launches": [one for one in launches if one[0] in caused],
+        "ranges": ranges,
+    }
 
 
 def _ranges(names: dict[str, int], marks: list[tuple[int, int, int, int, str, str]]) -> list[list[int]]:
@@ -168,7 +196,10 @@ def _demangled(name: str) -> str:
     """A C++ name as people write it."""
     library = ctypes.CDLL("libstdc++.so.6")
     demangle = library.__cxa_demangle
-    demangle.restype, demangle.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
+    demangle.restype, demangle.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)],
+    )
     status = ctypes.c_int()
     made = demangle(name.encode(), None, None, ctypes.byref(status))
     if status.value or not made:

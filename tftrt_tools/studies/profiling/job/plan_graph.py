@@ -16,7 +16,10 @@ def describe(request: dict[str, Any]) -> list[dict[str, Any]]:
     Returns: a Graph as a dict for each pair; it has no nodes where the native segment was removed.
     """
     segments = graph.native_segments(protos.meta_graph(protos.read(request["model"])).graph_def)
-    return [(of(segments[engine], shapes) if engine in segments else Graph(engine, ())).to_dict() for engine, shapes in request["shapes"]]
+    return [
+        (of(segments[engine], shapes) if engine in segments else Graph(engine, ())).to_dict()
+        for engine, shapes in request["shapes"]
+    ]
 
 
 def of(one: graph.Segment, shapes: Mapping[str, Sequence[int]]) -> Graph:
@@ -24,15 +27,30 @@ def of(one: graph.Segment, shapes: Mapping[str, Sequence[int]]) -> Graph:
     shape."""
     body, _ = segment.to_graph(one.function)
     given = [shapes.get(f"{engine_op.INPUT}{index}") for index in range(len(one.shapes))]
-    known = inferred.shapes(segment.importable(body, [tuple(shape) if shape is not None else declared
-                                                      for shape, declared in zip(given, one.shapes, strict=True)]))
+    known = inferred.shapes(
+        segment.importable(
+            body,
+            [
+                tuple(shape) if shape is not None else declared
+                for shape, declared in zip(given, one.shapes, strict=True)
+            ],
+        )
+    )
     constants = {node.name for node in body.node if node.op == "Const"}
     operations = [(known.get_operation_by_name(node.name), node) for node in body.node]
-    return Graph(one.engine.name, tuple(
-        Node(name=node.name, op="Const" if node.name in constants else node.op,
-             inputs=tuple(tensor.op.name for tensor in operation.inputs),
-             outputs=tuple(Tensor(tensor.dtype.name, _shape(tensor.shape)) for tensor in operation.outputs),
-             flops=_flops(operation)) for operation, node in operations))
+    return Graph(
+        one.engine.name,
+        tuple(
+            Node(
+                name=node.name,
+                op="Const" if node.name in constants else node.op,
+                inputs=tuple(tensor.op.name for tensor in operation.inputs),
+                outputs=tuple(Tensor(tensor.dtype.name, _shape(tensor.shape)) for tensor in operation.outputs),
+                flops=_flops(operation),
+            )
+            for operation, node in operations
+        ),
+    )
 
 
 def _shape(shape: Any) -> tuple[int | None, ...] | None:

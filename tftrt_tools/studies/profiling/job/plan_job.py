@@ -76,8 +76,14 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _measured(cuda: cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _One, request: dict[str, Any]) -> _Facts:
-    facts = _Facts(engine=one.asset.engine, record=one.record, profile=one.profile, rows=one.rows, implicit=one.implicit,
-                   bytes=one.asset.bytes)
+    facts = _Facts(
+        engine=one.asset.engine,
+        record=one.record,
+        profile=one.profile,
+        rows=one.rows,
+        implicit=one.implicit,
+        bytes=one.asset.bytes,
+    )
     facts["engine_bytes"] = one.taken
     try:
         one.open()
@@ -93,7 +99,9 @@ def _measured(cuda: cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _
 class _One:
     """One engine and one of its profiles, or one implicit-batch engine."""
 
-    def __init__(self, cuda: cudart.Cuda, copy: Callable[[], trt.ICudaEngine], engine: trt.ICudaEngine, **which: Any) -> None:
+    def __init__(
+        self, cuda: cudart.Cuda, copy: Callable[[], trt.ICudaEngine], engine: trt.ICudaEngine, **which: Any
+    ) -> None:
         """Args: copy: deserializes the engine once more."""
         self.cuda, self.copy, self.engine = cuda, copy, engine
         self.asset: engine_assets.EngineAsset = which["asset"]
@@ -126,8 +134,13 @@ class _One:
     def another(self, engine: trt.ICudaEngine) -> Context:
         """A context of `engine`, which is this one or a copy of it."""
         if self.implicit:
-            inputs = [engine.get_binding_name(index) for index in range(engine.num_bindings) if engine.binding_is_input(index)]
-            shapes = {name: tuple(one or 1 for one in shape or ()) for name, shape in zip(inputs, self._shapes(), strict=False)}
+            inputs = [
+                engine.get_binding_name(index) for index in range(engine.num_bindings) if engine.binding_is_input(index)
+            ]
+            shapes = {
+                name: tuple(one or 1 for one in shape or ())
+                for name, shape in zip(inputs, self._shapes(), strict=False)
+            }
             return Context(self.cuda, engine, shapes)
         if self._call is not None:
             return Context(self.cuda, engine, self._call, self.profile)
@@ -136,8 +149,10 @@ class _One:
             shapes |= dict(zip(shapes, map(tuple, self._given), strict=False))
         if self.rows:
             shapes = {name: (self.rows, *shape[1:]) for name, shape in shapes.items()}
-        values = {name: (three[1] if len(three) == 3 else []) for name, three in
-                  plan_context.shape_values(engine, self.profile).items()}
+        values = {
+            name: (three[1] if len(three) == 3 else [])
+            for name, three in plan_context.shape_values(engine, self.profile).items()
+        }
         return Context(self.cuda, engine, shapes, self.profile, values)
 
     def _shapes(self) -> Any:
@@ -156,7 +171,12 @@ def _chosen(cuda: cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
             engine = load()
             taken = free - cuda.free_memory()
             count = 1 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles
-            known = {"asset": asset, "record": number, "taken": taken, "given": (request.get("shapes") or {}).get(asset.engine)}
+            known = {
+                "asset": asset,
+                "record": number,
+                "taken": taken,
+                "given": (request.get("shapes") or {}).get(asset.engine),
+            }
             for profile in range(count):
                 yield _One(cuda, load, engine, profile=profile, rows=0, **known)
             for rows in (request.get("rows") or {}).get(asset.engine, ()):
@@ -171,7 +191,10 @@ def _of_a_plan(cuda: cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
     free = cuda.free_memory()
     engine = opened.copy()
     taken = free - cuda.free_memory()
-    known = {"asset": engine_assets.EngineAsset(engine=ENGINE, input_shapes=(), bytes=opened.plan.bytes), "taken": taken}
+    known = {
+        "asset": engine_assets.EngineAsset(engine=ENGINE, input_shapes=(), bytes=opened.plan.bytes),
+        "taken": taken,
+    }
     for number, profile in enumerate(said):
         yield _One(cuda, opened.copy, engine, profile=number, rows=0, record=0, call=profile.opt, **known)
     for number, call in enumerate(request.get("calls") or (), 1):
@@ -189,7 +212,14 @@ def _told(one: _One, facts: _Facts) -> None:
     """What the engine and the GPU say of themselves."""
     engine = one.engine
     facts["context_bytes"] = one.context.context_bytes
-    for name in ("name", "num_layers", "num_optimization_profiles", "device_memory_size", "max_batch_size", "num_bindings"):
+    for name in (
+        "name",
+        "num_layers",
+        "num_optimization_profiles",
+        "device_memory_size",
+        "max_batch_size",
+        "num_bindings",
+    ):
         facts.ask(name, functools.partial(getattr, engine, name))
     facts.ask("profiling_verbosity", lambda: engine.profiling_verbosity.name)
     facts.ask("multiprocessors", one.cuda.multiprocessors)
@@ -208,20 +238,31 @@ def _inspected(one: _One, facts: _Facts) -> None:
 
 def _bindings(one: _One) -> list[dict[str, Any]]:
     engine = one.engine
-    return [{"name": engine.get_binding_name(index), "input": bool(engine.binding_is_input(index)),
-             "dtype": engine.get_binding_dtype(index).name, "shape": list(engine.get_binding_shape(index)),
-             "format": engine.get_binding_format_desc(index), "location": engine.get_location(index).name}
-            for index in range(engine.num_bindings)]
+    return [
+        {
+            "name": engine.get_binding_name(index),
+            "input": bool(engine.binding_is_input(index)),
+            "dtype": engine.get_binding_dtype(index).name,
+            "shape": list(engine.get_binding_shape(index)),
+            "format": engine.get_binding_format_desc(index),
+            "location": engine.get_location(index).name,
+        }
+        for index in range(engine.num_bindings)
+    ]
 
 
 def _profiles(engine: trt.ICudaEngine) -> list[dict[str, Any]]:
     if engine.has_implicit_batch_dimension:
         return []
-    return [{name: [list(shape) for shape in engine.get_tensor_profile_shape(name, profile)]
-             for name in plan_context.names(engine)
-             if plan_context.is_input(engine, name) and not engine.is_shape_inference_io(name)}
-            | plan_context.shape_values(engine, profile)
-            for profile in range(engine.num_optimization_profiles)]
+    return [
+        {
+            name: [list(shape) for shape in engine.get_tensor_profile_shape(name, profile)]
+            for name in plan_context.names(engine)
+            if plan_context.is_input(engine, name) and not engine.is_shape_inference_io(name)
+        }
+        | plan_context.shape_values(engine, profile)
+        for profile in range(engine.num_optimization_profiles)
+    ]
 
 
 def _timed(one: _One, facts: _Facts) -> None:
@@ -325,6 +366,7 @@ def _by_profiler_ahead(one: _One) -> dict[str, Any]:
 
 def _traced(one: _One, facts: _Facts) -> None:
     """Kernels and NVTX ranges of calls without IProfiler, which puts events between the kernels."""
+
     def calls() -> dict[str, Any]:
         with plan_cupti.cupti().tracing() as found:
             for _ in range(TRACED):
@@ -473,11 +515,16 @@ def _overlap(cuda: cudart.Cuda, launches: Sequence[Callable[[], None]]) -> list[
                 launch()
         cuda.wait_for_all()
     spans = sorted([start, end, stream] for _, start, end, stream, *_ in found["kernels"])
-    return spans[len(spans) * (_WARM - _KEPT) // _WARM:]
+    return spans[len(spans) * (_WARM - _KEPT) // _WARM :]
 
 
 # {part: what measures it}. A capture that fails may leave its process unusable, and ranges are recorded for the traces alone.
 MEASURES: dict[str, Callable[[_One, _Facts], None]] = {
-    "told": _told, "timed": _timed, "traced": _traced, "graph": _graphed, "streams": _streamed, "overlap": _overlapped,
+    "told": _told,
+    "timed": _timed,
+    "traced": _traced,
+    "graph": _graphed,
+    "streams": _streamed,
+    "overlap": _overlapped,
     "inspected": _inspected,
 }

@@ -34,8 +34,13 @@ def of(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Graph:
     def add(name: str, op: str, reads: Sequence[str], outputs: Sequence[str], flops: int | None = 0) -> None:
         while name in found:
             name += "'"
-        found[name] = Node(name=name, op=op, inputs=tuple(dict.fromkeys(tensors[one] for one in reads if one in tensors)),
-                           outputs=tuple(known.get(one, Tensor("", None)) for one in outputs), flops=flops)
+        found[name] = Node(
+            name=name,
+            op=op,
+            inputs=tuple(dict.fromkeys(tensors[one] for one in reads if one in tensors)),
+            outputs=tuple(known.get(one, Tensor("", None)) for one in outputs),
+            flops=flops,
+        )
         tensors.update((one, name) for one in outputs)
 
     for value in graph.input:
@@ -49,7 +54,13 @@ def of(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Graph:
     for node in graph.node:
         outputs = list(filter(None, node.output))
         reads = [*filter(None, node.input), *graph_facts.read_inside(node)]
-        add(graph_facts.name_of(node), "Const" if node.op_type == "Constant" else node.op_type, reads, outputs, _flops(node, known))
+        add(
+            graph_facts.name_of(node),
+            "Const" if node.op_type == "Constant" else node.op_type,
+            reads,
+            outputs,
+            _flops(node, known),
+        )
     for value in graph.output:
         add(f"{value.name} (output)", "_Retval", [value.name], ())
     return Graph(ENGINE, tuple(found.values()), tensors)
@@ -61,19 +72,25 @@ def _inferred(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> di
     sized.CopyFrom(model)
     for value in sized.graph.input:
         if value.name in shapes:
-            value.CopyFrom(helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, list(shapes[value.name])))
+            value.CopyFrom(
+                helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, list(shapes[value.name]))
+            )
     # What the file says of inner sizes may have names for those that are given now.
     del sized.graph.value_info[:]
     for value in sized.graph.output:
         value.type.tensor_type.ClearField("shape")
     graph = shape_inference.infer_shapes(sized, data_prop=True).graph
-    return {value.name: Tensor(_dtype(value.type.tensor_type.elem_type), _sizes(value.type.tensor_type))
-            for value in (*graph.input, *graph.value_info, *graph.output)}
+    return {
+        value.name: Tensor(_dtype(value.type.tensor_type.elem_type), _sizes(value.type.tensor_type))
+        for value in (*graph.input, *graph.value_info, *graph.output)
+    }
 
 
 def _dtype(kind: int) -> str:
     """NumPy's name."""
-    return {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64"}.get(kind) or str(TensorProto.DataType.Name(kind)).lower()
+    return {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64"}.get(kind) or str(
+        TensorProto.DataType.Name(kind)
+    ).lower()
 
 
 def _sizes(kind: Any) -> _Sizes:
@@ -90,7 +107,13 @@ def _flops(node: onnx.NodeProto, known: Mapping[str, Tensor]) -> int | None:
     if node.op_type not in _SUMMED:
         return 0
     given = [known[name].shape if name in known else None for name in node.input[:2]]
-    result = given[0] if node.op_type == "ConvTranspose" else known[node.output[0]].shape if node.output[0] in known else None
+    result = (
+        given[0]
+        if node.op_type == "ConvTranspose"
+        else known[node.output[0]].shape
+        if node.output[0] in known
+        else None
+    )
     if result is None or any(shape is None for shape in given):
         return None
     sizes = [*result, *_SUMMED[node.op_type](node, [tuple(shape or ()) for shape in given])]
@@ -114,8 +137,11 @@ def _labels(node: onnx.NodeProto, given: Sequence[tuple[int | None, ...]]) -> Se
     operands, arrow, result = equation.partition("->")
     if not arrow or "." in equation or len(operands.split(",")) != len(given):
         return [None]
-    sizes = {label: size for labels, shape in zip(operands.split(","), given, strict=True)
-             for label, size in zip(labels, shape, strict=False)}
+    sizes = {
+        label: size
+        for labels, shape in zip(operands.split(","), given, strict=True)
+        for label, size in zip(labels, shape, strict=False)
+    }
     return [size for label, size in sizes.items() if label not in result]
 
 

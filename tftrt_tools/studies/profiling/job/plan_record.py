@@ -43,8 +43,15 @@ class _Recorder(recorder.Recorder[runner_job.Loaded]):
     def captured(self, name: str, function: Callable[[], T]) -> tuple[T, dict[str, Any]]:
         result, found, marks, complaints = self._watched(function)
         path = self._folder / f"{name}.trace.json.gz"
-        path.write_bytes(gzip.compress(json.dumps(plan_trace.of(found, marks, complaints), separators=(",", ":")).encode(), 6))
-        return result, {"trace": path.name, "trace_bytes": path.stat().st_size, "complaints": complaints, "trace_log": []}
+        path.write_bytes(
+            gzip.compress(json.dumps(plan_trace.of(found, marks, complaints), separators=(",", ":")).encode(), 6)
+        )
+        return result, {
+            "trace": path.name,
+            "trace_bytes": path.stat().st_size,
+            "complaints": complaints,
+            "trace_log": [],
+        }
 
     def _watched(self, function: Callable[[], T]) -> tuple[T, dict[str, Any], list[list[Any]], list[str]]:
         """(Its result, what CUPTI saw, the marks, why CUPTI saw nothing). Without CUPTI the host's marks are there all the same."""

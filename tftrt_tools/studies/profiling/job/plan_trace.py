@@ -31,16 +31,29 @@ def of(found: Mapping[str, Any], marks: Sequence[Sequence[Any]], complaints: Seq
         gpu[stream].append([names[name], start, end, {"correlation_id": correlation, "tf_op": RUN_OF_PLAN}])
     for kind, start, end, stream, correlation, size in found.get("copies", ()):
         stat = "Memset_details" if kind == "memset" else "memcpy_details"
-        gpu[stream].append([_COPIES.get(kind, "Memset" if kind == "memset" else "Memcpy"), start, end,
-                            {"correlation_id": correlation, stat: f"size:{size}"}])
+        gpu[stream].append(
+            [
+                _COPIES.get(kind, "Memset" if kind == "memset" else "Memcpy"),
+                start,
+                end,
+                {"correlation_id": correlation, stat: f"size:{size}"},
+            ]
+        )
     begin = min((start for rows in (*host.values(), *gpu.values()) for _, start, *_ in rows), default=0)
-    return {"complaints": list(complaints), "memory": None, "tracks": [
-        *(_track(f"thread {thread}", False, rows, begin) for thread, rows in host.items()),
-        *(_track(f"stream {stream}", True, rows, begin) for stream, rows in sorted(gpu.items()))]}
+    return {
+        "complaints": list(complaints),
+        "memory": None,
+        "tracks": [
+            *(_track(f"thread {thread}", False, rows, begin) for thread, rows in host.items()),
+            *(_track(f"stream {stream}", True, rows, begin) for stream, rows in sorted(gpu.items())),
+        ],
+    }
 
 
 def _track(name: str, gpu: bool, rows: Sequence[Sequence[Any]], begin: int) -> dict[str, Any]:
     names: dict[str, int] = {}
-    events = [[names.setdefault(what, len(names)), start - begin, end - start, *([facts] if facts else [])]
-              for what, start, end, facts in sorted(rows, key=lambda row: (row[1], -row[2]))]
+    events = [
+        [names.setdefault(what, len(names)), start - begin, end - start, *([facts] if facts else [])]
+        for what, start, end, facts in sorted(rows, key=lambda row: (row[1], -row[2]))
+    ]
     return {"name": name, "gpu": gpu, "names": list(names), "events": events}

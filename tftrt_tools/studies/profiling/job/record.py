@@ -30,7 +30,9 @@ def record(request: dict[str, Any]) -> dict[str, Any]:
     Returns: as Recorder.all. Raises: TftrtError.
     """
     if request.get("gpu") and not gpu.seen():
-        raise errors.TftrtError("TensorFlow sees no GPU here", "`tftrt doctor` says why; --without_gpu measures TensorFlow on the CPU")
+        raise errors.TftrtError(
+            "TensorFlow sees no GPU here", "`tftrt doctor` says why; --without_gpu measures TensorFlow on the CPU"
+        )
     return _Recorder(request).all()
 
 
@@ -40,8 +42,11 @@ class _Recorder(recorder.Recorder[runner_job.Loaded]):
 
     def load(self, stack: contextlib.ExitStack, model: dict[str, Any]) -> tuple[runner_job.Loaded, dict[str, Any]]:
         runner = stack.enter_context(runner_job.load(model["path"], Wanted(label=model["name"])))
-        return runner, {"where": runner.where.to_dict(), **(self._try(f"reading the {model['name']}", machines.model, model["path"]) or {}),
-                        "graph": self._try(f"reading the {model['name']}", call_graph.read, model["path"]) or {}}
+        return runner, {
+            "where": runner.where.to_dict(),
+            **(self._try(f"reading the {model['name']}", machines.model, model["path"]) or {}),
+            "graph": self._try(f"reading the {model['name']}", call_graph.read, model["path"]) or {},
+        }
 
     def whole(self, loaded: runner_job.Loaded, signature: str, given: Arrays) -> Whole:
         return Whole(loaded, signature, given)
@@ -54,4 +59,9 @@ class _Recorder(recorder.Recorder[runner_job.Loaded]):
         if self._request.get("raw"):
             (self._folder / f"{name}.xplane.pb.gz").write_bytes(gzip.compress(raw))
         size, complaints = compact.write(raw, self._folder / f"{name}.trace.json.gz")
-        return result, {"trace": f"{name}.trace.json.gz", "trace_bytes": size, "complaints": complaints, "trace_log": lines[:20]}
+        return result, {
+            "trace": f"{name}.trace.json.gz",
+            "trace_bytes": size,
+            "complaints": complaints,
+            "trace_log": lines[:20],
+        }

@@ -66,8 +66,11 @@ class Recorder(abc.ABC, Generic[L]):
         at each shape], "failed": {step: errors.TftrtError.to_dict()}}."""
         self._found["machine"] = self._try("the machine's facts", self.machine) or {}
         with contextlib.ExitStack() as stack:
-            loaded = {model["name"]: found for model in self._request["models"]
-                      if (found := self._try(f"loading the {model['name']}", self._loaded, stack, model))}
+            loaded = {
+                model["name"]: found
+                for model in self._request["models"]
+                if (found := self._try(f"loading the {model['name']}", self._loaded, stack, model))
+            }
             calls = []
             for number in range(max((len(model["calls"]) for model in self._request["models"]), default=0)):
                 calls.append(dict(self._first(number, loaded)))
@@ -81,7 +84,13 @@ class Recorder(abc.ABC, Generic[L]):
                     self._step(f"tracing the {name}", self._trace, one, facts)
                     for found in facts["callers"]:
                         if found["callers"] > 1 and facts["model"] == self._request["models"][0]["name"]:
-                            self._step(f"tracing {found['callers']} callers of the {name}", self._trace_several, one, facts, found)
+                            self._step(
+                                f"tracing {found['callers']} callers of the {name}",
+                                self._trace_several,
+                                one,
+                                facts,
+                                found,
+                            )
             for at_shape in calls:
                 self._turns(at_shape, _ROUNDS_AFTER)
         return _rounded(self._found)
@@ -104,8 +113,17 @@ class Recorder(abc.ABC, Generic[L]):
             answered = self._try(f"the first call of the {name}", self._answered, loaded[model["name"]], asked)
             if answered:
                 one, first = answered
-                facts = {"model": model["name"], "number": number, "signature": asked["signature"], "shapes": one.shapes,
-                         "input_bytes": one.input_bytes, "dtypes": one.dtypes, "untraced": [], "callers": [], **first}
+                facts = {
+                    "model": model["name"],
+                    "number": number,
+                    "signature": asked["signature"],
+                    "shapes": one.shapes,
+                    "input_bytes": one.input_bytes,
+                    "dtypes": one.dtypes,
+                    "untraced": [],
+                    "callers": [],
+                    **first,
+                }
                 self._found["calls"].append(facts)
                 self._write()
                 yield name, (one, facts)
@@ -141,7 +159,14 @@ class Recorder(abc.ABC, Generic[L]):
         with gpu_watch.watching() as watch:
             since = watch.now
             times, wall = one.together(callers, self._request["seconds"])
-            kept.append({"callers": callers, "seconds": times, "wall": wall, "gpu": [use.to_dict() for use in watch.uses(since)]})
+            kept.append(
+                {
+                    "callers": callers,
+                    "seconds": times,
+                    "wall": wall,
+                    "gpu": [use.to_dict() for use in watch.uses(since)],
+                }
+            )
 
     def _trace(self, one: WholeCalls, facts: dict[str, Any]) -> None:
         progress.say("tracing calls")

@@ -51,10 +51,14 @@ class WholeCalls(abc.ABC):
         answers, first = self.watched()
         seconds = time.perf_counter() - start
         second = self.watched()[1]
-        return {"first_seconds": seconds, "first": first.to_dict(), "second": second.to_dict(),
-                "output_bytes": {name: _bytes(array) for name, array in answers.items()},
-                "output_shapes": {name: list(array.shape) for name, array in answers.items()},
-                "output_dtypes": {name: _type(array) for name, array in answers.items()}}
+        return {
+            "first_seconds": seconds,
+            "first": first.to_dict(),
+            "second": second.to_dict(),
+            "output_bytes": {name: _bytes(array) for name, array in answers.items()},
+            "output_shapes": {name: list(array.shape) for name, array in answers.items()},
+            "output_dtypes": {name: _type(array) for name, array in answers.items()},
+        }
 
     def together(self, callers: int, seconds: float) -> tuple[list[float], float]:
         """Callers in threads, each calls again as soon as its answer is there. Returns: (seconds of each call, seconds of all)."""

@@ -31,7 +31,11 @@ def _step(model: onnx.ModelProto, opset: int) -> tuple[onnx.ModelProto, dict[str
     types.update({one.name: helper.make_tensor_type_proto(one.data_type, one.dims) for one in model.graph.initializer})
     counted: collections.Counter[str] = collections.Counter()
     for node in model.graph.node:
-        if node.domain in opsets.OWN and not onnx.defs.has(node.op_type, opset, "") and onnx.defs.has(node.op_type, own, ""):
+        if (
+            node.domain in opsets.OWN
+            and not onnx.defs.has(node.op_type, opset, "")
+            and onnx.defs.has(node.op_type, own, "")
+        ):
             body = _body(node, own, types)
             if body is not None:
                 counted[node.op_type] += 1
@@ -60,15 +64,22 @@ def _body(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.TypeProto])
     if not schema.has_context_dependent_function or any(name and name not in types for name in node.input):
         return None
     given = {one.name for one in node.attribute}
-    node.attribute.extend(one.default_value for name, one in schema.attributes.items() if name not in given and one.default_value.name)
+    node.attribute.extend(
+        one.default_value for name, one in schema.attributes.items() if name not in given and one.default_value.name
+    )
     version = max(one for one in schema.context_dependent_function_opset_versions if one <= opset)
     known = [types[name].SerializeToString() if name else b"" for name in node.input]
-    return onnx.FunctionProto.FromString(schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), known))
+    return onnx.FunctionProto.FromString(
+        schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), known)
+    )
 
 
 def _cast(model: onnx.ModelProto) -> None:
     """Write CastLike, which parsers do not know, as Cast."""
-    types = {one.name: one.type.tensor_type.elem_type for one in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
+    types = {
+        one.name: one.type.tensor_type.elem_type
+        for one in (*model.graph.value_info, *model.graph.input, *model.graph.output)
+    }
     types.update({one.name: one.data_type for one in model.graph.initializer})
     for node in model.graph.node:
         if node.op_type == "CastLike" and types.get(node.input[1]):

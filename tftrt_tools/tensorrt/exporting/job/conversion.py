@@ -73,8 +73,11 @@ def convert(root: Any, function: Any, asked: Asked) -> Converted:
     """Convert a signature. Args: root, function: of a loaded model, and its signature. Raises: TftrtError."""
     outside = asked.outside
     inputs = dict(zip((tensor.name for tensor in function.inputs), tf_private.argument_names(function), strict=False))
-    outputs = [(name, tensor.name) for name, tensor in zip(sorted(function.structured_outputs), function.outputs, strict=True)
-               if not asked.outputs or name in asked.outputs]
+    outputs = [
+        (name, tensor.name)
+        for name, tensor in zip(sorted(function.structured_outputs), function.outputs, strict=True)
+        if not asked.outputs or name in asked.outputs
+    ]
     tf_private.clear_collections(function)
     mends = Mends(asked.rewrites)
     # It numbers new nodes through the process. Names, which tables of ranges hold too, are the model's, whatever was converted before.
@@ -86,15 +89,22 @@ def convert(root: Any, function: Any, asked: Asked) -> Converted:
             fetched = _own_tensors(frozen, outputs, inputs)
             kept = None if outside else frozen
             renamed = {**inputs, **{tensor: name for name, tensor in fetched.items()}}
-            model, weights = _through(frozen, list(inputs), list(fetched.values()), renamed, tables, asked.opset, mends, outside)
+            model, weights = _through(
+                frozen, list(inputs), list(fetched.values()), renamed, tables, asked.opset, mends, outside
+            )
     except errors.TftrtError:
         raise
     except Exception as error:  # tf2onnx raises whatever its handlers do
         said = loading.first_line(error)
-        mend = "compute in float32 (tf.cast(x, tf.float32)), which is all that it knows" if "bfloat16" in said else \
-            "leave it out with --signature_keys, or export a model without that part"
+        mend = (
+            "compute in float32 (tf.cast(x, tf.float32)), which is all that it knows"
+            if "bfloat16" in said
+            else "leave it out with --signature_keys, or export a model without that part"
+        )
         raise errors.TftrtError(f"{EXPORTER} cannot export {_where(error)}: {said}", mend) from error
-    return Converted(model=model, renamed=renamed, frozen=kept, weights=weights, notes=tuple(mends.notes), rewritten=mends.rewritten)
+    return Converted(
+        model=model, renamed=renamed, frozen=kept, weights=weights, notes=tuple(mends.notes), rewritten=mends.rewritten
+    )
 
 
 def _rank(frozen: graph_pb2.GraphDef, found: Mapping[str, int]) -> None:
@@ -120,8 +130,9 @@ def _where(error: BaseException) -> str:
     return "it"
 
 
-def _graph(root: Any, function: Any, inputs: Mapping[str, str], outputs: list[str], asked: Asked,
-           notes: list[str]) -> tuple[graph_pb2.GraphDef, Any]:
+def _graph(
+    root: Any, function: Any, inputs: Mapping[str, str], outputs: list[str], asked: Asked, notes: list[str]
+) -> tuple[graph_pb2.GraphDef, Any]:
     """(the graph with constants in place of variables, tables as tf2onnx has them). Args: inputs: {tensor: input}; notes: gets what to
     know, a line each."""
     # A call that XLA compiles, such as Keras' grouped convolution, stays a call otherwise, and ONNX has none.
@@ -134,7 +145,9 @@ def _graph(root: Any, function: Any, inputs: Mapping[str, str], outputs: list[st
         return frozen, tables
     graph, _, _, captures = tf_private.freeze(function, opened)
     if captures and asked.frozen:
-        raise errors.TftrtError("--freeze cannot be combined with the lookup tables that it reads", "leave --freeze out")
+        raise errors.TftrtError(
+            "--freeze cannot be combined with the lookup tables that it reads", "leave --freeze out"
+        )
     if captures:
         opened = opened or whole
         notes += [preparation.constant(*one) for one in defaulted.fold(opened, inputs)]
@@ -144,7 +157,9 @@ def _graph(root: Any, function: Any, inputs: Mapping[str, str], outputs: list[st
     placeholders = {name: tensor.removesuffix(":0") for tensor, name in inputs.items()}
     others = {name: value for name, value in asked.frozen.items() if name not in placeholders}
     notes += [preparation.constant(*one) for one in defaulted.fold(graph, inputs, others)]
-    conditionals.freeze(graph, {placeholders[name]: value for name, value in asked.frozen.items() if name in placeholders})
+    conditionals.freeze(
+        graph, {placeholders[name]: value for name, value in asked.frozen.items() if name in placeholders}
+    )
     notes += _dropouts(graph)
     with tf.Graph().as_default():
         return tf_loader.tf_optimize(list(inputs), outputs, graph), {}
@@ -159,10 +174,16 @@ def _dropouts(graph: graph_pb2.GraphDef) -> list[str]:
 def deciding(frozen: graph_pb2.GraphDef, tensors: Mapping[str, str], specs: Sequence[InputSpec]) -> list[str]:
     """Inputs that are a single bool, and that conditionals alone read. Args: frozen: the graph; tensors: {its tensor: input}."""
     switches = {spec.name for spec in specs if spec.dtype == "bool" and spec.shape == ()}
-    return [name for tensor, name in tensors.items() if name in switches and conditionals.deciding(frozen, tensor.removesuffix(":0"))]
+    return [
+        name
+        for tensor, name in tensors.items()
+        if name in switches and conditionals.deciding(frozen, tensor.removesuffix(":0"))
+    ]
 
 
-def _own_tensors(frozen: graph_pb2.GraphDef, outputs: list[tuple[str, str]], inputs: Mapping[str, str]) -> dict[str, str]:
+def _own_tensors(
+    frozen: graph_pb2.GraphDef, outputs: list[tuple[str, str]], inputs: Mapping[str, str]
+) -> dict[str, str]:
     """{output: its tensor}; an output that is an input, or another output, too gets a tensor of its own, because it has its own name."""
     found: dict[str, str] = {}
     for number, (name, tensor) in enumerate(outputs):
@@ -180,15 +201,31 @@ def _dtype(frozen: graph_pb2.GraphDef, tensor: str) -> Any:
     return graph.get_tensor_by_name(tensor).dtype
 
 
-def _through(frozen: graph_pb2.GraphDef, inputs: list[str], outputs: list[str], renamed: Mapping[str, str], tables: Any, opset: int,
-             mends: Mends, outside: bool) -> tuple[onnx.ModelProto, dict[str, bytes]]:
+def _through(
+    frozen: graph_pb2.GraphDef,
+    inputs: list[str],
+    outputs: list[str],
+    renamed: Mapping[str, str],
+    tables: Any,
+    opset: int,
+    mends: Mends,
+    outside: bool,
+) -> tuple[onnx.ModelProto, dict[str, bytes]]:
     storage = ExternalTensorStorage() if outside else None
     values = tf_utils.compress_graph_def(frozen) if outside else None
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(frozen, name="")
         with _constants_written_once(), _nodes_in_order():
-            made = tfonnx.process_tf_graph(graph, opset=opset, input_names=inputs, output_names=outputs, tensors_to_rename=dict(renamed),
-                                           initialized_tables=tables, const_node_values=values, custom_op_handlers=mends.handlers())
+            made = tfonnx.process_tf_graph(
+                graph,
+                opset=opset,
+                input_names=inputs,
+                output_names=outputs,
+                tensors_to_rename=dict(renamed),
+                initialized_tables=tables,
+                const_node_values=values,
+                custom_op_handlers=mends.handlers(),
+            )
             made = optimizer.optimize_graph(made, catch_errors=not outside)
         model = made.make_model("", external_tensor_storage=storage)
     return model, dict(storage.name_to_tensor_data) if storage else {}
@@ -243,14 +280,25 @@ class Mends:
 
     def handlers(self) -> dict[str, tuple[Callable[..., None], list[Any]]]:
         """As tf2onnx takes them."""
-        handlers: dict[str, Callable[..., None]] = {"Erfc": self._erfc, "Log1p": self._log1p, "MulNoNan": self._mul_no_nan,
-                                                    "RFFT": self._rfft, "ComplexAbs": self._magnitude,
-                                                    "Real": self._part, "Imag": self._part}
-        handlers.update((op, functools.partial(self._rewrite, name, write)) for name, (op, write) in CONVERTING.items()
-                        if name in self.rewritten)
+        handlers: dict[str, Callable[..., None]] = {
+            "Erfc": self._erfc,
+            "Log1p": self._log1p,
+            "MulNoNan": self._mul_no_nan,
+            "RFFT": self._rfft,
+            "ComplexAbs": self._magnitude,
+            "Real": self._part,
+            "Imag": self._part,
+        }
+        handlers.update(
+            (op, functools.partial(self._rewrite, name, write))
+            for name, (op, write) in CONVERTING.items()
+            if name in self.rewritten
+        )
         return {op: (handler, []) for op, handler in handlers.items()}
 
-    def _rewrite(self, rewrite: str, write: Callable[[Any, Any], bool], graph: Any, node: Any, name: str, _: Any) -> None:
+    def _rewrite(
+        self, rewrite: str, write: Callable[[Any, Any], bool], graph: Any, node: Any, name: str, _: Any
+    ) -> None:
         self.rewritten[rewrite] += write(graph, node)
 
     def _note(self, text: str) -> None:
@@ -281,4 +329,6 @@ class Mends:
         self._note("MulNoNan became Where(y = 0, 0, x * y)")
         one = Replaced(graph, node)
         zero, (x, y) = one.number(0), node.input
-        one.give("Where", [one.make("Equal", [y, zero], shape=graph.get_shape(y), dtype=BOOL), zero, one.make("Mul", [x, y])])
+        one.give(
+            "Where", [one.make("Equal", [y, zero], shape=graph.get_shape(y), dtype=BOOL), zero, one.make("Mul", [x, y])]
+        )

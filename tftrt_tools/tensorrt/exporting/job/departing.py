@@ -29,8 +29,9 @@ def producers(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
     return {output: node for node in model.graph.node for output in node.output if output}
 
 
-def first(model: onnx.ModelProto, path: pathlib.Path, feed: dict[str, Any],
-          tensors: Mapping[str, tuple[str, Any]]) -> dict[str, Any] | None:
+def first(
+    model: onnx.ModelProto, path: pathlib.Path, feed: dict[str, Any], tensors: Mapping[str, tuple[str, Any]]
+) -> dict[str, Any] | None:
     """The first tensor that departs.
 
     Args: model: of the file `path`; tensors: {its name in the file: (the source's op, its value there)}, in the file's order.
@@ -45,8 +46,15 @@ def first(model: onnx.ModelProto, path: pathlib.Path, feed: dict[str, Any],
             continue
         compared += 1
         if level < _AGREES_DB:
-            return Departure(tensor=name, source_op=op, node=f"{made[name].op_type} {made[name].name}", snr_db=level, before=before,
-                             compared=compared, tensors=len(made)).to_dict()
+            return Departure(
+                tensor=name,
+                source_op=op,
+                node=f"{made[name].op_type} {made[name].name}",
+                snr_db=level,
+                before=before,
+                compared=compared,
+                tensors=len(made),
+            ).to_dict()
         before = name
     return None
 

@@ -28,8 +28,10 @@ def read(path: str) -> tuple[onnx.ModelProto, dict[tuple[str, int], str]]:
         if model.functions:
             model = inliner.inline_local_functions(model)
     except Exception as error:  # protobuf's and onnx's own errors
-        raise errors.TftrtError(f"onnx {onnx.__version__} cannot read {path}: {errors.first_line(str(error)) or type(error).__name__}",
-                                "export or copy the model again, with its weights beside it") from None
+        raise errors.TftrtError(
+            f"onnx {onnx.__version__} cannot read {path}: {errors.first_line(str(error)) or type(error).__name__}",
+            "export or copy the model again, with its weights beside it",
+        ) from None
     said = _output_names(model.graph)
     held = {one.name for one in model.graph.initializer}
     for value in [one for one in model.graph.input if one.name in held]:
@@ -46,12 +48,20 @@ def _output_names(graph: onnx.GraphProto) -> dict[tuple[str, int], str]:
     """{(output, axis): the name of this open dimension}, of names that mean something."""
     # An output that is an input has that one's dimensions.
     inputs = {one.name: one for one in graph.input}
-    return {(value.name, axis): dim.dim_param for value in graph.output
-            for axis, dim in enumerate(inputs.get(value.name, value).type.tensor_type.shape.dim) if _named(dim)}
+    return {
+        (value.name, axis): dim.dim_param
+        for value in graph.output
+        for axis, dim in enumerate(inputs.get(value.name, value).type.tensor_type.shape.dim)
+        if _named(dim)
+    }
 
 
 def _named(dim: onnx.TensorShapeProto.Dimension) -> bool:
-    return not dim.HasField("dim_value") and bool(_NAME.match(dim.dim_param)) and not model_file.UNNAMED.fullmatch(dim.dim_param)
+    return (
+        not dim.HasField("dim_value")
+        and bool(_NAME.match(dim.dim_param))
+        and not model_file.UNNAMED.fullmatch(dim.dim_param)
+    )
 
 
 def name_nodes(model: onnx.ModelProto) -> None:
@@ -59,7 +69,9 @@ def name_nodes(model: onnx.ModelProto) -> None:
     taken: set[str] = set()
     for node in all_nodes(model.graph):
         numbered = (f"{name_of(node)}/{number}" for number in itertools.count(2))
-        node.name = next(one for one in itertools.chain((name_of(node), *node.output[:1]), numbered) if one and one not in taken)
+        node.name = next(
+            one for one in itertools.chain((name_of(node), *node.output[:1]), numbered) if one and one not in taken
+        )
         taken.add(node.name)
 
 
@@ -85,7 +97,10 @@ def check_unwritten(model: onnx.ModelProto, path: str, mend: str) -> None:
             kind = attribute.i if node.op_type == "Cast" and attribute.name == "to" else attribute.t.data_type
             if kind in _HALVES:
                 raise errors.UsageError(f"{said}: node {name_of(node)} gives {_HALVES[kind]}", mend)
-    for one in (*model.graph.initializer, *(value.type.tensor_type for value in (*model.graph.input, *model.graph.output))):
+    for one in (
+        *model.graph.initializer,
+        *(value.type.tensor_type for value in (*model.graph.input, *model.graph.output)),
+    ):
         kind = one.data_type if isinstance(one, TensorProto) else one.elem_type
         if kind in _HALVES:
             what = f"constant {one.name}" if isinstance(one, TensorProto) else "an input or output"

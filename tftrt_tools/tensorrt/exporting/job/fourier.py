@@ -29,8 +29,12 @@ def rfft(graph: Any, node: Any) -> None:
     length, dtype = points[0], graph.get_dtype(frames)
     one = Replaced(graph, node)
     if shape[-1] > length:
-        frames = one.make("Slice", [frames, one.constant([0]), one.constant([length]), one.constant([-1])],
-                          shape=[*shape[:-1], length], dtype=dtype)
+        frames = one.make(
+            "Slice",
+            [frames, one.constant([0]), one.constant([length]), one.constant([-1])],
+            shape=[*shape[:-1], length],
+            dtype=dtype,
+        )
     parts, spectrum = [], [*shape[:-1], length // 2 + 1]
     for matrix in _matrices(min(shape[-1], length), length):
         constant = one.constant(matrix.astype(tf2onnx_utils.map_onnx_to_numpy_type(dtype)))

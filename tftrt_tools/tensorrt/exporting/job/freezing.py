@@ -17,8 +17,10 @@ _VALUE = "/frozen"
 
 def notes(values: Mapping[str, npt.NDArray[Any]]) -> list[str]:
     """What to know about the inputs, a line each. Args: values: {input: its value}."""
-    return [f"input {name} is {str(value.item()).lower()} for good (--freeze): callers still give it, and the file no longer reads it"
-            for name, value in values.items()]
+    return [
+        f"input {name} is {str(value.item()).lower()} for good (--freeze): callers still give it, and the file no longer reads it"
+        for name, value in values.items()
+    ]
 
 
 def freeze(model: onnx.ModelProto, values: Mapping[str, npt.NDArray[Any]]) -> None:

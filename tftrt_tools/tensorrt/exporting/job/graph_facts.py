@@ -42,7 +42,11 @@ class Facts:
     def number(self, name: str) -> float | None:
         """The number that a constant of one element holds; None for another tensor."""
         tensor = self._constants.get(name)
-        return float(numpy_helper.to_array(tensor).reshape(-1)[0]) if tensor is not None and math.prod(tensor.dims) == 1 else None
+        return (
+            float(numpy_helper.to_array(tensor).reshape(-1)[0])
+            if tensor is not None and math.prod(tensor.dims) == 1
+            else None
+        )
 
     def is_constant(self, name: str) -> bool:
         """Whether the file holds the tensor."""

@@ -19,7 +19,14 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tftrt_tools.tensorrt.exporting.job import half_kept
-from tftrt_tools.tensorrt.exporting.job.graph_facts import free, inner_graphs, name_of, node_names, read_inside, tensor_names
+from tftrt_tools.tensorrt.exporting.job.graph_facts import (
+    free,
+    inner_graphs,
+    name_of,
+    node_names,
+    read_inside,
+    tensor_names,
+)
 from tftrt_tools.tensorrt.exporting.precision import NodePrecision
 
 # Behind a tensor's name, that of its copy in FP16.
@@ -37,8 +44,13 @@ class Made:
     constants: tuple[str, ...]
 
 
-def convert(model: onnx.ModelProto, kept: Collection[str], largest: Mapping[str, float], simulated: bool = False,
-            moved: bool = True) -> Made:
+def convert(
+    model: onnx.ModelProto,
+    kept: Collection[str],
+    largest: Mapping[str, float],
+    simulated: bool = False,
+    moved: bool = True,
+) -> Made:
     """Put FP16 into a model.
 
     Args: model: with inferred types. kept: names of nodes that stay in FP32. largest: {tensor: the largest |x| on the data}. simulated: let
@@ -112,7 +124,9 @@ class _Writer:
             if node.op_type in half_kept.FORMS:
                 node.input[index] = self._any(scope, name)
             else:
-                node.input[index] = self._version(scope, name, half=half and half_kept.either(schema, index, outputs=False))
+                node.input[index] = self._version(
+                    scope, name, half=half and half_kept.either(schema, index, outputs=False)
+                )
         scope.nodes.append(node)
         for index, name in enumerate(node.output):
             if name not in scope.floats or name in scope.values:
@@ -127,7 +141,9 @@ class _Writer:
         reason = self._kept.reasons.get(key)
         if reason is None:
             return False
-        self.nodes.append(NodePrecision(name=name_of(node), op=node.op_type, precision="FP32" if reason else "FP16", reason=reason))
+        self.nodes.append(
+            NodePrecision(name=name_of(node), op=node.op_type, precision="FP32" if reason else "FP16", reason=reason)
+        )
         return not reason
 
     def _any(self, scope: _Scope, name: str) -> str:
@@ -145,14 +161,19 @@ class _Writer:
             if half and name in holder.values:
                 array = holder.values[name].astype(np.float16)
                 versions[True] = free(name + SUFFIX, self._tensors)
-                holder.graph.initializer.append(numpy_helper.from_array(array.astype(np.float32) if self._simulated else array,
-                                                                        versions[True]))
+                holder.graph.initializer.append(
+                    numpy_helper.from_array(array.astype(np.float32) if self._simulated else array, versions[True])
+                )
             elif half:
                 versions[True] = self._cast(holder, versions[False], free(name + SUFFIX, self._tensors))
             else:
                 versions[False] = name
                 kind, options = ("Identity", {}) if self._simulated else ("Cast", {"to": TensorProto.FLOAT})
-                holder.nodes.append(helper.make_node(kind, [versions[True]], [name], name=free(f"{name}/to_fp32", self._named), **options))
+                holder.nodes.append(
+                    helper.make_node(
+                        kind, [versions[True]], [name], name=free(f"{name}/to_fp32", self._named), **options
+                    )
+                )
         return versions[half]
 
     def _rounded(self, scope: _Scope, node: onnx.NodeProto, index: int) -> str:
@@ -166,9 +187,15 @@ class _Writer:
     def _cast(self, scope: _Scope, given: str, name: str) -> str:
         """A Cast to FP16; simulated, one that goes back, too."""
         target = free(f"{name}/bits", self._tensors) if self._simulated else name
-        scope.nodes.append(helper.make_node("Cast", [given], [target], name=free(target + "/to_fp16", self._named), to=TensorProto.FLOAT16))
+        scope.nodes.append(
+            helper.make_node(
+                "Cast", [given], [target], name=free(target + "/to_fp16", self._named), to=TensorProto.FLOAT16
+            )
+        )
         if self._simulated:
-            scope.nodes.append(helper.make_node("Cast", [target], [name], name=free(name + "/back", self._named), to=TensorProto.FLOAT))
+            scope.nodes.append(
+                helper.make_node("Cast", [target], [name], name=free(name + "/back", self._named), to=TensorProto.FLOAT)
+            )
         return name
 
 

@@ -24,8 +24,23 @@ SMALLEST = float(np.finfo(np.float16).tiny)
 _COARSE = SMALLEST / 16
 _FLOAT, _HALF = "tensor(float)", "tensor(float16)"
 # Ops that stay as they are: their type is an attribute, or the numbers that they count with are integers.
-_AS_THEY_ARE = frozenset({"Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "RandomNormal", "RandomNormalLike", "RandomUniform",
-                          "RandomUniformLike", "Multinomial", "Bernoulli", "QuantizeLinear", "DequantizeLinear"})
+_AS_THEY_ARE = frozenset(
+    {
+        "Cast",
+        "CastLike",
+        "Constant",
+        "ConstantOfShape",
+        "EyeLike",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Multinomial",
+        "Bernoulli",
+        "QuantizeLinear",
+        "DequantizeLinear",
+    }
+)
 # Sums of many values, orders that rounding changes, and an epsilon of 1e-9 that is part of the op.
 _SENSITIVE = frozenset({"CumSum", "TopK", "Range", "MeanVarianceNormalization"})
 # They ask for a tensor's form alone, in whatever type it is there.
@@ -34,9 +49,36 @@ FORMS = frozenset({"Shape", "Size"})
 _BIASES = {"Conv": (2,), "ConvTranspose": (2,), "Gemm": (2,), "BatchNormalization": (2, 3)}
 _WITH_GRAPHS = frozenset({"If", "Loop", "Scan"})
 # Ops whose output holds numbers of their inputs, and no others.
-MOVES = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Gather", "GatherElements", "GatherND",
-                   "Concat", "Split", "Pad", "Expand", "Tile", "Where", "DepthToSpace", "SpaceToDepth", "ReverseSequence", "Compress",
-                   "Scatter", "ScatterElements", "ScatterND", "Trilu", "CenterCropPad", "Dropout"})
+MOVES = frozenset(
+    {
+        "Identity",
+        "Reshape",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Transpose",
+        "Slice",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Concat",
+        "Split",
+        "Pad",
+        "Expand",
+        "Tile",
+        "Where",
+        "DepthToSpace",
+        "SpaceToDepth",
+        "ReverseSequence",
+        "Compress",
+        "Scatter",
+        "ScatterElements",
+        "ScatterND",
+        "Trilu",
+        "CenterCropPad",
+        "Dropout",
+    }
+)
 # They copy numbers in this mode.
 _RESIZES = frozenset({"Resize", "Upsample"})
 # {op: its inputs at which a number next to zero decides the result}.
@@ -44,10 +86,40 @@ _DIVISIONS = {"Log": (0,), "Reciprocal": (0,), "Sqrt": (0,), "Pow": (0,), "Div":
 # Inputs whose smallest number counts, not the largest alone.
 _BOUNDS = {**_DIVISIONS, "Max": None, "Clip": (1, 2)}
 # Arithmetic with which graphs count.
-_COUNTS = frozenset({"Add", "Sub", "Mul", "Div", "Mod", "Floor", "Ceil", "Round", "Max", "Min", "Neg", "Abs", "Clip", "Sin", "Cos", "Sum",
-                     "ReduceSum", "ReduceMax", "ReduceMin"})
+_COUNTS = frozenset(
+    {
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "Mod",
+        "Floor",
+        "Ceil",
+        "Round",
+        "Max",
+        "Min",
+        "Neg",
+        "Abs",
+        "Clip",
+        "Sin",
+        "Cos",
+        "Sum",
+        "ReduceSum",
+        "ReduceMax",
+        "ReduceMin",
+    }
+)
 # Integers that FP16 may not hold; those of 8 bits it holds.
-_COUNTERS = frozenset({TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32, TensorProto.UINT32, TensorProto.INT64, TensorProto.UINT64})
+_COUNTERS = frozenset(
+    {
+        TensorProto.INT16,
+        TensorProto.UINT16,
+        TensorProto.INT32,
+        TensorProto.UINT32,
+        TensorProto.INT64,
+        TensorProto.UINT64,
+    }
+)
 # Between a square and the bound below it.
 _SUMS = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "Add", "Sum", "MatMul", "Gemm", "Sqrt", *MOVES})
 _KEEP_VALUES = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Relu", "Abs", *MOVES})
@@ -101,7 +173,9 @@ class Kept:
     """The nodes that stay in FP32. reasons: {the way to a node that computes floats: why it stays, or ""}; constants: those that FP16 does
     not hold, a line each."""
 
-    def __init__(self, model: onnx.ModelProto, named: Collection[str], largest: Mapping[str, float], moved: bool = True) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, named: Collection[str], largest: Mapping[str, float], moved: bool = True
+    ) -> None:
         """Args: named: nodes that the user keeps. largest: {tensor: the largest |x| on the data}. moved: look at numbers that are only
         moved, too."""
         self._opsets = {one.domain: one.version for one in model.opset_import}
@@ -131,8 +205,14 @@ class Kept:
     # The graph ------------------------------------------------------------------------------------------------------------------------
 
     def _walk(self, graph: onnx.GraphProto, outer: _Scope | None, key: Key) -> None:
-        scope = _Scope(number=len(self._scopes), graph=graph, outer=outer, floats=frozenset(floats(graph)), values={},
-                       names={one.name for one in graph.input})
+        scope = _Scope(
+            number=len(self._scopes),
+            graph=graph,
+            outer=outer,
+            floats=frozenset(floats(graph)),
+            values={},
+            names={one.name for one in graph.input},
+        )
         self._scopes.append(scope)
         self._inner[key] = scope
         for tensor in graph.initializer:
@@ -146,10 +226,17 @@ class Kept:
                 self._walk(inner, scope, way)
                 if node.op_type == "If":
                     pairs = zip(node.output, inner.output, strict=False)
-                    self._given.update({(self._inner[way].number, theirs.name): (scope.number, ours) for ours, theirs in pairs})
+                    self._given.update(
+                        {(self._inner[way].number, theirs.name): (scope.number, ours) for ours, theirs in pairs}
+                    )
             outputs = [name for name in node.output if name in scope.floats]
-            place = _Place(key=(*key, index), node=node, scope=scope, outputs=outputs,
-                           computes=bool(outputs) and node.op_type != "Constant")
+            place = _Place(
+                key=(*key, index),
+                node=node,
+                scope=scope,
+                outputs=outputs,
+                computes=bool(outputs) and node.op_type != "Constant",
+            )
             self._places.append(place)
             self._makers.update({(scope.number, name): place for name in node.output if name})
             for number, name in enumerate(node.input):
@@ -188,7 +275,11 @@ class Kept:
     def schema(self, node: onnx.NodeProto) -> Any:
         """ONNX's definition of a node's op; None where it has none."""
         version = self._opsets.get(node.domain, 0)
-        return onnx.defs.get_schema(node.op_type, version, node.domain) if onnx.defs.has(node.op_type, version, node.domain) else None
+        return (
+            onnx.defs.get_schema(node.op_type, version, node.domain)
+            if onnx.defs.has(node.op_type, version, node.domain)
+            else None
+        )
 
     # What the node is -----------------------------------------------------------------------------------------------------------------
 
@@ -254,12 +345,19 @@ class Kept:
         edge = self._edge(place, given)
         beyond = {index: one for index, one in given.items() if _beyond(one)}
         for index, one in beyond.items():
-            decides = index in _DIVISIONS.get(place.node.op_type, ()) or abs(one) > LARGEST or edge is not None and _beyond(edge)
+            decides = (
+                index in _DIVISIONS.get(place.node.op_type, ())
+                or abs(one) > LARGEST
+                or edge is not None
+                and _beyond(edge)
+            )
             if decides and not place.reason:
                 place.reason = f"{place.node.input[index]} may be {one:.3g}, which FP16 does not hold"
         if edge is not None and (given or place.reason):
             outputs = self._outputs(place)
-            self._edges.update(dict.fromkeys([*outputs, *(self._given[one] for one in outputs if one in self._given)], edge))
+            self._edges.update(
+                dict.fromkeys([*outputs, *(self._given[one] for one in outputs if one in self._given)], edge)
+            )
             if not given and 0 < abs(edge) < _COARSE and self._is_divided_by(place, _SCALED):
                 self._keep_squares(place)
 
@@ -285,7 +383,11 @@ class Kept:
         if op == "Pow":
             return _power(given[0], constants[1]) if 0 in given and 1 in constants else None
         if op in _KEEP_VALUES or self._copies(place.node):
-            return next(iter(given.values()), None) if given else next((one for one in constants.values() if _beyond(one)), None)
+            return (
+                next(iter(given.values()), None)
+                if given
+                else next((one for one in constants.values() if _beyond(one)), None)
+            )
         return _function(op, given[0]) if 0 in given else None
 
     def _bound(self, place: _Place, index: int) -> float:
@@ -302,7 +404,10 @@ class Kept:
         """Keep what squares numbers in front of a bound where FP16 is coarse: the squares may be as small."""
         for _, tensor in self._inputs(place):
             for one in self._squares(tensor, 0):
-                one.reason = one.reason or f"{name_of(place.node)} keeps its squares from zero, with a number where FP16 is coarse"
+                one.reason = (
+                    one.reason
+                    or f"{name_of(place.node)} keeps its squares from zero, with a number where FP16 is coarse"
+                )
 
     def _squares(self, tensor: _Tensor, depth: int) -> list[_Place]:
         """The square that a tensor is a sum of, with what lies between; [] without one."""
@@ -318,8 +423,13 @@ class Kept:
 
     def _is_square(self, place: _Place) -> bool:
         node = place.node
-        return node.op_type in ("ReduceSumSquare", "ReduceL2") or node.op_type == "Mul" and node.input[0] == node.input[1] or \
-            node.op_type == "Pow" and (self._number(place, 1) or 0.0) >= 2
+        return (
+            node.op_type in ("ReduceSumSquare", "ReduceL2")
+            or node.op_type == "Mul"
+            and node.input[0] == node.input[1]
+            or node.op_type == "Pow"
+            and (self._number(place, 1) or 0.0) >= 2
+        )
 
     # Numbers that count ----------------------------------------------------------------------------------------------------------------
 
@@ -347,7 +457,11 @@ class Kept:
             return self._type(self._tensor(place.scope, node.input[0])) in _COUNTERS
         if node.op_type == "Range" or place.reason.startswith("it counts"):
             return True
-        return node.op_type in MOVES and bool(node.input) and self._is_count(self._tensor(place.scope, node.input[0]), depth + 1)
+        return (
+            node.op_type in MOVES
+            and bool(node.input)
+            and self._is_count(self._tensor(place.scope, node.input[0]), depth + 1)
+        )
 
     def _type(self, tensor: _Tensor) -> int:
         graph = self._scopes[tensor[0]].graph
@@ -358,16 +472,26 @@ class Kept:
 
     def _look_at_moves(self) -> None:
         """Keep nodes that only move numbers which FP32 gives to what reads FP32."""
-        fresh = {(scope.number, one.name) for scope in self._scopes for one in scope.graph.input if one.name in scope.floats}
-        fresh |= {(scope.number, name) for scope in self._scopes for name, values in scope.values.items() if _are_whole(values)}
+        fresh = {
+            (scope.number, one.name) for scope in self._scopes for one in scope.graph.input if one.name in scope.floats
+        }
+        fresh |= {
+            (scope.number, name)
+            for scope in self._scopes
+            for name, values in scope.values.items()
+            if _are_whole(values)
+        }
         for place in self._places:
             if place.wide or self._moves(place) and any(tensor in fresh for _, tensor in self._inputs(place)):
                 fresh.update(self._outputs(place))
         wanted = {(scope.number, one.name) for scope in self._scopes for one in scope.graph.output}
         for place in reversed(self._places):
             given = dict(self._inputs(place))
-            wanted.update(self._tensor(place.scope, name) for index, name in enumerate(place.node.input)
-                          if name and index not in given and place.node.op_type not in FORMS)
+            wanted.update(
+                self._tensor(place.scope, name)
+                for index, name in enumerate(place.node.input)
+                if name and index not in given and place.node.op_type not in FORMS
+            )
             passed = self._moves(place) and any(tensor in wanted for tensor in self._outputs(place))
             if place.node.op_type not in FORMS and (place.wide or passed):
                 wanted.update(given.values())
@@ -403,7 +527,9 @@ def either(schema: Any, index: int, outputs: bool) -> bool:
     if not formal:
         return False
     kind = formal[min(index, len(formal) - 1)].type_str
-    allowed = next((set(one.allowed_type_strs) for one in schema.type_constraints if one.type_param_str == kind), {kind})
+    allowed = next(
+        (set(one.allowed_type_strs) for one in schema.type_constraints if one.type_param_str == kind), {kind}
+    )
     return {_FLOAT, _HALF} <= allowed
 
 
@@ -431,7 +557,7 @@ def _are_whole(values: npt.NDArray[Any]) -> bool:
 
 def _power(base: float, exponent: float) -> float | None:
     try:
-        return base ** exponent if base > 0 else None
+        return base**exponent if base > 0 else None
     except OverflowError:
         return None
 
@@ -441,6 +567,8 @@ def _function(op: str, number: float) -> float | None:
     try:
         if op in ("Log", "Sqrt") and number <= 0:
             return None
-        return {"Log": math.log, "Sqrt": math.sqrt, "Reciprocal": lambda one: 1 / one, "Neg": lambda one: -one}[op](number)
+        return {"Log": math.log, "Sqrt": math.sqrt, "Reciprocal": lambda one: 1 / one, "Neg": lambda one: -one}[op](
+            number
+        )
     except (KeyError, ZeroDivisionError):
         return None

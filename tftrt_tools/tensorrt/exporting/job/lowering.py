@@ -35,10 +35,16 @@ def _drop_defaults(model: onnx.ModelProto, opset: int) -> None:
     to ops that do not know them."""
     own = opsets.of(model)
     for node in all_nodes(model.graph):
-        if node.domain not in opsets.OWN or not all(onnx.defs.has(node.op_type, version, "") for version in (own, opset)):
+        if node.domain not in opsets.OWN or not all(
+            onnx.defs.has(node.op_type, version, "") for version in (own, opset)
+        ):
             continue
         newer, older = (onnx.defs.get_schema(node.op_type, version, "").attributes for version in (own, opset))
-        kept = [one for one in node.attribute if one.name in older or one.name not in newer or not _as_without(node, one, newer[one.name])]
+        kept = [
+            one
+            for one in node.attribute
+            if one.name in older or one.name not in newer or not _as_without(node, one, newer[one.name])
+        ]
         del node.attribute[:]
         node.attribute.extend(kept)
 
@@ -48,7 +54,9 @@ def _as_without(node: onnx.NodeProto, attribute: onnx.AttributeProto, declared: 
     if (node.op_type, attribute.name) == ("Split", "num_outputs"):
         return len(node.output) == attribute.i
     default = declared.default_value
-    return default.type == attribute.type and helper.get_attribute_value(default) == helper.get_attribute_value(attribute)
+    return default.type == attribute.type and helper.get_attribute_value(default) == helper.get_attribute_value(
+        attribute
+    )
 
 
 def _unpack(model: onnx.ModelProto) -> None:

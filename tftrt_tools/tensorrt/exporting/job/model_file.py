@@ -39,8 +39,9 @@ def missing_ops(model: onnx.ModelProto) -> dict[str, list[str]]:
     return found
 
 
-def with_names(model: onnx.ModelProto, specs: Sequence[InputSpec],
-               calls: Sequence[ranks.Arrays] = ()) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
+def with_names(
+    model: onnx.ModelProto, specs: Sequence[InputSpec], calls: Sequence[ranks.Arrays] = ()
+) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
     """The model with names for its open dimensions, and with the shapes and types that can be inferred.
 
     The first dimension of every input is BATCH, unless calls have other sizes there; others are INPUT_AXIS. Of an output's, those that
@@ -65,8 +66,9 @@ def with_names(model: onnx.ModelProto, specs: Sequence[InputSpec],
     return inferred(model, calls=calls)
 
 
-def inferred(model: onnx.ModelProto, said: Mapping[tuple[str, int], str] | None = None,
-             calls: Sequence[ranks.Arrays] = ()) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
+def inferred(
+    model: onnx.ModelProto, said: Mapping[tuple[str, int], str] | None = None, calls: Sequence[ranks.Arrays] = ()
+) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
     """The model, whose inputs' open dimensions have names, with the shapes and types that can be inferred, and with names for its outputs'.
 
     Args: said: {(output, axis): a name}, for what does not follow from the inputs. calls: those that tell ranks and sizes.
@@ -81,8 +83,10 @@ def inferred(model: onnx.ModelProto, said: Mapping[tuple[str, int], str] | None 
     try:
         model = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
     except shape_inference.InferenceError as error:
-        raise errors.TftrtError(f"the exported graph has types that do not fit: {errors.first_line(str(error))}",
-                                "another --opset may do; else leave the signature out with --signature_keys") from None
+        raise errors.TftrtError(
+            f"the exported graph has types that do not fit: {errors.first_line(str(error))}",
+            "another --opset may do; else leave the signature out with --signature_keys",
+        ) from None
     ranks.complete(model, calls)
     named: dict[str, list[str]] = {}
     for value in (*model.graph.input, *model.graph.output):
@@ -133,8 +137,10 @@ def write(model: onnx.ModelProto, path: pathlib.Path, properties: Mapping[str, s
     try:
         onnx.checker.check_model(str(path), full_check=True)
     except (onnx.checker.ValidationError, shape_inference.InferenceError) as error:
-        raise errors.TftrtError(f"onnx.checker refuses the exported graph: {errors.first_line(str(error))}",
-                                "another --opset may do; else leave the signature out with --signature_keys") from None
+        raise errors.TftrtError(
+            f"onnx.checker refuses the exported graph: {errors.first_line(str(error))}",
+            "another --opset may do; else leave the signature out with --signature_keys",
+        ) from None
 
 
 def save(model: onnx.ModelProto, path: str) -> None:
@@ -167,15 +173,36 @@ def specs(values: Sequence[onnx.ValueInfoProto]) -> list[InputSpec]:
 def nodes(model: onnx.ModelProto) -> list[Node]:
     """All nodes, those of graphs within nodes behind the node; and the graph's inputs and outputs."""
     listed = [_node(node, known) for node, known in _nodes(model.graph)]
-    known: dict[str, Any] = {one.name: one for one in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
-    known.update((node.output[0], one.t) for node in model.graph.node if node.op_type == "Constant" for one in node.attribute
-                 if one.name == "value")
+    known: dict[str, Any] = {
+        one.name: one for one in (*model.graph.input, *model.graph.output, *model.graph.initializer)
+    }
+    known.update(
+        (node.output[0], one.t)
+        for node in model.graph.node
+        if node.op_type == "Constant"
+        for one in node.attribute
+        if one.name == "value"
+    )
     ends = ((INPUT, model.graph.input), (OUTPUT, model.graph.output))
-    return [*listed, *(Node(name=one.name, op=op, inputs=(_value(one.name, known),), outputs=(),
-                            beyond_int32=_beyond_int32(known[one.name])) for op, values in ends for one in values)]
+    return [
+        *listed,
+        *(
+            Node(
+                name=one.name,
+                op=op,
+                inputs=(_value(one.name, known),),
+                outputs=(),
+                beyond_int32=_beyond_int32(known[one.name]),
+            )
+            for op, values in ends
+            for one in values
+        ),
+    ]
 
 
-def _nodes(graph: onnx.GraphProto, outer: Mapping[str, Any] | None = None) -> Iterator[tuple[onnx.NodeProto, dict[str, Any]]]:
+def _nodes(
+    graph: onnx.GraphProto, outer: Mapping[str, Any] | None = None
+) -> Iterator[tuple[onnx.NodeProto, dict[str, Any]]]:
     """(node, {name of a value that it can see: its ValueInfoProto, or TensorProto of a constant})."""
     known = dict(outer or {})
     known.update((one.name, one) for one in (*graph.value_info, *graph.input, *graph.output, *graph.initializer))
@@ -202,9 +229,14 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 def _node(node: onnx.NodeProto, known: Mapping[str, Any]) -> Node:
     op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
     large = [size for one in node.input if (size := _beyond_int32(known.get(one))) is not None]
-    return Node(name=node.name or node.output[0], op=op, inputs=tuple(_value(one, known) for one in node.input),
-                outputs=tuple(_value(one, known) for one in node.output), beyond_int32=max(large, key=abs, default=None),
-                other_ranks=_other_ranks(node))
+    return Node(
+        name=node.name or node.output[0],
+        op=op,
+        inputs=tuple(_value(one, known) for one in node.input),
+        outputs=tuple(_value(one, known) for one in node.output),
+        beyond_int32=max(large, key=abs, default=None),
+        other_ranks=_other_ranks(node),
+    )
 
 
 def _other_ranks(node: onnx.NodeProto) -> bool:
@@ -233,12 +265,20 @@ def _shape(value: onnx.ValueInfoProto) -> tuple[int | None, ...] | None:
 def _dtype(number: int) -> str:
     if number in (TensorProto.UNDEFINED, TensorProto.STRING):
         return "string" if number else ""
-    return TensorProto.DataType.Name(number).lower() if number > TensorProto.COMPLEX128 else helper.tensor_dtype_to_np_dtype(number).name
+    return (
+        TensorProto.DataType.Name(number).lower()
+        if number > TensorProto.COMPLEX128
+        else helper.tensor_dtype_to_np_dtype(number).name
+    )
 
 
 def _beyond_int32(value: Any) -> int | None:
     """The number of a constant that INT32 cannot hold; weights outside the model are not read."""
-    if not isinstance(value, TensorProto) or value.data_type != TensorProto.INT64 or value.data_location == TensorProto.EXTERNAL:
+    if (
+        not isinstance(value, TensorProto)
+        or value.data_type != TensorProto.INT64
+        or value.data_location == TensorProto.EXTERNAL
+    ):
         return None
     array = numpy_helper.to_array(value)
     large = array[(array < _INT32.min) | (array > _INT32.max)]

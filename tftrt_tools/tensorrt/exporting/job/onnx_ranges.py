@@ -73,7 +73,10 @@ class Collector(Counted):
         self._fed = [name for name in wanted if name in inputs]
         listed = [name for name in wanted if name not in inputs]
         self.histograms = {name: Histogram() for name in wanted}
-        self._sessions = [(part, Session(model, part)) for part in (listed[at:at + _AT_ONCE] for at in range(0, len(listed), _AT_ONCE))]
+        self._sessions = [
+            (part, Session(model, part))
+            for part in (listed[at : at + _AT_ONCE] for at in range(0, len(listed), _AT_ONCE))
+        ]
 
     def add(self, batch: Batch, number: int, total: int | None = None) -> None:
         """As Counted.add."""
@@ -96,7 +99,9 @@ class Simulated:
         self._fed = qdq.scale_names(model, placement)
         self._plain = Session(model)
         # ONNX Runtime 1.23.2 optimizes for scales that are constants: ResNet-50 kept 2 dB with scales that are fed, and 15 without that.
-        self._rounded = Session(qdq.with_rounding(model, placement, dict.fromkeys(placement.tensors, 1.0), fed=True), optimized=False)
+        self._rounded = Session(
+            qdq.with_rounding(model, placement, dict.fromkeys(placement.tensors, 1.0), fed=True), optimized=False
+        )
 
     def plain(self, batch: Batch) -> Arrays:
         """The answers in FP32."""
@@ -111,7 +116,7 @@ class Simulated:
 def largest(model: onnx.ModelProto, wanted: Sequence[str], calls: Iterable[Batch]) -> dict[str, float]:
     """{tensor: the largest finite |x| over some calls}."""
     found = dict.fromkeys(wanted, 0.0)
-    parts = [wanted[at:at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE)]
+    parts = [wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE)]
     sessions = [(part, Session(model, part)) for part in parts]
     for number, call in enumerate(calls):
         progress.say(f"looking at the values of call {number + 1}")
@@ -127,8 +132,13 @@ def scales_by_tensor(histograms: Mapping[str, Histogram], scales: Mapping[int, f
     return {name: scale for name, histogram in histograms.items() if (scale := scales.get(id(histogram))) is not None}
 
 
-def compared(name: str, model: onnx.ModelProto, placement: Placement, histograms: Mapping[str, Histogram],
-             judging: Sequence[Judging]) -> Compared:
+def compared(
+    name: str,
+    model: onnx.ModelProto,
+    placement: Placement,
+    histograms: Mapping[str, Histogram],
+    judging: Sequence[Judging],
+) -> Compared:
     """Simulate a signature with everything in INT8 that the placement says, by each method. Returns: Compared; if nothing can be
     simulated, it says why."""
     rows, apart = sum(kept_back.rows(one.batches) for one in judging), all(one.apart for one in judging)
@@ -139,8 +149,13 @@ def compared(name: str, model: onnx.ModelProto, placement: Placement, histograms
     return Compared.of(name, rows, apart, levels, nothing)
 
 
-def _levels(name: str, model: onnx.ModelProto, placement: Placement, histograms: Mapping[str, Histogram],
-            judging: Sequence[Judging]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+def _levels(
+    name: str,
+    model: onnx.ModelProto,
+    placement: Placement,
+    histograms: Mapping[str, Histogram],
+    judging: Sequence[Judging],
+) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     """({method: {output: dB}}, as Shown.nothing)."""
     found = [{method: scales_by_tensor(histograms, scales) for method, scales in one.scales.items()} for one in judging]
     # A tensor with a range in only one half is not rounded in either.
@@ -151,7 +166,8 @@ def _levels(name: str, model: onnx.ModelProto, placement: Placement, histograms:
     if not simulated.floats:
         raise errors.TftrtError("it has no float output, and noise is measured on floats")
     noises: dict[Method, dict[str, Noise]] = {
-        method: {output: Noise() for output in simulated.floats} for method in judging[0].scales}
+        method: {output: Noise() for output in simulated.floats} for method in judging[0].scales
+    }
     shown, total, done = Shown(name), sum(len(one.batches) for one in judging), 0
     for one, by_method in zip(judging, found, strict=True):
         for batch in one.batches:
@@ -165,5 +181,8 @@ def _levels(name: str, model: onnx.ModelProto, placement: Placement, histograms:
                     noise.add(plain[output], answers[output])
             shown.add(batch, plain, simulated.floats)
             done += 1
-    levels = {method.text: {output: noise.level for output, noise in by_output.items()} for method, by_output in noises.items()}
+    levels = {
+        method.text: {output: noise.level for output, noise in by_output.items()}
+        for method, by_output in noises.items()
+    }
     return levels, shown.nothing(levels)

@@ -17,7 +17,9 @@ _ASIDE = "tftrt.aside"
 # Names of the domain of ONNX's own ops.
 OWN = ("", "ai.onnx")
 # Ops that mean something else in another version although a node may look the same, and ops whose inner graphs have to be converted.
-_CHANGED = frozenset({"GroupNormalization", "GridSample", "Upsample", "Softmax", "LogSoftmax", "Hardmax", "If", "Loop", "Scan"})
+_CHANGED = frozenset(
+    {"GroupNormalization", "GridSample", "Upsample", "Softmax", "LogSoftmax", "Hardmax", "If", "Loop", "Scan"}
+)
 
 
 def of(model: onnx.ModelProto) -> int:
@@ -39,8 +41,9 @@ def converted(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
         except Exception as error:  # the converter raises RuntimeError, its bindings others for what is too large
             lacking = _NO_ADAPTER.search(str(error))
             if lacking is None or lacking[1] in aside or not _set_aside(given, lacking[1], opset):
-                raise errors.TftrtError(f"onnx {onnx.__version__} cannot convert it from opset {of(model)} to {opset}: "
-                                        f"{_cause(error)}") from None
+                raise errors.TftrtError(
+                    f"onnx {onnx.__version__} cannot convert it from opset {of(model)} to {opset}: {_cause(error)}"
+                ) from None
             aside.add(lacking[1])
     for node in all_nodes(made.graph):
         if node.domain == _ASIDE:
@@ -62,7 +65,9 @@ def _cause(error: Exception) -> str:
 
 def _set_aside(model: onnx.ModelProto, op: str, opset: int) -> int:
     """Put the nodes of an op aside that hold in the opset as they are. Returns: how many."""
-    found = [node for node in all_nodes(model.graph) if node.op_type == op and node.domain in OWN and _holds(node, opset)]
+    found = [
+        node for node in all_nodes(model.graph) if node.op_type == op and node.domain in OWN and _holds(node, opset)
+    ]
     for node in found:
         node.domain = _ASIDE
     return len(found)
@@ -73,5 +78,8 @@ def _holds(node: onnx.NodeProto, opset: int) -> bool:
     if node.op_type in _CHANGED or not onnx.defs.has(node.op_type, opset, ""):
         return False
     schema = onnx.defs.get_schema(node.op_type, opset, "")
-    return (all(one.name in schema.attributes for one in node.attribute) and schema.min_input <= len(node.input) <= schema.max_input
-            and schema.min_output <= len(node.output) <= schema.max_output)
+    return (
+        all(one.name in schema.attributes for one in node.attribute)
+        and schema.min_input <= len(node.input) <= schema.max_input
+        and schema.min_output <= len(node.output) <= schema.max_output
+    )

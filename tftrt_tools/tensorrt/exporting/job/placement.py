@@ -29,9 +29,37 @@ _AVERAGES = ("AveragePool", "GlobalAveragePool")
 # What TensorRT makes one layer with the convolution before it, so that an addition behind it can follow.
 _FUSED = frozenset({"BatchNormalization", "Add", "Mul", "Identity"})
 # What TensorRT makes one kernel with its like.
-_ELEMENTWISE = frozenset({
-    "Abs", "Add", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Max", "Min", "Mish", "Mul", "Neg",
-    "PRelu", "Pow", "Reciprocal", "Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Sub", "Tanh"})
+_ELEMENTWISE = frozenset(
+    {
+        "Abs",
+        "Add",
+        "Clip",
+        "Div",
+        "Elu",
+        "Erf",
+        "Exp",
+        "Gelu",
+        "HardSigmoid",
+        "HardSwish",
+        "LeakyRelu",
+        "Max",
+        "Min",
+        "Mish",
+        "Mul",
+        "Neg",
+        "PRelu",
+        "Pow",
+        "Reciprocal",
+        "Relu",
+        "Selu",
+        "Sigmoid",
+        "Softplus",
+        "Softsign",
+        "Sqrt",
+        "Sub",
+        "Tanh",
+    }
+)
 _PASSING = _ELEMENTWISE | SAME_VALUES
 _BY_USER = "--fp32_nodes names it"
 
@@ -76,14 +104,26 @@ class Placement:
     def without(self, names: Collection[str], reason: str) -> Placement:
         """The Placement with some nodes left."""
         gone = [site for site in self.sites if site.node in names]
-        return Placement(tuple(site for site in self.sites if site.node not in names), (*self.left, *(_left(one, reason) for one in gone)))
+        return Placement(
+            tuple(site for site in self.sites if site.node not in names),
+            (*self.left, *(_left(one, reason) for one in gone)),
+        )
 
     def with_scales(self, known: Collection[str], where: str) -> Placement:
         """The Placement without nodes that read a tensor without a scale. Args: where: no scale is known from there, for the reason."""
         missing = {site.node: tensor for site in self.sites for tensor in site.tensors if tensor not in known}
         sites = tuple(site for site in self.sites if site.node not in missing)
-        return Placement(sites, (*self.left, *(_left(site, f"{where} no range of {missing[site.node]}") for site in self.sites
-                                               if site.node in missing)))
+        return Placement(
+            sites,
+            (
+                *self.left,
+                *(
+                    _left(site, f"{where} no range of {missing[site.node]}")
+                    for site in self.sites
+                    if site.node in missing
+                ),
+            ),
+        )
 
     def nodes(self) -> tuple[NodePrecision, ...]:
         """What becomes of each."""
@@ -130,10 +170,16 @@ def place(model: onnx.ModelProto, kept: Collection[str], why: Mapping[str, str] 
             known = sites.get(id(node), Site(node=name_of(node), op=node.op_type, inputs=()))
             here = tuple((index, one) for index, one in enumerate(node.input) if one == tensor)
             sites[id(node)] = dataclasses.replace(known, inputs=(*known.inputs, *here))
-    left = tuple(NodePrecision(name=name_of(node), op=node.op_type, precision="FP32", reason=reasons[id(node)]) for node in facts.nodes
-                 if id(node) in reasons)
-    left += tuple(NodePrecision(name=name_of(node), op=node.op_type, precision="FP32", reason="it is inside a loop or a branch")
-                  for node in inner_nodes(model.graph) if node.op_type in _WEIGHTED)
+    left = tuple(
+        NodePrecision(name=name_of(node), op=node.op_type, precision="FP32", reason=reasons[id(node)])
+        for node in facts.nodes
+        if id(node) in reasons
+    )
+    left += tuple(
+        NodePrecision(name=name_of(node), op=node.op_type, precision="FP32", reason="it is inside a loop or a branch")
+        for node in inner_nodes(model.graph)
+        if node.op_type in _WEIGHTED
+    )
     return Placement(tuple(sites[id(node)] for node in facts.nodes if id(node) in sites), left)
 
 
@@ -154,8 +200,11 @@ def last(model: onnx.ModelProto, placement: Placement) -> frozenset[str]:
 def _weighted(facts: Facts, node: onnx.NodeProto) -> Weights | str:
     """The weights of a node; or why it stays in FP32."""
     if facts.is_constant(node.input[0]):
-        return "its first input is constant" if facts.is_constant(node.input[1]) else "its weights are the first input, and TensorRT " \
-                                                                                      "wants them second"
+        return (
+            "its first input is constant"
+            if facts.is_constant(node.input[1])
+            else "its weights are the first input, and TensorRT wants them second"
+        )
     values = facts.constant(node.input[1])
     if values is None:
         return "both its inputs are computed"
@@ -164,8 +213,11 @@ def _weighted(facts: Facts, node: onnx.NodeProto) -> Weights | str:
     attributes = {one.name: one for one in node.attribute}
     if node.op_type == "ConvTranspose":
         grouped = "group" in attributes and attributes["group"].i != 1
-        return "its channels are in groups, and the scales of its weights could not be one a channel" if grouped else \
-            Weights(node.input[1], 1)
+        return (
+            "its channels are in groups, and the scales of its weights could not be one a channel"
+            if grouped
+            else Weights(node.input[1], 1)
+        )
     if node.op_type == "Gemm":
         if "transA" in attributes and attributes["transA"].i:
             return "its first input is transposed"
@@ -193,8 +245,10 @@ def _broadcast(first: tuple[int | str, ...], second: tuple[int | str, ...]) -> b
     """Whether shapes differ for certain, or one has a 1 where the other is open; two open sizes of other names may well be equal."""
     if len(first) != len(second):
         return True
-    return any(one != other and (isinstance(one, int) and isinstance(other, int) or 1 in (one, other))
-               for one, other in zip(first, second, strict=True))
+    return any(
+        one != other and (isinstance(one, int) and isinstance(other, int) or 1 in (one, other))
+        for one, other in zip(first, second, strict=True)
+    )
 
 
 def _convolution(facts: Facts, tensor: str, sites: Collection[int]) -> int:
@@ -226,7 +280,9 @@ def _joins(facts: Facts, node: onnx.NodeProto) -> bool:
 
 def _beside(facts: Facts, tensor: str, sites: Mapping[int, Site]) -> list[onnx.NodeProto]:
     """The element-wise nodes that read a tensor beside rounded nodes with weights; [] if anything else reads it, or what becomes of it."""
-    rounded, others = ([node for node in facts.readers.get(tensor, ()) if _rounds(sites, node, tensor) == own] for own in (True, False))
+    rounded, others = (
+        [node for node in facts.readers.get(tensor, ()) if _rounds(sites, node, tensor) == own] for own in (True, False)
+    )
     if tensor in facts.outputs or not any(sites[id(node)].weights for node in rounded):
         return []
     return others if all(_comes_to_rounding(facts, node, sites) for node in others) else []
@@ -245,7 +301,11 @@ def _comes_to_rounding(facts: Facts, node: onnx.NodeProto, sites: Mapping[int, S
     while pending:
         tensor = pending.pop().output[0]
         readers = [one for one in facts.readers.get(tensor, ()) if not _rounds(sites, one, tensor)]
-        if tensor in facts.outputs or tensor not in facts.readers or any(one.op_type not in _PASSING for one in readers):
+        if (
+            tensor in facts.outputs
+            or tensor not in facts.readers
+            or any(one.op_type not in _PASSING for one in readers)
+        ):
             return False
         pending += [one for one in readers if id(one) not in seen]
         seen.update(map(id, readers))

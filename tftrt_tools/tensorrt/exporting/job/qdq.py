@@ -26,7 +26,9 @@ def scale_names(model: onnx.ModelProto, placement: Placement) -> dict[str, str]:
     return {tensor: free(tensor + _SCALE, taken) for tensor in placement.tensors}
 
 
-def with_rounding(model: onnx.ModelProto, placement: Placement, scales: Mapping[str, float], fed: bool = False) -> onnx.ModelProto:
+def with_rounding(
+    model: onnx.ModelProto, placement: Placement, scales: Mapping[str, float], fed: bool = False
+) -> onnx.ModelProto:
     """A copy of the model with rounding.
 
     Weights stay float32, with both nodes behind them: TensorRT 8.5 takes no INT8 constants, and later ones round such weights, too.
@@ -82,16 +84,28 @@ class _Taken:
     nodes: Collection[str]
 
 
-def _pair(graph: onnx.GraphProto, taken: _Taken, tensor: str, scale: npt.NDArray[Any] | np.float32, axis: int | None,
-          suffix: str = "") -> list[onnx.NodeProto]:
+def _pair(
+    graph: onnx.GraphProto,
+    taken: _Taken,
+    tensor: str,
+    scale: npt.NDArray[Any] | np.float32,
+    axis: int | None,
+    suffix: str = "",
+) -> list[onnx.NodeProto]:
     """The two nodes behind a tensor; their constants are put into the graph."""
     names = [free(tensor + suffix + one, taken.tensors) for one in (_SCALE, _ZERO, _ROUNDED, _BACK)]
     array = np.asarray(scale, np.float32)
     graph.initializer.append(numpy_helper.from_array(array, names[0]))
     graph.initializer.append(numpy_helper.from_array(np.zeros(array.shape, np.int8), names[1]))
     options = {} if axis is None else {"axis": axis}
-    return [helper.make_node("QuantizeLinear", [tensor, names[0], names[1]], [names[2]], name=free(names[2], taken.nodes), **options),
-            helper.make_node("DequantizeLinear", [names[2], names[0], names[1]], [names[3]], name=free(names[3], taken.nodes), **options)]
+    return [
+        helper.make_node(
+            "QuantizeLinear", [tensor, names[0], names[1]], [names[2]], name=free(names[2], taken.nodes), **options
+        ),
+        helper.make_node(
+            "DequantizeLinear", [names[2], names[0], names[1]], [names[3]], name=free(names[3], taken.nodes), **options
+        ),
+    ]
 
 
 def _channel_scales(values: npt.NDArray[Any] | Any, axis: int) -> npt.NDArray[np.float32]:

@@ -29,16 +29,22 @@ def of_inputs(names: Iterable[str], calls: Sequence[Arrays], frozen: Iterable[st
     for name in names:
         ranks = {call[name].ndim for call in calls if name in call} if name not in found else {0}
         if len(ranks) != 1:
-            raise errors.TftrtError(f"the model does not say how many dimensions input {name!r} has" + (
-                f", and the calls have {' and '.join(map(str, sorted(ranks)))}" if ranks else ""), "give --shapes, or --data of one rank")
+            raise errors.TftrtError(
+                f"the model does not say how many dimensions input {name!r} has"
+                + (f", and the calls have {' and '.join(map(str, sorted(ranks)))}" if ranks else ""),
+                "give --shapes, or --data of one rank",
+            )
         found[name] = ranks.pop()
     return found
 
 
 def notes(found: Mapping[str, int], frozen: Iterable[str]) -> list[str]:
     """What to know, a line each."""
-    return [f"input {name} has {rank} dimensions in the file, as in the calls: the model takes any number" for name, rank in found.items()
-            if name not in frozen]
+    return [
+        f"input {name} has {rank} dimensions in the file, as in the calls: the model takes any number"
+        for name, rank in found.items()
+        if name not in frozen
+    ]
 
 
 def set_ranks(values: Iterable[onnx.ValueInfoProto], found: Mapping[str, int]) -> None:
@@ -73,9 +79,15 @@ def complete(model: onnx.ModelProto, calls: Sequence[Arrays]) -> None:
     for number, name in enumerate(unknown):
         ranks = {one[number].ndim for one in ran}
         if len(ranks) != 1:
-            raise errors.TftrtError(f"output {name!r} has no rank of its own" + (
-                f": it has {' and '.join(map(str, sorted(ranks)))} dimensions, and an ONNX file names one number" if ranks else ""),
-                "give its axes in the model (tf.squeeze(x, axis), tf.reshape), or leave it out with --outputs")
+            raise errors.TftrtError(
+                f"output {name!r} has no rank of its own"
+                + (
+                    f": it has {' and '.join(map(str, sorted(ranks)))} dimensions, and an ONNX file names one number"
+                    if ranks
+                    else ""
+                ),
+                "give its axes in the model (tf.squeeze(x, axis), tf.reshape), or leave it out with --outputs",
+            )
         set_ranks(model.graph.output, {name: ranks.pop()})
 
 

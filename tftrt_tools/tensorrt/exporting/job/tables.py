@@ -18,9 +18,17 @@ def by_tensor(model: onnx.ModelProto, table: Mapping[str, float]) -> dict[str, f
     passes on the values of another one (behind a Transpose, say) has its scale.
     """
     facts = Facts(model)
-    known = {tensor: scale for tensor in facts.floats for key in (tensor, tensor.removesuffix(":0"))
-             if (scale := table.get(key)) is not None}
+    known = {
+        tensor: scale
+        for tensor in facts.floats
+        for key in (tensor, tensor.removesuffix(":0"))
+        if (scale := table.get(key)) is not None
+    }
     places = [name for name in table if name.startswith(engine_op.INPUT)]
     if len(places) == 1 and len(facts.inputs) == 1:
         known.setdefault(next(iter(facts.inputs)), table[places[0]])
-    return {tensor: scale for tensor in facts.floats if (scale := known.get(tensor, known.get(facts.source(tensor)))) is not None}
+    return {
+        tensor: scale
+        for tensor in facts.floats
+        if (scale := known.get(tensor, known.get(facts.source(tensor)))) is not None
+    }

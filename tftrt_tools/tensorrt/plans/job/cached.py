@@ -48,18 +48,35 @@ def key(request: Mapping[str, Any], tensorrt: str, gpu: Mapping[str, str], held:
     return PlanKey(
         onnx=ONNX.digest(request["onnx"]),
         profiles=tuple({name: (one.min, one.opt, one.max) for name, one in inputs.items()} for inputs in profiles),
-        precision=settings.precision_mode, max_workspace_size_bytes=settings.max_workspace_size_bytes,
-        strongly_typed=settings.strongly_typed, tf32=settings.tf32, tactic_sources=tuple(sorted(set(settings.tactic_sources))),
-        sparse_weights=settings.sparse_weights, version_compatible=settings.version_compatible, refit=settings.refit,
-        plugins=tuple(map(files.digest, settings.plugins)), ranges_digest=keys.digest_of_text(ranges), held=held, tensorrt=tensorrt,
-        compute_capability=gpu["compute_capability"], gpu=gpu["name"], multiprocessors=device.multiprocessors(),
+        precision=settings.precision_mode,
+        max_workspace_size_bytes=settings.max_workspace_size_bytes,
+        strongly_typed=settings.strongly_typed,
+        tf32=settings.tf32,
+        tactic_sources=tuple(sorted(set(settings.tactic_sources))),
+        sparse_weights=settings.sparse_weights,
+        version_compatible=settings.version_compatible,
+        refit=settings.refit,
+        plugins=tuple(map(files.digest, settings.plugins)),
+        ranges_digest=keys.digest_of_text(ranges),
+        held=held,
+        tensorrt=tensorrt,
+        compute_capability=gpu["compute_capability"],
+        gpu=gpu["name"],
+        multiprocessors=device.multiprocessors(),
         cudnn=probe_job.version_of_loaded("libcudnn.so.8", "libcudnn.so.9"),
         cublas=probe_job.version_of_loaded("libcublas.so.11", "libcublas.so.12", "libcublas.so.13"),
-        environment=keys.environment(names=plan_key.ENVIRONMENT))
+        environment=keys.environment(names=plan_key.ENVIRONMENT),
+    )
 
 
-def made(kept: Store | None, wanted: Callable[[], PlanKey], request: Mapping[str, Any], driver: str, build: Callable[[], float],
-         load: Callable[[], T]) -> tuple[Made, T]:
+def made(
+    kept: Store | None,
+    wanted: Callable[[], PlanKey],
+    request: Mapping[str, Any],
+    driver: str,
+    build: Callable[[], float],
+    load: Callable[[], T],
+) -> tuple[Made, T]:
     """Copy the plan of a request from the cache, or build it. Of several processes that want the same plan one builds it.
 
     Args: kept: the engine cache, None for none. wanted: makes the plan's key, which reads the model. driver: the GPU's, for the record.

@@ -12,12 +12,41 @@ from typing import Any
 # The builder flag with which the constraints are kept, or the build fails.
 FLAG = "OBEY_PRECISION_CONSTRAINTS"
 # Ops, and TensorRT's layers, that compute nothing, or whose type is their task.
-_TYPELESS = frozenset({"Cast", "CastLike", "Constant", "ConstantOfShape", "Identity", "QuantizeLinear", "DequantizeLinear", "Shape",
-                       "Size"})
-_LAYERS = frozenset({"CONSTANT", "CAST", "IDENTITY", "SHAPE", "QUANTIZE", "DEQUANTIZE",
-                     # Borders of loops and branches, and what a plugin decides for itself.
-                     "LOOP_OUTPUT", "RECURRENCE", "ITERATOR", "TRIP_LIMIT", "CONDITION", "CONDITIONAL_INPUT", "CONDITIONAL_OUTPUT",
-                     "ASSERTION", "PLUGIN", "PLUGIN_V2", "PLUGIN_V3"})
+_TYPELESS = frozenset(
+    {
+        "Cast",
+        "CastLike",
+        "Constant",
+        "ConstantOfShape",
+        "Identity",
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "Shape",
+        "Size",
+    }
+)
+_LAYERS = frozenset(
+    {
+        "CONSTANT",
+        "CAST",
+        "IDENTITY",
+        "SHAPE",
+        "QUANTIZE",
+        "DEQUANTIZE",
+        # Borders of loops and branches, and what a plugin decides for itself.
+        "LOOP_OUTPUT",
+        "RECURRENCE",
+        "ITERATOR",
+        "TRIP_LIMIT",
+        "CONDITION",
+        "CONDITIONAL_INPUT",
+        "CONDITIONAL_OUTPUT",
+        "ASSERTION",
+        "PLUGIN",
+        "PLUGIN_V2",
+        "PLUGIN_V3",
+    }
+)
 
 
 def hold(trt: Any, network: Any, path: str) -> int:
@@ -67,5 +96,7 @@ def tensors(path: str) -> tuple[frozenset[str], frozenset[str]]:
     types = {one.name: one.type.tensor_type.elem_type for one in (*graph.value_info, *graph.output)}
     computed = frozenset(name for node in graph.node for name in node.output)
     own = [name for node in graph.node if node.op_type not in _TYPELESS for name in node.output]
-    wide, half = (frozenset(name for name in own if types.get(name) == kind) for kind in (TensorProto.FLOAT, TensorProto.FLOAT16))
+    wide, half = (
+        frozenset(name for name in own if types.get(name) == kind) for kind in (TensorProto.FLOAT, TensorProto.FLOAT16)
+    )
     return (wide, computed) if half else (frozenset(), frozenset())

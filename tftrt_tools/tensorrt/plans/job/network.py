@@ -23,14 +23,16 @@ def parsed(trt: Any, builder: Any, logger: Any, path: str, strongly_typed: bool)
         said = [differences.parser_error(parser.get_error(index), names) for index in range(parser.num_errors)]
         more = f" and {len(said) - _MOST_TOLD} more" if len(said) > _MOST_TOLD else ""
         why = "; ".join(said[:_MOST_TOLD]) or "no reason given"
-        raise errors.TftrtError(f"TensorRT {trt.__version__} does not take {path}: {why}{more}",
-                                "leave these nodes out of the model, export it for this TensorRT (`tftrt export --target=…`), or name a "
-                                "library that has the op with --plugins")
+        raise errors.TftrtError(
+            f"TensorRT {trt.__version__} does not take {path}: {why}{more}",
+            "leave these nodes out of the model, export it for this TensorRT (`tftrt export --target=…`), or name a "
+            "library that has the op with --plugins",
+        )
     return network, parser
 
 
 def _node_names(path: str) -> list[str]:
-    """"OP NAME" of the file's nodes; [] without the package onnx."""
+    """ "OP NAME" of the file's nodes; [] without the package onnx."""
     try:
         import onnx
     except ImportError:
@@ -42,12 +44,21 @@ def check_inputs(network: Any) -> None:
     """Refuse what a plan directory cannot say. Raises: TftrtError."""
     for index in range(network.num_inputs):
         if network.get_input(index).is_shape_tensor:
-            raise errors.TftrtError(f"the values of input {network.get_input(index).name!r} are sizes of other tensors",
-                                    "export the model with that input as a constant")
+            raise errors.TftrtError(
+                f"the values of input {network.get_input(index).name!r} are sizes of other tensors",
+                "export the model with that input as a constant",
+            )
 
 
-def configured(trt: Any, builder: Any, network: Any, profiles: Sequence[Profile], settings: Settings,
-               ranges: Mapping[str, float], constrained: bool = False) -> tuple[Any, tuple[str, ...]]:
+def configured(
+    trt: Any,
+    builder: Any,
+    network: Any,
+    profiles: Sequence[Profile],
+    settings: Settings,
+    ranges: Mapping[str, float],
+    constrained: bool = False,
+) -> tuple[Any, tuple[str, ...]]:
     """The configuration of a build.
 
     Args: profiles: for the inputs with open dimensions. ranges: {tensor: the largest |x| to keep}, for INT8 without Q/DQ. constrained:
@@ -78,7 +89,11 @@ def _flags(trt: Any, network: Any, settings: Settings, ranges: Mapping[str, floa
         _check_types(trt, network, settings.precision_mode)
     else:
         yield from {"FP32": (), "FP16": ("FP16",), "INT8": ("FP16", "INT8")}[settings.precision_mode]
-    for setting, name in (("sparse_weights", "SPARSE_WEIGHTS"), ("refit", "REFIT"), ("version_compatible", "VERSION_COMPATIBLE")):
+    for setting, name in (
+        ("sparse_weights", "SPARSE_WEIGHTS"),
+        ("refit", "REFIT"),
+        ("version_compatible", "VERSION_COMPATIBLE"),
+    ):
         if getattr(settings, setting):
             yield differences.flag(trt, setting, name).name
 
@@ -86,31 +101,44 @@ def _flags(trt: Any, network: Any, settings: Settings, ranges: Mapping[str, floa
 def _check_int8(trt: Any, network: Any, typed: bool, ranges: Mapping[str, float]) -> None:
     quantized = any(network.get_layer(index).type == trt.LayerType.QUANTIZE for index in range(network.num_layers))
     if ranges and quantized:
-        raise errors.TftrtError("the ONNX file has QuantizeLinear nodes with scales of their own, and a calibration table came as well",
-                                "leave --calibration_table out")
+        raise errors.TftrtError(
+            "the ONNX file has QuantizeLinear nodes with scales of their own, and a calibration table came as well",
+            "leave --calibration_table out",
+        )
     if ranges and typed:
-        raise errors.TftrtError(f"TensorRT {trt.__version__} takes no calibration table here: the graph's types decide",
-                                "write the scales into the ONNX file as QuantizeLinear and DequantizeLinear nodes")
+        raise errors.TftrtError(
+            f"TensorRT {trt.__version__} takes no calibration table here: the graph's types decide",
+            "write the scales into the ONNX file as QuantizeLinear and DequantizeLinear nodes",
+        )
     if not ranges and not quantized:
-        raise errors.TftrtError("INT8 needs ranges, and the ONNX file has no QuantizeLinear node",
-                                "give a file that has them, or --calibration_table with ranges of its tensors")
+        raise errors.TftrtError(
+            "INT8 needs ranges, and the ONNX file has no QuantizeLinear node",
+            "give a file that has them, or --calibration_table with ranges of its tensors",
+        )
 
 
 def _check_types(trt: Any, network: Any, precision: str) -> None:
     """A strongly typed network computes in FP16 only what the graph says."""
     wanted = {getattr(trt.DataType, name) for name in _TYPES.get(precision, ())}
-    found = {network.get_layer(index).get_output_type(number) for index in range(network.num_layers)
-             for number in range(network.get_layer(index).num_outputs)}
+    found = {
+        network.get_layer(index).get_output_type(number)
+        for index in range(network.num_layers)
+        for number in range(network.get_layer(index).num_outputs)
+    }
     if wanted and not wanted & found:
-        raise errors.TftrtError(f"nothing in the ONNX file is {precision}, and in a strongly typed network only the file's types count",
-                                "export it with that precision, or build with --precision_mode=FP32")
+        raise errors.TftrtError(
+            f"nothing in the ONNX file is {precision}, and in a strongly typed network only the file's types count",
+            "export it with that precision, or build with --precision_mode=FP32",
+        )
 
 
 def _sources(trt: Any, names: Sequence[str]) -> int:
     known = trt.TacticSource.__members__
     for name in names:
         if name not in known:
-            raise errors.TftrtError(f"--tactic_sources={name}: TensorRT {trt.__version__} has no such source", "it has " + ", ".join(known))
+            raise errors.TftrtError(
+                f"--tactic_sources={name}: TensorRT {trt.__version__} has no such source", "it has " + ", ".join(known)
+            )
     return sum(1 << int(known[name]) for name in names)
 
 
@@ -125,8 +153,10 @@ def _add_profiles(builder: Any, config: Any, network: Any, profiles: Sequence[Pr
             held = profile.inputs[name]
             one.set_shape(name, held.min, held.opt, held.max)
         if config.add_optimization_profile(one) < 0:
-            raise errors.TftrtError(f"TensorRT refuses the profile {profile.text()}",
-                                    "its log says why (--log_file); every dimension has to grow from min over opt to max")
+            raise errors.TftrtError(
+                f"TensorRT refuses the profile {profile.text()}",
+                "its log says why (--log_file); every dimension has to grow from min over opt to max",
+            )
 
 
 def _tell_apart(inputs: Sequence[Any], profiles: Sequence[Profile]) -> None:
@@ -156,6 +186,9 @@ def set_ranges(network: Any, ranges: Mapping[str, float]) -> int:
             done.add(tensor.name)
     if len(done) * 2 < len(ranges):
         lost = next(name for name in ranges if name not in done)
-        raise errors.TftrtError(f"the calibration is of another graph: {len(ranges) - len(done)} of its {len(ranges)} tensors are not in "
-                                f"this one, such as {lost!r}", "calibrate this ONNX file, or give one with QuantizeLinear nodes")
+        raise errors.TftrtError(
+            f"the calibration is of another graph: {len(ranges) - len(done)} of its {len(ranges)} tensors are not in "
+            f"this one, such as {lost!r}",
+            "calibrate this ONNX file, or give one with QuantizeLinear nodes",
+        )
     return len(done)

@@ -1,4 +1,5 @@
 """Whether the tables on a converted model's engine ops are those of its calibration file."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -30,11 +31,16 @@ def find(texts: Mapping[str, str], calibration: Calibration | None) -> tuple[Fin
     """
     given = {engine: text for engine, text in texts.items() if text}
     if given and calibration is None:
-        return (Finding(passport.CALIBRATION, "it is missing: what the INT8 tables were made from is not known", _AGAIN),)
+        return (
+            Finding(passport.CALIBRATION, "it is missing: what the INT8 tables were made from is not known", _AGAIN),
+        )
     known = {one.engine: one.table for one in calibration.engines} if calibration else {}
     found = [_difference(engine, text, known) for engine, text in given.items()]
-    found += [Finding(engine, f"{passport.CALIBRATION} has a table for it, and the engine op has none", _AGAIN) for engine in known
-              if not texts.get(engine)]
+    found += [
+        Finding(engine, f"{passport.CALIBRATION} has a table for it, and the engine op has none", _AGAIN)
+        for engine in known
+        if not texts.get(engine)
+    ]
     return tuple(filter(None, found))
 
 

@@ -1,4 +1,5 @@
 """INT8 simulated with the tables of several calibration methods, to see which harms a signature's outputs least. No GPU, no TensorRT."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -39,17 +40,28 @@ def compared(name: str, frozen: Frozen, ranges: Ranges, tables: Sequence[Tables]
     rows, apart = sum(kept_back.rows(one.batches) for one in ranges.judging), all(one.apart for one in ranges.judging)
     try:
         levels, nothing = _levels(name, frozen, ranges, tables)
-    except (errors.TftrtError, tf.errors.OpError, ValueError) as error:  # a graph over TensorFlow's 2 GiB is a ValueError
+    except (
+        errors.TftrtError,
+        tf.errors.OpError,
+        ValueError,
+    ) as error:  # a graph over TensorFlow's 2 GiB is a ValueError
         cause = error.cause if isinstance(error, errors.TftrtError) else errors.first_line(str(error))
         return Compared(signature=name, rows=rows, apart=apart, levels={}, problem=cause)
     return Compared.of(name, rows, apart, levels, nothing)
 
 
-def _levels(name: str, frozen: Frozen, ranges: Ranges, tables: Sequence[Tables]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+def _levels(
+    name: str, frozen: Frozen, ranges: Ranges, tables: Sequence[Tables]
+) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     """({method: {output: dB}}, as Shown.nothing)."""
     inner = {engine: ranges.inner[engine] for engine in ranges.named}
-    found = [{method: rounded.with_scales(ranges.inlined, inner, ranges.by_tensor(made), ranges.left_out(made))
-              for method, made in one.items()} for one in tables]
+    found = [
+        {
+            method: rounded.with_scales(ranges.inlined, inner, ranges.by_tensor(made), ranges.left_out(made))
+            for method, made in one.items()
+        }
+        for one in tables
+    ]
     # A tensor with a range in only one half is not rounded in either.
     names = [{site.node for site in next(iter(one.values()))[0]} for one in found]
     sites = [site for site in next(iter(found[0].values()))[0] if all(site.node in one for one in names)]
@@ -67,12 +79,20 @@ def _levels(name: str, frozen: Frozen, ranges: Ranges, tables: Sequence[Tables])
             plain = _judge(simulated, len(sites), vectors, batch, noises, first=not done)
             shown.add(batch, plain, simulated.floats)
             done += 1
-    levels = {method: {output: noise.level for output, noise in by_output.items()} for method, by_output in noises.items()}
+    levels = {
+        method: {output: noise.level for output, noise in by_output.items()} for method, by_output in noises.items()
+    }
     return levels, shown.nothing(levels)
 
 
-def _judge(simulated: Simulated, count: int, vectors: Mapping[str, npt.NDArray[Any]], batch: Batch,
-           noises: Mapping[str, Mapping[str, Noise]], first: bool) -> dict[str, npt.NDArray[Any]]:
+def _judge(
+    simulated: Simulated,
+    count: int,
+    vectors: Mapping[str, npt.NDArray[Any]],
+    batch: Batch,
+    noises: Mapping[str, Mapping[str, Noise]],
+    first: bool,
+) -> dict[str, npt.NDArray[Any]]:
     """Add the noise of one batch to `noises`. Args: count: of the nodes; vectors: {method: scales}; first: whether to check that the
     model gives the same answer twice. Returns: the answers with nothing rounded."""
     feed = {key: tf.constant(value) for key, value in batch.items()}

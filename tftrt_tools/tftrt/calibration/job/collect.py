@@ -1,4 +1,5 @@
 """The distribution of every wanted tensor of a converted model over calibration data: no GPU, no TensorRT, one pass."""
+
 from __future__ import annotations
 
 import operator
@@ -60,8 +61,9 @@ class Collector(Counted):
         try:
             self._function(*[tf.constant(batch[name]) for name in self._inputs])
         except tf.errors.OpError as error:
-            raise errors.TftrtError(f"the model fails on calibration batch {number}: {loading.first_line(error)}",
-                                    "check the data") from None
+            raise errors.TftrtError(
+                f"the model fails on calibration batch {number}: {loading.first_line(error)}", "check the data"
+            ) from None
         self.check_finite(number)
 
 
@@ -70,7 +72,9 @@ def _counting(frozen: Frozen, graph_def: Any, wanted: Sequence[str], histograms:
     graph_def = _in_order(graph_def)
 
     def run(*inputs: Any) -> list[Any]:
-        tensors = tf.graph_util.import_graph_def(graph_def, input_map=frozen.input_map(inputs), return_elements=wanted, name="model")
+        tensors = tf.graph_util.import_graph_def(
+            graph_def, input_map=frozen.input_map(inputs), return_elements=wanted, name="model"
+        )
         counted: dict[Any, Histogram] = {}
         for name, tensor in zip(wanted, tensors, strict=True):
             if tensor.dtype in _FLOATS:

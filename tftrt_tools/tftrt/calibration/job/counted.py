@@ -1,4 +1,5 @@
 """What the passes over calibration data have in common that count the values of tensors, whatever runs the model."""
+
 from __future__ import annotations
 
 import abc
@@ -44,5 +45,7 @@ class Counted(abc.ABC):
         for name, histogram in self.histograms.items():
             if histogram.nan or histogram.infinite:
                 what = "NaN" if histogram.nan else "infinity"
-                raise errors.TftrtError(f"{name.rpartition(':')[0] or name} gives {what} for calibration batch {number}",
-                                        "leave that data out, or keep the node out of INT8 engines: no scale can hold it")
+                raise errors.TftrtError(
+                    f"{name.rpartition(':')[0] or name} gives {what} for calibration batch {number}",
+                    "leave that data out, or keep the node out of INT8 engines: no scale can hold it",
+                )

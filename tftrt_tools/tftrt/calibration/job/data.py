@@ -1,4 +1,5 @@
 """Calibration data: opened, read batch by batch, recorded. Importable without TensorFlow; reading some kinds of data needs it."""
+
 from __future__ import annotations
 
 import contextlib
@@ -57,8 +58,14 @@ class Elsewhere(records.Record):
 class Batches:
     """The batches, each {input: np.ndarray} with the same number of rows; every iteration reads the data anew."""
 
-    def __init__(self, request: Request, kind: str, read: Callable[[Tally], Iterable[tuple[str, Arrays]]],
-                 rest: Callable[[int], bool] = batching.none, alike: bool = True) -> None:
+    def __init__(
+        self,
+        request: Request,
+        kind: str,
+        read: Callable[[Tally], Iterable[tuple[str, Arrays]]],
+        rest: Callable[[int], bool] = batching.none,
+        alike: bool = True,
+    ) -> None:
         """Args: kind: of find.Found, or "random". read: function of a Tally that yields (where, arrays), as a source returns it. rest,
         alike: as in `open`."""
         self._request, self._kind, self._read, self._rest, self._alike = request, kind, read, rest, alike
@@ -101,22 +108,42 @@ class Batches:
         return batching.cut(chunks, request.signature, request.specs, request.options.batch_size, tally, self._rest)
 
     def _too_few(self, tally: Tally) -> UsageError:
-        size, failed = self._request.options.batch_size, f" ({len(tally.failed)} files could not be decoded)" if tally.failed else ""
+        size, failed = (
+            self._request.options.batch_size,
+            f" ({len(tally.failed)} files could not be decoded)" if tally.failed else "",
+        )
         source = self._request.options.source
         if self._kind == "function":
             others = f" for signature {self._request.signature!r}" if self._request.others else ""
-            return errors.UsageError(f"--calibration_data={source} yields no rows{others}", "yield batches of {input name: array}")
+            return errors.UsageError(
+                f"--calibration_data={source} yields no rows{others}", "yield batches of {input name: array}"
+            )
         if not tally.dropped:
-            return errors.UsageError(f"--calibration_data={source} holds no rows{failed}", f"give at least {size}, one batch")
-        return errors.UsageError(f"--calibration_data={source} holds {tally.dropped} rows{failed}, fewer than one batch of {size}",
-                                 f"give more data, or --calibration_batch_size={tally.dropped}")
+            return errors.UsageError(
+                f"--calibration_data={source} holds no rows{failed}", f"give at least {size}, one batch"
+            )
+        return errors.UsageError(
+            f"--calibration_data={source} holds {tally.dropped} rows{failed}, fewer than one batch of {size}",
+            f"give more data, or --calibration_batch_size={tally.dropped}",
+        )
 
     def _recorded(self, tally: Tally, seen: _Seen) -> DataRecord:
         options = self._request.options
-        return DataRecord(source=options.source, kind=self._kind, digest=seen.digest(), samples=seen.samples, batch_size=seen.batch_size,
-                          batches=seen.batches, dropped=tally.dropped, random=self._kind == "random", rows=tuple(seen.rows),
-                          failed_files=tuple(tally.failed[:FILES_NAMED]), failed_count=len(tally.failed),
-                          warnings=tuple(_warnings(self._request, tally, seen, self._kind)), ranges=seen.ranges.found)
+        return DataRecord(
+            source=options.source,
+            kind=self._kind,
+            digest=seen.digest(),
+            samples=seen.samples,
+            batch_size=seen.batch_size,
+            batches=seen.batches,
+            dropped=tally.dropped,
+            random=self._kind == "random",
+            rows=tuple(seen.rows),
+            failed_files=tuple(tally.failed[:FILES_NAMED]),
+            failed_count=len(tally.failed),
+            warnings=tuple(_warnings(self._request, tally, seen, self._kind)),
+            ranges=seen.ranges.found,
+        )
 
 
 class _Seen:
@@ -136,7 +163,7 @@ class _Seen:
         self.shapes = self.shapes or {name: array.shape for name, array in batch.items()}
         self.samples += len(hashes)
         self.batch_size = max(self.batch_size, len(hashes))
-        self.rows += hashes[:max(0, ROWS_KEPT - len(self.rows))]
+        self.rows += hashes[: max(0, ROWS_KEPT - len(self.rows))]
         self._sha.update("".join(hashes).encode())
 
     def digest(self) -> str:
@@ -164,8 +191,15 @@ def _warnings(request: Request, tally: Tally, seen: _Seen, kind: str) -> Iterato
         yield f"left aside, because nobody asked for it: {', '.join(tally.aside)}"
 
 
-def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], twins: Sequence[str] = (),
-         rest: Callable[[int], bool] = batching.none, alike: bool = True, elsewhere: Elsewhere = Elsewhere()) -> Batches:
+def open(
+    options: DataOptions,
+    signature_name: str,
+    specs: Sequence[InputSpec],
+    twins: Sequence[str] = (),
+    rest: Callable[[int], bool] = batching.none,
+    alike: bool = True,
+    elsewhere: Elsewhere = Elsewhere(),
+) -> Batches:
     """Find the data and check it as far as possible without reading it.
 
     Args: options: DataOptions. signature_name: signature that the data is for. specs: its InputSpecs, in the signature's order. twins:
@@ -179,9 +213,16 @@ def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], 
         raise errors.UsageError(f"signature {signature_name!r} has no inputs", "it needs no calibration: leave it out")
     found = find.Found("random", ()) if options.random else find.find(options.source)
     options_module.check_image_flags(options, found.kind)
-    request = Request(options=options, signature=signature_name, specs=tuple(specs), files=found.files,
-                      rows=options.batches * options.batch_size, twins=tuple(twins),
-                      others=elsewhere.names, unasked=elsewhere.unasked)
+    request = Request(
+        options=options,
+        signature=signature_name,
+        specs=tuple(specs),
+        files=found.files,
+        rows=options.batches * options.batch_size,
+        twins=tuple(twins),
+        others=elsewhere.names,
+        unasked=elsewhere.unasked,
+    )
     if found.kind != "function":
         _check_batch_size(request)
     read = importlib.import_module(f"tftrt_tools.models.inputs.sources_job.{found.kind}").source(request)
@@ -192,12 +233,18 @@ def _check_batch_size(request: Request) -> None:
     fixed = {spec: spec.shape[0] for spec in request.specs if spec.shape and spec.shape[0] is not None}
     if len(set(fixed.values())) > 1:
         takes = ", ".join(f"{spec.name} {spec.text()}" for spec in fixed)
-        raise errors.UsageError(f"{request.signature!r} takes {takes}, and a calibration batch has equally many rows of each input",
-                                "no batch size fits: choose another precision")
+        raise errors.UsageError(
+            f"{request.signature!r} takes {takes}, and a calibration batch has equally many rows of each input",
+            "no batch size fits: choose another precision",
+        )
     size = request.options.batch_size
     for spec, rows in fixed.items():
         if rows != size:
             # A later dimension can depend on how many rows there are.
-            others = request.options.random and any(shape and shape[0] != rows for shape in row_shapes.declared(request).values())
-            raise errors.UsageError(f"{request.signature!r} takes {spec.name} {spec.text()}, and the calibration batch has {size} rows",
-                                    f"give --calibration_batch_size={rows}{f', and --shapes of a batch of {rows}' * others}")
+            others = request.options.random and any(
+                shape and shape[0] != rows for shape in row_shapes.declared(request).values()
+            )
+            raise errors.UsageError(
+                f"{request.signature!r} takes {spec.name} {spec.text()}, and the calibration batch has {size} rows",
+                f"give --calibration_batch_size={rows}{f', and --shapes of a batch of {rows}' * others}",
+            )

@@ -2,6 +2,7 @@
 
 Names of nodes stay; names with a layer's number ("(Unnamed Layer* 12) [Shuffle]_output") are worked out anew.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -25,7 +26,9 @@ _ADDED = "LayoutOptimizer"
 NOT_IN_TABLE = "the table has no entry for it"
 
 
-def fitted(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape], method: choices.Method = "entropy") -> EngineTable:
+def fitted(
+    made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape], method: choices.Method = "entropy"
+) -> EngineTable:
     """The table for one build.
 
     If the numbered names are already those of this build, all entries stay. Otherwise a numbered name takes the scale of the entry that
@@ -53,21 +56,33 @@ def fitted(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Sha
     for name, reason in made.left_out:
         if name not in scales:
             left_out.setdefault(name, reason)
-    return EngineTable(segment=made.segment, signature=made.signature, engine=made.engine, table=Table(made.table.header, scales),
-                       left_out=tuple(left_out.items()), ranges=made.ranges)
+    return EngineTable(
+        segment=made.segment,
+        signature=made.signature,
+        engine=made.engine,
+        table=Table(made.table.header, scales),
+        left_out=tuple(left_out.items()),
+        ranges=made.ranges,
+    )
 
 
 def knows(table: Table, function: Any, dynamic: bool, shapes: Sequence[Shape]) -> bool:
     """Whether a table of unknown origin has any of this engine's nodes. Args: table: table.Table; the others as in `fitted`."""
     names = {one.name for one in tensor_names.names(function, dynamic, shapes)}
-    own = {name for name in names if not is_numbered(name) and not name.startswith(("TensorRTInputPH_", "TensorRTOutputPH_"))}
+    own = {
+        name
+        for name in names
+        if not is_numbered(name) and not name.startswith(("TensorRTInputPH_", "TensorRTOutputPH_"))
+    }
     return not own or bool(own & table.scales.keys())
 
 
 class _Build:
     """Which scale a tensor of this build gets. same: the table's numbered names are of such a build."""
 
-    def __init__(self, made: EngineTable, named: Sequence[NamedTensor], constants: dict[str, Any], method: choices.Method) -> None:
+    def __init__(
+        self, made: EngineTable, named: Sequence[NamedTensor], constants: dict[str, Any], method: choices.Method
+    ) -> None:
         self._scales, self._reasons = made.table.scales, dict(made.left_out)
         self._constants, self._method = constants, method
         numbered = {one.name for one in named if is_numbered(one.name)}
@@ -76,8 +91,11 @@ class _Build:
         self.same = numbered <= known and (known <= numbered or not all(one.sure for one in named))
         by_node = [one for one in named if one.tensor and not is_numbered(one.name)]
         self._of_tensor = {one.tensor: self._scales[one.name] for one in reversed(by_node) if one.name in self._scales}
-        self._gone = {one.tensor: self._reasons[one.name] for one in reversed(by_node)
-                      if one.name in self._reasons and one.tensor not in self._of_tensor}
+        self._gone = {
+            one.tensor: self._reasons[one.name]
+            for one in reversed(by_node)
+            if one.name in self._reasons and one.tensor not in self._of_tensor
+        }
 
     def entry(self, one: NamedTensor) -> tuple[float | None, str]:
         """(scale, "") or (None, reason) of a tensor_names.NamedTensor."""

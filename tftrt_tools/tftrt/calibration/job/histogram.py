@@ -1,4 +1,5 @@
 """The distribution of |x| of one tensor, collected in one pass with bounded memory. NumPy alone."""
+
 from __future__ import annotations
 
 import math
@@ -67,8 +68,8 @@ class Histogram:
         magnitudes = np.empty(min(_CHUNK, values.size), np.float32)
         indices = np.empty(magnitudes.size, np.intp)  # what bincount takes without a copy
         for start in range(0, values.size, _CHUNK):
-            chunk = values[start:start + _CHUNK]
-            magnitude, index = magnitudes[:chunk.size], indices[:chunk.size]
+            chunk = values[start : start + _CHUNK]
+            magnitude, index = magnitudes[: chunk.size], indices[: chunk.size]
             np.abs(chunk, out=magnitude)
             self.zeros += chunk.size - np.count_nonzero(magnitude.view(np.int32))  # of floats it would be slow
             np.multiply(magnitude, scale, out=magnitude)

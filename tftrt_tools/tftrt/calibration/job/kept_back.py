@@ -1,4 +1,5 @@
 """Keeps back some batches of calibration data while ranges are measured, to judge the ranges on rows that they were not made from."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -50,4 +51,8 @@ def rows(batches: Iterable[Batch]) -> int:
 
 def _too_many(batches: Iterable[Batch]) -> bool:
     batches = list(batches)
-    return len(batches) > BATCHES or rows(batches) > ROWS or sum(array.nbytes for one in batches for array in one.values()) > BYTES
+    return (
+        len(batches) > BATCHES
+        or rows(batches) > ROWS
+        or sum(array.nbytes for one in batches for array in one.values()) > BYTES
+    )

@@ -3,6 +3,7 @@
 Read from TensorFlow's tf2tensorrt/convert (convert_nodes.cc, ops/*.cc) of 2.8 to 2.11, which 2.14.1 follows, and compared with the
 tables of 2.14.1 with TensorRT 8.5.3 (tests/test_tensor_names.py). Only what decides number, order and kind of layers is here.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -65,6 +66,7 @@ def _constant(op: Any, index: int) -> npt.NDArray[Any]:
 def _one(kind: str) -> Rule:
     def rule(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
         return [network.result(kind, op.outputs[0])]
+
     return rule
 
 
@@ -83,20 +85,24 @@ def _channels_first(op: Any) -> bool:
 
 def _in_channels_first(kind: str) -> Rule:
     """Layers that need the channels first, with transpositions around them if the op has them last."""
+
     def rule(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
         if _channels_first(op):
             return [network.result(kind, op.outputs[0])]
         rank = len(inputs[0].dims) + network.implicit
         network.transpose(inputs[0], [0, rank - 1, *range(1, rank - 1)])
-        inner = network.add(kind, _moved(network.dims(op.outputs[0]), network.implicit), inputs[0].dtype, op.outputs[0].name)
+        inner = network.add(
+            kind, _moved(network.dims(op.outputs[0]), network.implicit), inputs[0].dtype, op.outputs[0].name
+        )
         return [network.transpose(inner, [0, *range(2, rank), 1])]
+
     return rule
 
 
 def _moved(dims: Dims, implicit: bool) -> Dims:
     """Channels-last dims as channels-first."""
     head = () if implicit else dims[:1]
-    return (*head, dims[-1], *dims[len(head):-1])
+    return (*head, dims[-1], *dims[len(head) : -1])
 
 
 def _deconvolution(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
@@ -108,8 +114,10 @@ def _deconvolution(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]
     if not _static(sizes) or not _static(output[-2:]):
         raise UnknownLayersError
     same = op.get_attr("padding") == b"SAME"
-    made = [size * stride if same else (size - 1) * stride + width
-            for size, stride, width in zip(sizes, strides, kernel, strict=True)]
+    made = [
+        size * stride if same else (size - 1) * stride + width
+        for size, stride, width in zip(sizes, strides, kernel, strict=True)
+    ]
     if tuple(made) == output[-2:]:
         return [network.result("Deconvolution", op.outputs[0])]
     network.add("Deconvolution", (*output[:-2], *made), inputs[2].dtype)
@@ -139,7 +147,7 @@ def _bias_add(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     value, bias = inputs
     if _channels_first(op):
         head = () if network.implicit else (1,)
-        bias_dims = (*head, *bias.dims, *(1 for _ in value.dims[len(head) + 1:]))
+        bias_dims = (*head, *bias.dims, *(1 for _ in value.dims[len(head) + 1 :]))
         dims = value.dims
     else:
         dims, bias_dims = network.broadcast_dims(value, bias)
@@ -197,7 +205,12 @@ def _broadcast_operand(network: Network, value: Value, dims: Dims) -> Value:
 def _product(network: Network, op: Any, left: Value, right: Value, transposed: bool) -> Tensor:
     """A fully connected layer between two reshapes where the right side is one constant matrix, else a matrix product."""
     output = op.outputs[0]
-    if not transposed and isinstance(left, Tensor) and isinstance(right, Weights) and _fits_fully_connected(network, left, right):
+    if (
+        not transposed
+        and isinstance(left, Tensor)
+        and isinstance(right, Weights)
+        and _fits_fully_connected(network, left, right)
+    ):
         network.shaped(left, (*(0 for _ in left.dims), 1, 1))
         # TF-TRT notices a batch of matrices only here, so the reshape stays in the network.
         if all(size == 1 for size in right.dims[:-2]):
@@ -380,7 +393,11 @@ def _unpack(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
 
 def _slice(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     begin, size = _constant(op, 1), _constant(op, 2)
-    return [_sliced(network, op, inputs[0], set(), {axis for axis, length in enumerate(size) if length == -1}, [1] * len(begin))]
+    return [
+        _sliced(
+            network, op, inputs[0], set(), {axis for axis, length in enumerate(size) if length == -1}, [1] * len(begin)
+        )
+    ]
 
 
 def _strided_slice(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
@@ -429,7 +446,9 @@ def _of_slice(op: Any, sizes: Dims, masks: Mapping[str, int]) -> Dims | None:
     return sizes[slice(None if masks["begin"] else begin, None if masks["end"] else end, stride)]
 
 
-def _sliced(network: Network, op: Any, value: Value, begin: AbstractSet[int], end: AbstractSet[int], strides: Sequence[int]) -> Tensor:
+def _sliced(
+    network: Network, op: Any, value: Value, begin: AbstractSet[int], end: AbstractSet[int], strides: Sequence[int]
+) -> Tensor:
     """A slice; axes of unknown size need arithmetic on shapes. begin, end: axes without a given begin or end."""
     unknown = [axis for axis, size in enumerate(value.dims) if size == -1]
     shrinks = op.type == "StridedSlice" and op.get_attr("shrink_axis_mask")
@@ -442,7 +461,9 @@ def _sliced(network: Network, op: Any, value: Value, begin: AbstractSet[int], en
     if any(axis in end and strides[axis] > 0 for axis in unknown):
         network.shapes("Shape", "Constant", "Constant", "Concatenation", "Gather", "ElementWise")
     if any(axis in begin and strides[axis] < 0 for axis in unknown):
-        network.shapes("Shape", "Constant", "ElementWise", "Constant", "Constant", "Concatenation", "Gather", "ElementWise")
+        network.shapes(
+            "Shape", "Constant", "ElementWise", "Constant", "Constant", "Concatenation", "Gather", "ElementWise"
+        )
     magnitude = ("Constant", "Constant", "ElementWise", "ElementWise", "ElementWise")
     network.shapes("ElementWise", *magnitude, *magnitude, "ElementWise", "Constant", "ElementWise", "ElementWise")
     return output
@@ -453,7 +474,9 @@ def _resize(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     constant = isinstance(inputs[1], Weights)
     if not constant or not _static(inner.dims):
         network.shapes("Shape", "Slice", "Slice", *(["Constant"] * 2 if constant else ["Slice"] * 2), "Concatenation")
-    resized = network.add("Resize", _moved(network.dims(op.outputs[0]), network.implicit), inputs[0].dtype, op.outputs[0].name)
+    resized = network.add(
+        "Resize", _moved(network.dims(op.outputs[0]), network.implicit), inputs[0].dtype, op.outputs[0].name
+    )
     return [network.transpose(resized, [0, 2, 3, 1])]
 
 
@@ -492,10 +515,37 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), _in_channels_first("Pooling")),
     "Conv2DBackpropInput": _deconvolution,
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _batch_norm),
-    **dict.fromkeys(("Relu", "Relu6", "Sigmoid", "Tanh", "Elu", "Selu", "Softsign", "Softplus", "LeakyRelu", "ClipByValue"),
-                    _one("Activation")),
-    **dict.fromkeys(("Exp", "Log", "Sqrt", "Reciprocal", "Abs", "Neg", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan",
-                     "Asinh", "Acosh", "Atanh", "Ceil", "Floor", "Erf", "Round", "Sign"), _one("Unary")),
+    **dict.fromkeys(
+        ("Relu", "Relu6", "Sigmoid", "Tanh", "Elu", "Selu", "Softsign", "Softplus", "LeakyRelu", "ClipByValue"),
+        _one("Activation"),
+    ),
+    **dict.fromkeys(
+        (
+            "Exp",
+            "Log",
+            "Sqrt",
+            "Reciprocal",
+            "Abs",
+            "Neg",
+            "Sin",
+            "Cos",
+            "Tan",
+            "Sinh",
+            "Cosh",
+            "Asin",
+            "Acos",
+            "Atan",
+            "Asinh",
+            "Acosh",
+            "Atanh",
+            "Ceil",
+            "Floor",
+            "Erf",
+            "Round",
+            "Sign",
+        ),
+        _one("Unary"),
+    ),
     "Rsqrt": _rsqrt,
     **dict.fromkeys(("Add", "AddV2", "Mul", "Sub", "Div", "FloorDiv", "RealDiv", "Minimum", "Maximum", "Pow"), _binary),
     "BiasAdd": _bias_add,

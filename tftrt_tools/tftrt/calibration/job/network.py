@@ -2,6 +2,7 @@
 
 Shapes are TensorRT's: tuples with -1 for what is unknown; without the batch in implicit batch mode, where constants keep theirs.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -76,7 +77,9 @@ class Network:
     def add_output(self, tensor: Any) -> Tensor:
         """A further output of the layer added last, or one of an unknown layer."""
         dims = None if tensor.shape.rank is None else self.dims(tensor)
-        self.tensors.append(Tensor(name=None, dims=dims, dtype=tensor.dtype.name, source=tensor.name, sure=self.layers is not None))
+        self.tensors.append(
+            Tensor(name=None, dims=dims, dtype=tensor.dtype.name, source=tensor.name, sure=self.layers is not None)
+        )
         return self.tensors[-1]
 
     def shapes(self, *kinds: str) -> Tensor:
@@ -127,6 +130,7 @@ class Network:
 
     def broadcast_dims(self, left: Value, right: Value) -> list[Dims]:
         """Both operands' dims, with leading 1s up to the same rank."""
+
         def rank(value: Value) -> int:
             return len(value.dims) + (self.implicit and isinstance(value, Tensor))
 

@@ -1,4 +1,5 @@
 """How far answers with something rounded are from the plain ones. No TensorFlow here."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -23,7 +24,9 @@ def check_repeatable(outputs: Iterable[str], first: Batch, second: Batch) -> Non
         noise = Noise()
         noise.add(first[output], second[output])
         if noise.level < _LEAST_FIDELITY_DB:
-            raise errors.TftrtError(f"it answers otherwise each time ({output}): it draws random numbers, or keeps state")
+            raise errors.TftrtError(
+                f"it answers otherwise each time ({output}): it draws random numbers, or keeps state"
+            )
 
 
 class Noise:

@@ -4,6 +4,7 @@ TF-TRT's layout optimizer gives the nodes of a network with parallel branches an
 two processes on one machine, and two calls in one process). So "(Unnamed Layer* 41) [Constant]_output" can be the bias of one branch in
 one build and of the other in the next, and the table of one build is read in another. Names of nodes do not change.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -35,22 +36,29 @@ def varying(function: Any, dynamic: bool, shapes: Sequence[Shape]) -> dict[str, 
     return _varying(tensor_names.names(function, dynamic, shapes), function, dynamic, shapes)
 
 
-def _varying(named: Sequence[NamedTensor], function: Any, dynamic: bool, shapes: Sequence[Shape]) -> dict[str, set[str | None]]:
+def _varying(
+    named: Sequence[NamedTensor], function: Any, dynamic: bool, shapes: Sequence[Shape]
+) -> dict[str, set[str | None]]:
     # If the layout optimizer has nothing to do, it keeps the order. Otherwise the order may vary, but so seldom that a few runs do not
     # show it.
     if not any(is_numbered(one.name) for one in named) or not any(one.name.endswith(_MARK) for one in named):
         return {}
-    builds = [{one.name: one.tensor for one in named if is_numbered(one.name)}
-              for named in tensor_names.in_other_orders(function, dynamic, shapes, _ORDERS)]
+    builds = [
+        {one.name: one.tensor for one in named if is_numbered(one.name)}
+        for named in tensor_names.in_other_orders(function, dynamic, shapes, _ORDERS)
+    ]
     seen: dict[str, set[str | None]] = {}
     for numbered in builds:
         for name, tensor in numbered.items():
             seen.setdefault(name, set()).add(tensor)
-    return {name: tensors for name, tensors in seen.items() if len(tensors) > 1 or any(name not in one for one in builds)}
+    return {
+        name: tensors for name, tensors in seen.items() if len(tensors) > 1 or any(name not in one for one in builds)
+    }
 
 
-def settled(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape],
-            method: choices.Method = "entropy") -> EngineTable:
+def settled(
+    made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape], method: choices.Method = "entropy"
+) -> EngineTable:
     """A table whose numbered names fit every build.
 
     A name that may mean one of several tensors gets the largest of their scales. If the scales differ by more than a factor of 4, or one
@@ -67,7 +75,9 @@ def settled(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Sh
     known = {one.tensor: scales[one.name] for one in named if one.name in scales and not is_numbered(one.name)}
     constants = fitting.constants(function)
     for name, tensors in found.items():
-        candidates: list[float | Any] = [known.get(tensor) or _constant(tensor, constants, method) for tensor in tensors]
+        candidates: list[float | Any] = [
+            known.get(tensor) or _constant(tensor, constants, method) for tensor in tensors
+        ]
         scales.pop(name, None)
         if None in candidates or max(candidates) > _LARGEST_RATIO * min(candidates):
             left_out.setdefault(name, VARIES)

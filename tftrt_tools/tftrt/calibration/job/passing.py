@@ -1,5 +1,6 @@
 """The one pass over calibration data, whatever counts the values: which batches judge the methods, and the scales by each. No TensorFlow
 here."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -58,4 +59,7 @@ def _by_method(collector: Counted, methods: Iterable[Method]) -> dict[Method, di
 
 def scales_of(histograms: Mapping[str, Histogram], method: Method) -> dict[int, float | None]:
     """{id of a histogram: its scale}: tensors may share a histogram."""
-    return {key: scales.scale(one, method.name, method.percentile) for key, one in {id(one): one for one in histograms.values()}.items()}
+    return {
+        key: scales.scale(one, method.name, method.percentile)
+        for key, one in {id(one): one for one in histograms.values()}.items()
+    }

@@ -1,4 +1,5 @@
 """Max pooling in calibration tables: TensorRT gives its output the scale of its input, not one of its own (seen in tables of 8.5.3)."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -25,5 +26,5 @@ def _pooled(tensor: str | None, inputs: dict[str, str]) -> str | None:
 
 
 def _tensor(source: str) -> str:
-    """"node:output:index" or "argument" of a function as "node:index"; every op before a max pooling has one output argument."""
+    """ "node:output:index" or "argument" of a function as "node:index"; every op before a max pooling has one output argument."""
     return source.partition(":")[0] + ":" + (source.rpartition(":")[2] if ":" in source else "0")

@@ -3,6 +3,7 @@
 The simulation rounds the values that enter a kernel, and for FP16 also those that leave it. Only a GPU shows how TensorRT adds inside a
 kernel, and whether it finds INT8 faster for a node at all.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from tftrt_tools.models.savedmodel.job.rounding import Rounded
 
 
-def with_scales(graph_def: Any, inner: Mapping[str, dict[str, str]], scales: Mapping[str, float],
-                left_out: Collection[str] = ()) -> tuple[tuple[rounding_sites.Site, ...], tuple[str, ...], dict[str, float]]:
+def with_scales(
+    graph_def: Any, inner: Mapping[str, dict[str, str]], scales: Mapping[str, float], left_out: Collection[str] = ()
+) -> tuple[tuple[rounding_sites.Site, ...], tuple[str, ...], dict[str, float]]:
     """Which nodes INT8 rounds, and with which scales.
 
     Args: graph_def, inner: of inline.inline_segments. scales: {tensor of that graph: float > 0}, as toolkit.by_tensor gives them.
@@ -35,8 +37,10 @@ def with_scales(graph_def: Any, inner: Mapping[str, dict[str, str]], scales: Map
     unrounded: list[str] = []
     ranges: dict[str, float] = {}
     for site in rounding_sites.int8_sites(graph_def, inner):
-        found: dict[str, float | Any] = {tensor: None if tensor in left_out else scales.get(tensor, scales.get(aliases.source(tensor)))
-                                         for tensor in site.tensors}
+        found: dict[str, float | Any] = {
+            tensor: None if tensor in left_out else scales.get(tensor, scales.get(aliases.source(tensor)))
+            for tensor in site.tensors
+        }
         if None in found.values():
             unrounded.append(site.name)
             continue
@@ -56,7 +60,9 @@ class Simulated:
         self.name, self._original, self._tensors = name, frozen.original, rounded.tensors
         self._inputs = frozen.input_names
         self.outputs = sorted(frozen.original.structured_outputs)
-        self.floats = [output for output in self.outputs if frozen.original.structured_outputs[output].dtype.is_floating]
+        self.floats = [
+            output for output in self.outputs if frozen.original.structured_outputs[output].dtype.is_floating
+        ]
         self._function = _function(frozen, rounded)
 
     def vector(self, scales: Mapping[str, float]) -> npt.NDArray[np.float32]:
@@ -70,8 +76,9 @@ class Simulated:
         except tf.errors.OpError as error:
             raise self._failed(error) from None
 
-    def answers(self, gates: npt.NDArray[np.bool_], scales: npt.NDArray[np.float32],
-                feed: Mapping[str, tf.Tensor]) -> dict[str, npt.NDArray[Any]]:
+    def answers(
+        self, gates: npt.NDArray[np.bool_], scales: npt.NDArray[np.float32], feed: Mapping[str, tf.Tensor]
+    ) -> dict[str, npt.NDArray[Any]]:
         """{output: array} with some nodes rounded. Args: gates: bool [nodes]; scales: of `vector`. Raises: TftrtError where it fails."""
         fed = [tf.constant(gates, tf.bool), *([tf.constant(scales, tf.float32)] if self._tensors else [])]
         try:
@@ -81,7 +88,9 @@ class Simulated:
         return {output: tensor.numpy() for output, tensor in zip(self.outputs, answers, strict=True)}
 
     def _failed(self, error: Exception) -> errors.TftrtError:
-        return errors.TftrtError(f"signature {self.name!r} fails on the data: {loading.first_line(error)}", "check the data")
+        return errors.TftrtError(
+            f"signature {self.name!r} fails on the data: {loading.first_line(error)}", "check the data"
+        )
 
 
 def _function(frozen: Frozen, rounded: Rounded) -> Any:
@@ -89,10 +98,15 @@ def _function(frozen: Frozen, rounded: Rounded) -> Any:
     names: Sequence[str] = [rounded.gates, *([rounded.scales] if rounded.tensors else [])]
 
     def run(*fed: Any) -> Any:
-        switches, inputs = fed[:len(names)], fed[len(names):]
-        given = {key: tensor for name, tensor in zip(names, switches, strict=True) for key in (name, f"^{name.removesuffix(':0')}")}
-        return tf.graph_util.import_graph_def(rounded.graph_def, input_map={**given, **frozen.input_map(inputs)},
-                                              return_elements=frozen.outputs, name="")
+        switches, inputs = fed[: len(names)], fed[len(names) :]
+        given = {
+            key: tensor
+            for name, tensor in zip(names, switches, strict=True)
+            for key in (name, f"^{name.removesuffix(':0')}")
+        }
+        return tf.graph_util.import_graph_def(
+            rounded.graph_def, input_map={**given, **frozen.input_map(inputs)}, return_elements=frozen.outputs, name=""
+        )
 
-    specs = [tf.TensorSpec((None,), kind) for kind in (tf.bool, tf.float32)[:len(names)]]
+    specs = [tf.TensorSpec((None,), kind) for kind in (tf.bool, tf.float32)[: len(names)]]
     return tf.compat.v1.wrap_function(run, [*specs, *frozen.input_specs()])

@@ -1,10 +1,10 @@
 """From a tensor's histogram to its INT8 scale: scale = amax / 127, symmetric, where |x| above amax is clipped.
 
-  max         amax = the largest |x|
-  percentile  amax = the value that so many per cent of all |x| do not exceed
-  mse         amax with the least mean squared error of rounding and clipping
-  entropy     amax with the least Kullback-Leibler divergence of the quantized distribution from the original one
-              (S. Migacz, "8-bit Inference with TensorRT", GTC 2017, and its public reimplementations)
+max         amax = the largest |x|
+percentile  amax = the value that so many per cent of all |x| do not exceed
+mse         amax with the least mean squared error of rounding and clipping
+entropy     amax with the least Kullback-Leibler divergence of the quantized distribution from the original one
+            (S. Migacz, "8-bit Inference with TensorRT", GTC 2017, and its public reimplementations)
 """
 
 import functools
@@ -31,8 +31,11 @@ def scale(histogram: Histogram, method: choices.Method = "entropy", percentile: 
     if not histogram.absmax:
         return None
     methods: dict[choices.Method, Callable[[Histogram], float]] = {
-        "entropy": entropy_amax, "percentile": functools.partial(percentile_amax, percentile=percentile), "mse": mse_amax,
-        "max": lambda one: one.absmax}
+        "entropy": entropy_amax,
+        "percentile": functools.partial(percentile_amax, percentile=percentile),
+        "mse": mse_amax,
+        "max": lambda one: one.absmax,
+    }
     return methods[method](histogram) / LEVELS
 
 
@@ -42,7 +45,7 @@ def percentile_amax(histogram: Histogram, percentile: float = PERCENTILE) -> flo
     If so many values are exact zeros that it would be zero, the percentile is of the other values.
     """
     upper = histogram.edges()
-    counts = histogram.counts[:upper.size].astype(np.float64)
+    counts = histogram.counts[: upper.size].astype(np.float64)
     wanted = percentile / 100 * histogram.count
     if wanted <= histogram.zeros:
         wanted = histogram.zeros + percentile / 100 * (histogram.count - histogram.zeros)
@@ -73,7 +76,7 @@ def squared_errors(histogram: Histogram, amaxes: npt.NDArray[np.float64]) -> npt
     """
     upper = histogram.edges()
     lower = np.concatenate([[0.0], upper[:-1]])
-    counts = histogram.counts[:upper.size].astype(np.float64)
+    counts = histogram.counts[: upper.size].astype(np.float64)
     counts[0] -= histogram.zeros
     below0 = np.concatenate([[0.0], np.cumsum(counts)])
     below1 = np.concatenate([[0.0], np.cumsum(counts * (lower + upper) / 2)])
@@ -86,7 +89,7 @@ def squared_errors(histogram: Histogram, amaxes: npt.NDArray[np.float64]) -> npt
     inside = (bounds - lower[index]) * (counts / np.where(upper > lower, upper - lower, 1.0))[index]
     above0 = below0[-1] - below0[index] - inside
     above1 = below1[-1] - below1[index] - inside * (lower[index] + bounds) / 2
-    sums = total2 - 2 * steps[:, 0] * above1.sum(axis=1) + steps[:, 0]**2 * ((2 * k - 1) * above0).sum(axis=1)
+    sums = total2 - 2 * steps[:, 0] * above1.sum(axis=1) + steps[:, 0] ** 2 * ((2 * k - 1) * above0).sum(axis=1)
     return np.maximum(sums, 0.0) / histogram.count
 
 

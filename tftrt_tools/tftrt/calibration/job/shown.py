@@ -1,4 +1,5 @@
 """Whether the answers to calibration data tell calibration methods apart. No TensorFlow here."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

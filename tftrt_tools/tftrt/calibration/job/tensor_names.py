@@ -10,6 +10,7 @@ which turns convolutions to NCHW and puts transpositions around them; grappler's
 TensorFlow numbers them; the layers of each (layer_rules). Both optimizers are TensorFlow's, run here. Checked for TensorFlow 2.14.1
 with TensorRT 8.5.3.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -74,7 +75,9 @@ def holding(tensors: Iterable[str], function: Any, dynamic: bool, input_shapes: 
     return {one.name for one in converted.named(converted.order, dynamic) if one.tensor in sources}
 
 
-def in_other_orders(function: Any, dynamic: bool, input_shapes: Sequence[Shape], count: int) -> Iterator[list[NamedTensor]]:
+def in_other_orders(
+    function: Any, dynamic: bool, input_shapes: Sequence[Shape], count: int
+) -> Iterator[list[NamedTensor]]:
     """`names` for `count` other orders of the nodes. The orders are random, but the same in every call; TensorFlow can produce each of
     them. Yields: [NamedTensor]."""
     converted = _Converted(function, input_shapes)
@@ -105,13 +108,20 @@ class _Converted:
     def named(self, order: Sequence[str], dynamic: bool) -> list[NamedTensor]:
         """[NamedTensor] where the nodes are converted in `order` (names)."""
         network, _ = self._network(order, dynamic)
-        return [NamedTensor(tensor.name, self._in_segment(tensor.source), tensor.sure)
-                for tensor in network.tensors if tensor.dtype in _FLOATS and tensor.listed and tensor.name is not None]
+        return [
+            NamedTensor(tensor.name, self._in_segment(tensor.source), tensor.sure)
+            for tensor in network.tensors
+            if tensor.dtype in _FLOATS and tensor.listed and tensor.name is not None
+        ]
 
     def passed_on(self, dynamic: bool) -> dict[str | None, str | None]:
         """{tensor of the segment: the tensor with the same values}, for tensors that do not become a layer."""
         _, values = self._network(self.order, dynamic)
-        return {self._in_segment(name): self._in_segment(value.source) for name, value in values.items() if isinstance(value, Tensor)}
+        return {
+            self._in_segment(name): self._in_segment(value.source)
+            for name, value in values.items()
+            if isinstance(value, Tensor)
+        }
 
     def _network(self, order: Sequence[str], dynamic: bool) -> tuple[Network, dict[str, Value]]:
         return _network([self._graph.get_operation_by_name(name) for name in order], self._nodes, not dynamic)
@@ -124,8 +134,9 @@ class _Converted:
         return source if name in self._nodes else None
 
 
-def build_shapes(declared: Sequence[Shape], profiles: Sequence[Sequence[Shape]], dynamic: bool,
-                 strategy: str | None) -> Sequence[Shape]:
+def build_shapes(
+    declared: Sequence[Shape], profiles: Sequence[Sequence[Shape]], dynamic: bool, strategy: str | None
+) -> Sequence[Shape]:
     """The input shapes that TF-TRT builds an engine with: they decide how many layers there are.
 
     Args: declared: the engine op's input_shapes; profiles: the distinct input shapes ([[tuple]]) it is built for; strategy: of its

@@ -3,6 +3,7 @@
 TF-TRT's engine op calibrates if it is INT8 with calibration and has no table: each call feeds its batch to TensorRT's entropy calibrator
 2 and answers natively. It does not report that it skipped a batch or ended without a table; this module does.
 """
+
 from __future__ import annotations
 
 import operator
@@ -51,9 +52,12 @@ def tables(frozen: Frozen, graph_def: Any, batches: Iterable[Batch], dynamic: bo
     missing = [name for name, table in found.items() if not table]
     if missing:
         reason = build_log.reason(native_log.since(logged)) or "its reason may be in the log (--log_file)"
-        raise errors.TftrtError(f"TensorRT made no calibration table for {missing[0]} ({len(missing)} of {len(names)} engines have none): "
-                                f"{reason}", "--calibrator=toolkit needs no GPU and no engine build; what TensorRT cannot build stays out "
-                                "of engines by --keep_native_ops or --keep_native_nodes")
+        raise errors.TftrtError(
+            f"TensorRT made no calibration table for {missing[0]} ({len(missing)} of {len(names)} engines have none): "
+            f"{reason}",
+            "--calibrator=toolkit needs no GPU and no engine build; what TensorRT cannot build stays out "
+            "of engines by --keep_native_ops or --keep_native_nodes",
+        )
     return {name: table.decode() for name, table in found.items() if table}
 
 
@@ -75,4 +79,6 @@ def _call(function: Callable[..., Any], feed: Sequence[Any]) -> None:
     try:
         function(*feed)
     except tf.errors.OpError as error:
-        raise errors.TftrtError(f"the model fails on the calibration data: {loading.first_line(error)}", "check the data") from None
+        raise errors.TftrtError(
+            f"the model fails on the calibration data: {loading.first_line(error)}", "check the data"
+        ) from None

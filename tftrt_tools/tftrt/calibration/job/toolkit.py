@@ -1,4 +1,5 @@
 """INT8 tables without a GPU: the native segments run here, and each tensor that TensorRT will ask for gets a scale from its values."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -55,11 +56,21 @@ class Ranges:
         return left_out(self.inner, self.named, tables)
 
     def _tables(self, found: Mapping[int, float | None]) -> dict[str, Made]:
-        return {engine: _table(named, self.inner[engine], self.histograms, found, self.tensorrt) for engine, named in self.measured.items()}
+        return {
+            engine: _table(named, self.inner[engine], self.histograms, found, self.tensorrt)
+            for engine, named in self.measured.items()
+        }
 
 
-def measure(frozen: Frozen, graph_def: Any, engines: Iterable[str], batches: Iterable[Batch], dynamic: bool, tensorrt: str,
-            methods: Sequence[Method] = ()) -> Ranges:
+def measure(
+    frozen: Frozen,
+    graph_def: Any,
+    engines: Iterable[str],
+    batches: Iterable[Batch],
+    dynamic: bool,
+    tensorrt: str,
+    methods: Sequence[Method] = (),
+) -> Ranges:
     """Measure the ranges of a signature's INT8 engines, in one pass over the data.
 
     Args:
@@ -73,11 +84,21 @@ def measure(frozen: Frozen, graph_def: Any, engines: Iterable[str], batches: Ite
     inlined, inner = inline.inline_segments(graph_def)
     named, native = names(graph_def, engines, dynamic), graph.native_segments(graph_def)
     measured = {engine: pooling.measured(listed, native[engine].function) for engine, listed in named.items()}
-    collector = collect.Collector(frozen, inlined, [inner[engine][one.tensor] for engine, listed in measured.items() for one in listed
-                                                    if one.tensor])
+    collector = collect.Collector(
+        frozen,
+        inlined,
+        [inner[engine][one.tensor] for engine, listed in measured.items() for one in listed if one.tensor],
+    )
     judging = passed(collector, batches, methods)
-    return Ranges(inlined=inlined, inner=inner, named=named, measured=measured, histograms=collector.histograms, tensorrt=tensorrt,
-                  judging=judging)
+    return Ranges(
+        inlined=inlined,
+        inner=inner,
+        named=named,
+        measured=measured,
+        histograms=collector.histograms,
+        tensorrt=tensorrt,
+        judging=judging,
+    )
 
 
 def names(graph_def: Any, engines: Iterable[str], dynamic: bool) -> dict[str, list[tensor_names.NamedTensor]]:
@@ -90,8 +111,11 @@ def names(graph_def: Any, engines: Iterable[str], dynamic: bool) -> dict[str, li
     return found
 
 
-def by_tensor(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, Sequence[tensor_names.NamedTensor]],
-              tables: Mapping[str, Table]) -> dict[str, float]:
+def by_tensor(
+    inner: Mapping[str, Mapping[str, str]],
+    named: Mapping[str, Sequence[tensor_names.NamedTensor]],
+    tables: Mapping[str, Table],
+) -> dict[str, float]:
     """The scales of tables, for the tensors of the graph that the tables' names stand for.
 
     Args: inner: {engine: {tensor of the segment: tensor of the graph}} of inline.inline_segments. named: of `names`. tables: by engine.
@@ -106,16 +130,29 @@ def by_tensor(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, Sequen
     return found
 
 
-def left_out(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, Sequence[tensor_names.NamedTensor]],
-             tables: Mapping[str, Table]) -> set[str]:
+def left_out(
+    inner: Mapping[str, Mapping[str, str]],
+    named: Mapping[str, Sequence[tensor_names.NamedTensor]],
+    tables: Mapping[str, Table],
+) -> set[str]:
     """The tensors of the graph that have a name of their own in the engine, and no scale in its table: no layer takes them in INT8, even if
     they only pass on values that have a scale. Args: as of `by_tensor`."""
     scaled = by_tensor(inner, named, tables)
-    return {tensor for engine in tables for one in named[engine] if one.tensor and (tensor := inner[engine][one.tensor]) not in scaled}
+    return {
+        tensor
+        for engine in tables
+        for one in named[engine]
+        if one.tensor and (tensor := inner[engine][one.tensor]) not in scaled
+    }
 
 
-def _table(named: Sequence[tensor_names.NamedTensor], inner: Mapping[str, str], histograms: Mapping[str, Histogram],
-           found: Mapping[int, float | None], tensorrt: str) -> Made:
+def _table(
+    named: Sequence[tensor_names.NamedTensor],
+    inner: Mapping[str, str],
+    histograms: Mapping[str, Histogram],
+    found: Mapping[int, float | None],
+    tensorrt: str,
+) -> Made:
     """found: {id of a histogram: its scale}."""
     made: dict[str, float] = {}
     left_out: list[tuple[str, str]] = []

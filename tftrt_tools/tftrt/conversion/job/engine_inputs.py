@@ -44,8 +44,9 @@ class Inputs:
     by_values: frozenset[str] = frozenset()
 
 
-def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec],
-             calls: Sequence[Call]) -> Inputs:
+def of_calls(
+    frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec], calls: Sequence[Call]
+) -> Inputs:
     """Find the inputs of every engine op of the main graph.
 
     Shapes come from TensorFlow's shape inference. If it does not know them, if an input may be a shape tensor (its values count), or if
@@ -57,10 +58,17 @@ def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[Inpu
     Raises: TftrtError for a call that the model refuses.
     """
     inlined, _ = inline.inline_segments(graph_def)
-    sources = {graph.engine_name(node.name): [_with_port(one) for one in node.input if not one.startswith("^")]
-               for node in graph_def.node if node.op == graph.ENGINE_OP}
+    sources = {
+        graph.engine_name(node.name): [_with_port(one) for one in node.input if not one.startswith("^")]
+        for node in graph_def.node
+        if node.op == graph.ENGINE_OP
+    }
     uncertain = control_flow.uncertain(graph_def)
-    certain = [graph.engine_name(node.name) for node in graph_def.node if node.op == graph.ENGINE_OP and node.name not in uncertain]
+    certain = [
+        graph.engine_name(node.name)
+        for node in graph_def.node
+        if node.op == graph.ENGINE_OP and node.name not in uncertain
+    ]
     wanted = list(dict.fromkeys(name for engine in certain for name in sources[engine]))
     known = [_inferred(frozen, inlined, wanted, call) for call in calls]
     found: dict[str, dict[Feed, None]] = {}
@@ -70,9 +78,13 @@ def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[Inpu
             found[engine] = dict.fromkeys(feeds)
     by_values: set[str] = set()
     if len(found) < len(sources):
-        observed, by_values = _observed(frozen, inlined, {name: own for name, own in sources.items() if name not in found}, specs, calls)
+        observed, by_values = _observed(
+            frozen, inlined, {name: own for name, own in sources.items() if name not in found}, specs, calls
+        )
         found |= observed
-    return Inputs({engine: () if engine in by_values else tuple(found[engine]) for engine in sources}, frozenset(by_values))
+    return Inputs(
+        {engine: () if engine in by_values else tuple(found[engine]) for engine in sources}, frozenset(by_values)
+    )
 
 
 def _with_port(source: str) -> str:
@@ -93,8 +105,10 @@ def _inferred(frozen: Frozen, inlined: graph_pb2.GraphDef, wanted: Sequence[str]
 
 
 def _refused(call: Call, error: BaseException) -> errors.TftrtError:
-    return errors.TftrtError(f"the model fails at the declared shapes {shape_grammar.call_text(call)}: {loading.first_line(error)}",
-                             "check --shapes")
+    return errors.TftrtError(
+        f"the model fails at the declared shapes {shape_grammar.call_text(call)}: {loading.first_line(error)}",
+        "check --shapes",
+    )
 
 
 def _fed(tensor: Any) -> Fed | None:
@@ -105,8 +119,13 @@ def _fed(tensor: Any) -> Fed | None:
     return None if may_be_shape_tensor else Fed(shape)
 
 
-def _observed(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], specs: Sequence[InputSpec],
-              calls: Sequence[Call]) -> tuple[dict[str, dict[Feed, None]], set[str]]:
+def _observed(
+    frozen: Frozen,
+    inlined: graph_pb2.GraphDef,
+    sources: Mapping[str, list[str]],
+    specs: Sequence[InputSpec],
+    calls: Sequence[Call],
+) -> tuple[dict[str, dict[Feed, None]], set[str]]:
     """What native runs show: {engine: its different Feeds in order}, and the engines whose shapes differ from drawing to drawing.
 
     They run on the CPU, where no kernel has to be compiled for a new GPU; else wherever TensorFlow puts them (a CPU has no convolution
@@ -120,12 +139,16 @@ def _observed(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str,
         try:
             for number, call in enumerate(calls):
                 progress.say("looking at what reaches the engine ops", number, len(calls))
-                first, *others = (observer.feeds(random_inputs.random(specs, call, seed), seed) for seed in range(drawings))
+                first, *others = (
+                    observer.feeds(random_inputs.random(specs, call, seed), seed) for seed in range(drawings)
+                )
                 for engine, feeds in first.items():
                     # Iterations of a loop overlap, so the order of their records differs from run to run; profiles and cache keys need a
                     # fixed one.
                     found[engine] |= dict.fromkeys(sorted(feeds, key=_size))
-                differing |= {engine for engine, feeds in first.items() for other in others if _differ(feeds, other[engine])}
+                differing |= {
+                    engine for engine, feeds in first.items() for other in others if _differ(feeds, other[engine])
+                }
             return found, differing
         except tf.errors.OpError as error:
             refused = _refused(call, error)
@@ -146,7 +169,9 @@ def _size(feed: Feed) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 class _Observer:
     """Runs the model natively and records what reaches the engine ops."""
 
-    def __init__(self, frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], device: str | None) -> None:
+    def __init__(
+        self, frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], device: str | None
+    ) -> None:
         self._names, self._graph_def = frozen.input_names, inlined
         self._seen: dict[str, set[Feed]] = {engine: set() for engine in sources}
         self._function = _watching(frozen, inlined, sources, self._seen, device)
@@ -162,8 +187,13 @@ class _Observer:
             feeds.clear()
 
 
-def run(function: Any, arrays: Sequence[npt.NDArray[Any]], graph_def: graph_pb2.GraphDef, forget: Callable[[], None],
-        drawing: int = 0) -> None:
+def run(
+    function: Any,
+    arrays: Sequence[npt.NDArray[Any]],
+    graph_def: graph_pb2.GraphDef,
+    forget: Callable[[], None],
+    drawing: int = 0,
+) -> None:
     """Run it on `arrays`. If the model refuses their values (a float that serves as an index, a string that is no picture), run it again:
     numbers are zeros then, and strings are pictures if the graph decodes any. forget: called in between. Raises: tf.errors.OpError."""
     try:
@@ -183,13 +213,21 @@ def _plain(array: npt.NDArray[Any], picture: tuple[int, int] | None) -> npt.NDAr
     return array
 
 
-def _watching(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], seen: Mapping[str, set[Feed]],
-              device: str | None) -> Any:
+def _watching(
+    frozen: Frozen,
+    inlined: graph_pb2.GraphDef,
+    sources: Mapping[str, list[str]],
+    seen: Mapping[str, set[Feed]],
+    device: str | None,
+) -> Any:
     """A function of the signature's inputs that records in `seen` the inputs of each engine op. It runs only the ops that lead there."""
+
     def run(*inputs: Any) -> list[Any]:
         names = list(dict.fromkeys(name for own in sources.values() for name in own))
         with tf.device(device):
-            tensors = tf.graph_util.import_graph_def(inlined, input_map=frozen.input_map(inputs), return_elements=names, name="model")
+            tensors = tf.graph_util.import_graph_def(
+                inlined, input_map=frozen.input_map(inputs), return_elements=names, name="model"
+            )
         found = dict(zip(names, tensors, strict=True))
         for engine, own in sources.items():
             # The record is made inside the loop or branch, because values computed there cannot be fetched.

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 NOT_REACHED = "no declared shape reaches it: it is in a branch or loop that was not run"
-BY_VALUES = "its shapes depend on what the inputs hold, not on their shapes alone, so that no declared shapes cover them"
+BY_VALUES = (
+    "its shapes depend on what the inputs hold, not on their shapes alone, so that no declared shapes cover them"
+)
 IN_A_FUNCTION = "it is inside a function, whose shapes are not known"
 
 
@@ -64,8 +66,14 @@ class Site:
     budget: watched.Budget = dataclasses.field(default_factory=watched.Budget)
 
 
-def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult, settings: Settings, calls: Sequence[Call],
-          site: Site) -> tuple[SignatureResult, dict[str, Any]]:
+def build(
+    frozen: Frozen,
+    graph_def: graph_pb2.GraphDef,
+    result: SignatureResult,
+    settings: Settings,
+    calls: Sequence[Call],
+    site: Site,
+) -> tuple[SignatureResult, dict[str, Any]]:
     """Build the engines of one signature for declared shapes.
 
     Each engine op is built alone, in a graph of its own that gets the same inputs as in the model. So an engine has its own seconds,
@@ -85,7 +93,10 @@ def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult
     inputs = engine_inputs.of_calls(frozen, graph_def, result.inputs, wanted)
     if not settings.dynamic:
         # The smallest batch first: the engine of the largest serves all smaller ones, so after it none would be built for them.
-        ordered = {engine: tuple(sorted(own, key=lambda feed: [one.shape for one in feed])) for engine, own in inputs.feeds.items()}
+        ordered = {
+            engine: tuple(sorted(own, key=lambda feed: [one.shape for one in feed]))
+            for engine, own in inputs.feeds.items()
+        }
         inputs = dataclasses.replace(inputs, feeds=ordered)
     cached = max(settings.maximum_cached_engines, len(wanted), *map(len, inputs.feeds.values()))
     graph.set_on_engines(graph_def, max_cached_engines_count=cached)
@@ -104,9 +115,16 @@ def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult
         built += made
         resources[engine.name] = tf_private.engine_resource(engine.name, path, cached)
     seconds = round(time.monotonic() - start, 2)
-    result = dataclasses.replace(result, calls=tuple(calls), built=tuple(built), unbuilt=tuple(unbuilt), build_seconds=seconds,
-                                 findings=unbuildable.standing(result.findings, {one.name for one in built},
-                                                               {one.name for one in built if one.slices}))
+    result = dataclasses.replace(
+        result,
+        calls=tuple(calls),
+        built=tuple(built),
+        unbuilt=tuple(unbuilt),
+        build_seconds=seconds,
+        findings=unbuildable.standing(
+            result.findings, {one.name for one in built}, {one.name for one in built if one.slices}
+        ),
+    )
     return result, resources if settings.save_engines else {}
 
 
@@ -114,8 +132,10 @@ def _wanted(calls: Sequence[Call], settings: Settings) -> Sequence[Call]:
     """The calls to build for. In implicit batch mode an engine serves all smaller batches: a range needs one for opt and one for max."""
     if not settings.dynamic and shape_grammar.is_range(settings.shapes):
         if any(low[name][1:] != high[name][1:] for low, high in zip(calls, calls[1:], strict=False) for name in low):
-            raise errors.UsageError("--shapes gives a range beyond the batch size, and the model is in implicit batch mode",
-                                    "convert with --use_dynamic_shape")
+            raise errors.UsageError(
+                "--shapes gives a range beyond the batch size, and the model is in implicit batch mode",
+                "convert with --use_dynamic_shape",
+            )
         return calls[1:]
     return calls
 
@@ -127,8 +147,14 @@ class _Refused(Exception):
 class _Builder:
     """Builds the engines of one signature."""
 
-    def __init__(self, graph_def: graph_pb2.GraphDef, result: SignatureResult, settings: Settings,
-                 inputs: engine_inputs.Inputs, site: Site) -> None:
+    def __init__(
+        self,
+        graph_def: graph_pb2.GraphDef,
+        result: SignatureResult,
+        settings: Settings,
+        inputs: engine_inputs.Inputs,
+        site: Site,
+    ) -> None:
         self._graph_def, self._result, self._settings = graph_def, result, settings
         self._feeds, self._by_values, self._site = inputs.feeds, inputs.by_values, site
         self._lone = {one.name: self._alone(one) for one in result.engines if self._feeds.get(one.name)}
@@ -172,7 +198,11 @@ class _Builder:
         feeds = self._feeds[engine.name]
         if engine.implicit_batch:
             return "for " + ", ".join("x".join(map(str, feed[0].shape)) or "a scalar" for feed in feeds)
-        return "with one profile" if len(feeds) == 1 or engine.profile_strategy == "Range" else f"with {len(feeds)} profiles"
+        return (
+            "with one profile"
+            if len(feeds) == 1 or engine.profile_strategy == "Range"
+            else f"with {len(feeds)} profiles"
+        )
 
     def _made(self, engine: EngineOp, key: EngineKey | None, path: pathlib.Path, position: str) -> list[BuiltEngine]:
         store = self._site.store
@@ -183,7 +213,9 @@ class _Builder:
             if found:
                 return found
             built = self._build(engine, path, position)
-            store.put(key, path, built[0].seconds, f"{self._site.origin} {engine.name}", self._site.gpu.get("driver", ""))
+            store.put(
+                key, path, built[0].seconds, f"{self._site.origin} {engine.name}", self._site.gpu.get("driver", "")
+            )
             return built
 
     def _cached(self, store: Store, key: EngineKey, path: pathlib.Path, position: str) -> list[BuiltEngine] | None:
@@ -197,7 +229,9 @@ class _Builder:
     def _build(self, engine: EngineOp, path: pathlib.Path, position: str) -> list[BuiltEngine]:
         lone, _ = self._lone[engine.name]
         dtypes = [one.dtype for one in engine.inputs]
-        feeds = [[_tensor(fed, dtype) for fed, dtype in zip(feed, dtypes, strict=True)] for feed in self._feeds[engine.name]]
+        feeds = [
+            [_tensor(fed, dtype) for fed, dtype in zip(feed, dtypes, strict=True)] for feed in self._feeds[engine.name]
+        ]
         with turns.turn(self._gpu, self._shown.waits), self._timings.shared():
             start, logged = time.monotonic(), native_log.position()
             self._shown.runs(logged)
@@ -217,10 +251,13 @@ class _Builder:
         except tf.errors.OpError as error:
             if loading.is_out_of_gpu_memory(error):
                 mend = "give fewer or smaller --shapes, a --max_workspace_size_bytes, or " + loading.GPU_MEMORY_MEND
-                raise errors.TftrtError(f"out of GPU memory while building engine {position} of {name!r}: {loading.first_line(error)}",
-                                        mend) from None
-            raise errors.TftrtError(f"engine {position} of signature {name!r} fails at the declared shapes: {loading.first_line(error)}",
-                                    "check --shapes") from None
+                raise errors.TftrtError(
+                    f"out of GPU memory while building engine {position} of {name!r}: {loading.first_line(error)}", mend
+                ) from None
+            raise errors.TftrtError(
+                f"engine {position} of signature {name!r} fails at the declared shapes: {loading.first_line(error)}",
+                "check --shapes",
+            ) from None
 
     def _refused(self, engine: EngineOp, reason: str) -> Unbuilt:
         """The Unbuilt of a refusal. Args: reason: of build_log.reason."""
@@ -239,30 +276,62 @@ class _Builder:
         """{engine name: EngineKey}, without engine ops inside functions and those that no call reaches."""
         plain = segments.engine_digests(self._graph_def, names=False)
         named = segments.engine_digests(self._graph_def, names=True)
-        tables = {graph.engine_name(node.name): node.attr["calibration_data"].s for node in graph.engine_nodes(self._graph_def)}
+        tables = {
+            graph.engine_name(node.name): node.attr["calibration_data"].s
+            for node in graph.engine_nodes(self._graph_def)
+        }
         for name, (lone, fixed) in self._lone.items():
             if fixed:
                 plain[name] = segments.engine_digests(lone.graph_def, names=False)[name]
-        return {engine.name: self._key(engine, self._feeds[engine.name], plain[engine.name], named[engine.name], tables[engine.name])
-                for engine in self._result.engines if self._feeds.get(engine.name) and engine.name in plain}
+        return {
+            engine.name: self._key(
+                engine, self._feeds[engine.name], plain[engine.name], named[engine.name], tables[engine.name]
+            )
+            for engine in self._result.engines
+            if self._feeds.get(engine.name) and engine.name in plain
+        }
 
     def _key(self, engine: EngineOp, calls: tuple[Feed, ...], digest: str, named: str, table: bytes) -> EngineKey:
         versions, gpu = self._site.versions, self._site.gpu
         return keys.EngineKey(
-            segment_digest=digest, inputs=tuple(keys.DeclaredInput(one.dtype, one.shape) for one in engine.inputs), calls=calls,
+            segment_digest=digest,
+            inputs=tuple(keys.DeclaredInput(one.dtype, one.shape) for one in engine.inputs),
+            calls=calls,
             precision=engine.precision,
-            implicit_batch=engine.implicit_batch, profile_strategy=engine.profile_strategy,
-            max_workspace_size_bytes=engine.workspace_size_bytes, maximum_cached_engines=engine.maximum_cached_engines,
-            tf32_allowed=tf.config.experimental.tensor_float_32_execution_enabled(), tensorflow=versions["tensorflow"],
-            tensorrt=versions["tensorrt"], tensorrt_linked=versions["tensorrt_linked"], compute_capability=gpu["compute_capability"],
-            gpu=gpu["name"], cuda=versions.get("cuda_version", ""), cudnn=versions.get("cudnn_version", ""),
-            use_calibration=engine.use_calibration and engine.precision == "INT8", explicit_precision=engine.explicit_precision,
-            calibration_digest=keys.digest_of_text(table), names_digest=named if table else "", environment=keys.environment())
+            implicit_batch=engine.implicit_batch,
+            profile_strategy=engine.profile_strategy,
+            max_workspace_size_bytes=engine.workspace_size_bytes,
+            maximum_cached_engines=engine.maximum_cached_engines,
+            tf32_allowed=tf.config.experimental.tensor_float_32_execution_enabled(),
+            tensorflow=versions["tensorflow"],
+            tensorrt=versions["tensorrt"],
+            tensorrt_linked=versions["tensorrt_linked"],
+            compute_capability=gpu["compute_capability"],
+            gpu=gpu["name"],
+            cuda=versions.get("cuda_version", ""),
+            cudnn=versions.get("cudnn_version", ""),
+            use_calibration=engine.use_calibration and engine.precision == "INT8",
+            explicit_precision=engine.explicit_precision,
+            calibration_digest=keys.digest_of_text(table),
+            names_digest=named if table else "",
+            environment=keys.environment(),
+        )
 
 
-def _described(path: str | os.PathLike[str], seconds: float | None, memory: int | None, cached: bool) -> list[BuiltEngine]:
-    return [BuiltEngine(name=asset.engine, shapes=asset.input_shapes, bytes=asset.bytes, seconds=seconds, peak_memory_bytes=memory,
-                        cached=cached) for asset in engine_assets.read_file(path)]
+def _described(
+    path: str | os.PathLike[str], seconds: float | None, memory: int | None, cached: bool
+) -> list[BuiltEngine]:
+    return [
+        BuiltEngine(
+            name=asset.engine,
+            shapes=asset.input_shapes,
+            bytes=asset.bytes,
+            seconds=seconds,
+            peak_memory_bytes=memory,
+            cached=cached,
+        )
+        for asset in engine_assets.read_file(path)
+    ]
 
 
 def _tensor(fed: Fed, dtype: str) -> Any:

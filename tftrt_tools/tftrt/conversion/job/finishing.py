@@ -76,19 +76,36 @@ def unique_names(graph_def: graph_pb2.GraphDef, prefix: str) -> None:
     """Rename engine ops, and all functions of the graph, which may share names with the original's in this process."""
     engine_names = [node.name for node in graph_def.node if node.op == graph.ENGINE_OP]
     names = {old: f"{prefix}_{number}" for number, old in enumerate(engine_names)}
-    functions = {function.signature.name: f"{prefix}_{function.signature.name}" for function in graph_def.library.function}
+    functions = {
+        function.signature.name: f"{prefix}_{function.signature.name}" for function in graph_def.library.function
+    }
     functions.update({f"{old}_native_segment": f"{new}_native_segment" for old, new in names.items()})
     graph.rename(graph_def, names, functions)
 
 
-def finished(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult, work: Work, calls: Sequence[Call],
-             folder: str | os.PathLike[str], tables: Sequence[EngineTable] = (), record: DataRecord | None = None) -> Made:
+def finished(
+    frozen: Frozen,
+    graph_def: graph_pb2.GraphDef,
+    result: SignatureResult,
+    work: Work,
+    calls: Sequence[Call],
+    folder: str | os.PathLike[str],
+    tables: Sequence[EngineTable] = (),
+    record: DataRecord | None = None,
+) -> Made:
     """Build the engines of a signature whose graph is complete, where calls are given, and make its function. Returns: Made."""
     settings = work.settings
     built: dict[str, Any] = {}
     if calls:
         assert work.gpu is not None, "without a GPU no shapes are declared"
-        site = engines.Site(gpu=work.gpu, versions=work.versions, folder=folder, store=work.store, origin=work.origin, budget=work.budget)
+        site = engines.Site(
+            gpu=work.gpu,
+            versions=work.versions,
+            folder=folder,
+            store=work.store,
+            origin=work.origin,
+            budget=work.budget,
+        )
         result, built = engines.build(frozen, graph_def, result, settings, calls, site)
     left = {one.name for one in result.unbuilt}
     for node in graph.engine_nodes(graph_def):
@@ -96,14 +113,28 @@ def finished(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureRes
         allowed = settings.allow_build_at_runtime and graph.engine_name(node.name) not in left
         graph.set_attributes(node, _allow_build_at_runtime=allowed)
     result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
-    return Made(result=result, function=tf_private.rebuild(graph_def, frozen), resources=built, tables=tuple(tables), record=record)
+    return Made(
+        result=result,
+        function=tf_private.rebuild(graph_def, frozen),
+        resources=built,
+        tables=tuple(tables),
+        record=record,
+    )
 
 
 def versions() -> dict[str, str]:
     """Versions of the converting stack: TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN."""
     linked, loaded = tf_private.tensorrt_versions()
-    return {"tensorflow": tf.__version__, "tensorrt_linked": linked, "tensorrt": loaded,
-            **{key: value for key, value in tf.sysconfig.get_build_info().items() if key in ("cuda_version", "cudnn_version")}}
+    return {
+        "tensorflow": tf.__version__,
+        "tensorrt_linked": linked,
+        "tensorrt": loaded,
+        **{
+            key: value
+            for key, value in tf.sysconfig.get_build_info().items()
+            if key in ("cuda_version", "cudnn_version")
+        },
+    }
 
 
 def check_built(results: Sequence[SignatureResult], budget: watched.Budget) -> None:
@@ -119,5 +150,7 @@ def check_built(results: Sequence[SignatureResult], budget: watched.Budget) -> N
             if one.refused:
                 raise errors.TftrtError(f"engine {one.name} of signature {result.name!r}: {one.reason}", one.mend)
     if unbuilt and budget.over:
-        raise errors.CheckFailed(f"none of the {len(unbuilt)} engines was ready within --max_build_minutes={budget.minutes:g}",
-                                 "give more minutes, or fewer --shapes: each is a profile to build")
+        raise errors.CheckFailed(
+            f"none of the {len(unbuilt)} engines was ready within --max_build_minutes={budget.minutes:g}",
+            "give more minutes, or fewer --shapes: each is a profile to build",
+        )

@@ -73,7 +73,9 @@ class Frozen:
 
     def fed(self, call: Mapping[str, Shape]) -> dict[str, Shape]:
         """{placeholder: shape} of a call."""
-        return {tensor.removesuffix(":0"): call[name] for name, tensor in zip(self.input_names, self.inputs, strict=True)}
+        return {
+            tensor.removesuffix(":0"): call[name] for name, tensor in zip(self.input_names, self.inputs, strict=True)
+        }
 
     def one_row(self, calls: Sequence[Call]) -> dict[str, Shape]:
         """{placeholder: shape} of the smallest call: 1 for an unknown first dimension, the others as in the first of `calls` ({input:
@@ -95,7 +97,9 @@ def never_built(frozen: Frozen, graph_def: graph_pb2.GraphDef, calls: Sequence[C
 
 
 # Ops that TF-TRT takes and TensorRT never builds, and why. They stay in TensorFlow. Seen on an H200, TensorFlow 2.14.1, TensorRT 8.5.3.
-NEVER_BUILT = {"CombinedNonMaxSuppression": "TF-TRT asks for the plugin EfficientNMS_TFTRT_TRT, which TensorRT 8.5 does not have"}
+NEVER_BUILT = {
+    "CombinedNonMaxSuppression": "TF-TRT asks for the plugin EfficientNMS_TFTRT_TRT, which TensorRT 8.5 does not have"
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,16 +133,20 @@ def freeze(name: str, function: Any, graph_def: graph_pb2.GraphDef | None = None
     """
     weights = sum(_bytes(variable) for variable in function.graph.variables)
     if weights > PROTOBUF_LIMIT_BYTES - (1 << 20):
-        raise errors.TftrtError(f"signature {name!r} holds {weights / 2**30:.2f} GiB of weights; TF-TRT freezes a signature into one "
-                                "protobuf, which ends at 2 GiB",
-                                "split the model into signatures of less than 2 GiB, or name the others in --signature_keys")
+        raise errors.TftrtError(
+            f"signature {name!r} holds {weights / 2**30:.2f} GiB of weights; TF-TRT freezes a signature into one "
+            "protobuf, which ends at 2 GiB",
+            "split the model into signatures of less than 2 GiB, or name the others in --signature_keys",
+        )
     _check_no_writes(name, function.graph.as_graph_def())
     _check_no_resources(name, function)
     try:
         graph_def, inputs, outputs, captures = tf_private.freeze(function, graph_def)
     except Exception as error:  # whatever TensorFlow raises for a graph that it cannot open
-        raise errors.TftrtError(f"TensorFlow cannot freeze signature {name!r}: {loading.first_line(error)}",
-                                "leave it out: name the other signatures in --signature_keys; it is kept as it is") from error
+        raise errors.TftrtError(
+            f"TensorFlow cannot freeze signature {name!r}: {loading.first_line(error)}",
+            "leave it out: name the other signatures in --signature_keys; it is kept as it is",
+        ) from error
     _check_lookups(name, graph_def)
     return Frozen(graph_def=graph_def, inputs=inputs, outputs=outputs, captures=captures, original=function)
 
@@ -155,16 +163,20 @@ def _bytes(variable: Any) -> int:
 def _check_no_writes(name: str, graph_def: graph_pb2.GraphDef) -> None:
     writers = graph.variable_writers(graph_def)
     if writers:
-        raise errors.TftrtError(f"signature {name!r} changes variables ({writers[0]}); frozen weights would never see the change",
-                                "leave it out: --signature_keys names others, and it is kept as it is; where there is no other, save one "
-                                "that reads the variables alone, such as one of model(x, training=False)")
+        raise errors.TftrtError(
+            f"signature {name!r} changes variables ({writers[0]}); frozen weights would never see the change",
+            "leave it out: --signature_keys names others, and it is kept as it is; where there is no other, save one "
+            "that reads the variables alone, such as one of model(x, training=False)",
+        )
 
 
 def _check_no_resources(name: str, function: Any) -> None:
     for spec in loading.input_specs(function):
         if spec.dtype in ("resource", "variant"):
-            raise errors.TftrtError(f"input {spec.name!r} of signature {name!r} is a {spec.dtype}, which no request holds",
-                                    "leave it out: name the other signatures in --signature_keys; it is kept as it is")
+            raise errors.TftrtError(
+                f"input {spec.name!r} of signature {name!r} is a {spec.dtype}, which no request holds",
+                "leave it out: name the other signatures in --signature_keys; it is kept as it is",
+            )
 
 
 def _check_lookups(name: str, graph_def: graph_pb2.GraphDef) -> None:
@@ -173,9 +185,11 @@ def _check_lookups(name: str, graph_def: graph_pb2.GraphDef) -> None:
         frozen = {argument.name for argument in function.signature.input_arg if argument.type != types_pb2.DT_RESOURCE}
         for node in function.node_def:
             if node.op in ROWS and node.input[0] in frozen:
-                raise errors.TftrtError(f"signature {name!r} takes rows of a variable ({node.name}) inside a call that stays a call, and "
-                                        "TensorFlow cannot freeze that", "leave the call out of --keep_native_nodes, or export the model "
-                                        "without jit_compile")
+                raise errors.TftrtError(
+                    f"signature {name!r} takes rows of a variable ({node.name}) inside a call that stays a call, and "
+                    "TensorFlow cannot freeze that",
+                    "leave the call out of --keep_native_nodes, or export the model without jit_compile",
+                )
 
 
 def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) -> PassResult:
@@ -195,16 +209,29 @@ def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) ->
     requested = {engine.name: requested.get(engine.name, "FP32") for engine in graph.engine_ops(result)}
     patterns.in_int8_engines(result, settings.high_precision_nodes, gathered)
     left_out = _left_out(result, log, native, settings, frozen)
-    said = quantization_aware.statements(frozen.graph_def, result, requested, dynamic=settings.dynamic, left_out=left_out)
-    return PassResult(graph_def=result, engines=tuple(graph.engine_ops(result)), left_out=left_out,
-                      native_ops=graph.compute_counts(result.node), quantization=said, preparation=frozen.preparation)
+    said = quantization_aware.statements(
+        frozen.graph_def, result, requested, dynamic=settings.dynamic, left_out=left_out
+    )
+    return PassResult(
+        graph_def=result,
+        engines=tuple(graph.engine_ops(result)),
+        left_out=left_out,
+        native_ops=graph.compute_counts(result.node),
+        quantization=said,
+        preparation=frozen.preparation,
+    )
 
 
 def clusters(frozen: Frozen, settings: Settings) -> PassLog:
     """All segments of any size that TF-TRT would form, from one pass with a minimum size that none reaches. Returns: pass_log.PassLog."""
     native = _native(frozen, settings, patterns.Patterns())
-    _, log = _once(frozen, frozen.graph_def, dataclasses.replace(settings, minimum_segment_size=10**6), settings.precision_mode,
-                   native)
+    _, log = _once(
+        frozen,
+        frozen.graph_def,
+        dataclasses.replace(settings, minimum_segment_size=10**6),
+        settings.precision_mode,
+        native,
+    )
     return log
 
 
@@ -218,8 +245,10 @@ def _check_ops(names: Sequence[str]) -> None:
     for name in names:
         if not hasattr(tf.raw_ops, name):
             near = difflib.get_close_matches(name, dir(tf.raw_ops), 1)
-            raise errors.UsageError(f"--keep_native_ops: TensorFlow has no op {name!r}", f"did you mean {near[0]}?" if near else
-                                    "`tftrt inspect` lists the model's ops")
+            raise errors.UsageError(
+                f"--keep_native_ops: TensorFlow has no op {name!r}",
+                f"did you mean {near[0]}?" if near else "`tftrt inspect` lists the model's ops",
+            )
 
 
 def _matching(graph_def: graph_pb2.GraphDef, settings: Settings, flag: str, gathered: Patterns | None) -> set[str]:
@@ -229,8 +258,9 @@ def _matching(graph_def: graph_pb2.GraphDef, settings: Settings, flag: str, gath
     return patterns.matching(flag, getattr(settings, flag), [node.name for node in nodes], gathered)
 
 
-def _once(frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings, precision: Precision,
-          preserved: AbstractSet[str]) -> tuple[graph_pb2.GraphDef, PassLog]:
+def _once(
+    frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings, precision: Precision, preserved: AbstractSet[str]
+) -> tuple[graph_pb2.GraphDef, PassLog]:
     before = {node.name for node in graph.engine_nodes(graph_def)}
     # The pass runs as FP32: asked for FP16 it sends every Cast to float32 through half in the whole graph, and the integer 100000
     # becomes inf. The engine op's precision attribute decides what TensorRT builds. Only as INT8 does it take quantization nodes;
@@ -238,29 +268,42 @@ def _once(frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings, pre
     parameters = quantization_aware.pass_parameters(graph_def, precision)
     denied = ",".join([*settings.keep_native_ops, *NEVER_BUILT])
     one = thrown.Pass(
-        graph_def=graph_def, preserved=(*frozen.inputs, *frozen.captures, *frozen.outputs, *sorted(preserved)),
-        parameters={**parameters, "minimum_segment_size": settings.minimum_segment_size,
-                    "max_workspace_size_bytes": settings.max_workspace_size_bytes,
-                    "maximum_cached_engines": settings.maximum_cached_engines, "use_dynamic_shape": settings.dynamic,
-                    "dynamic_shape_profile_strategy": settings.strategy},
-        variables={"TF_TRT_OP_DENYLIST": denied, "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)})
+        graph_def=graph_def,
+        preserved=(*frozen.inputs, *frozen.captures, *frozen.outputs, *sorted(preserved)),
+        parameters={
+            **parameters,
+            "minimum_segment_size": settings.minimum_segment_size,
+            "max_workspace_size_bytes": settings.max_workspace_size_bytes,
+            "maximum_cached_engines": settings.maximum_cached_engines,
+            "use_dynamic_shape": settings.dynamic,
+            "dynamic_shape_profile_strategy": settings.strategy,
+        },
+        variables={"TF_TRT_OP_DENYLIST": denied, "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)},
+    )
     converted, text = thrown.run(one, frozen.thrown)
     engine_order.sort_borders(converted)
     for node in graph.engine_nodes(converted):
         # If quantization nodes decide, TF-TRT's precision stays: an engine with explicit quantization can only be built as INT8, and one
         # that TF-TRT made FP16, because it found no such node, has no scales.
-        if node.name not in before and parameters["precision_mode"] == "FP32" and not node.attr["use_explicit_precision"].b:
+        if (
+            node.name not in before
+            and parameters["precision_mode"] == "FP32"
+            and not node.attr["use_explicit_precision"].b
+        ):
             graph.set_attributes(node, precision_mode=precision, use_calibration=precision == "INT8")
     return converted, pass_log.parse(text)
 
 
-def _left_out(graph_def: graph_pb2.GraphDef, log: PassLog, native: AbstractSet[str], settings: Settings,
-              frozen: Frozen) -> tuple[pass_log.LeftOut, ...]:
+def _left_out(
+    graph_def: graph_pb2.GraphDef, log: PassLog, native: AbstractSet[str], settings: Settings, frozen: Frozen
+) -> tuple[pass_log.LeftOut, ...]:
     remaining = [node for node in graph_def.node if node.op not in graph.PASSIVE_OPS and node.op != graph.ENGINE_OP]
     return tuple(_reason(node, log, native, settings, frozen) for node in remaining)
 
 
-def _reason(node: node_def_pb2.NodeDef, log: PassLog, native: AbstractSet[str], settings: Settings, frozen: Frozen) -> LeftOut:
+def _reason(
+    node: node_def_pb2.NodeDef, log: PassLog, native: AbstractSet[str], settings: Settings, frozen: Frozen
+) -> LeftOut:
     if node.name in frozen.preparation.left:
         return pass_log.LeftOut(node.name, node.op, "a convolution of several groups; TF-TRT knows of one only")
     if node.name in native:

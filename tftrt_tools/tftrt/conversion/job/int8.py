@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 # The toolkit's result for an engine: its table, (tensor, reason) of tensors without a scale, and the known ranges.
 _Made = tuple[table.Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]] | None]
-_NO_DATA = ("INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
-            "give one of them; --calibrate_on_random_data shows that it works, with useless ranges")
+_NO_DATA = (
+    "INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
+    "give one of them; --calibrate_on_random_data shows that it works, with useless ranges",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,8 +57,11 @@ class Source(records.Record):
     def of_model(self, walked: signatures.Once, specs: Mapping[str, Sequence[InputSpec]]) -> Source:
         """The same for a model. Args: walked: the signatures that are calibrated. specs: {signature: InputSpecs} of all."""
         asked = list(walked.with_twins(dict.fromkeys(walked.names)))
-        return dataclasses.replace(self, twins=walked.twins, elsewhere={
-            name: data.Elsewhere.of((name, *twins), asked, specs) for name, twins in walked.twins.items()})
+        return dataclasses.replace(
+            self,
+            twins=walked.twins,
+            elsewhere={name: data.Elsewhere.of((name, *twins), asked, specs) for name, twins in walked.twins.items()},
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +84,14 @@ class Measured:
     record: record.DataRecord, or None where no data was read. compared: Compared, or None where nothing was to be compared.
     """
 
-    def __init__(self, graph_def: graph_pb2.GraphDef, settings: Settings, made: Callable[[methods.Method], dict[str, file.EngineTable]],
-                 record: DataRecord | None = None, compared: Compared | None = None) -> None:
+    def __init__(
+        self,
+        graph_def: graph_pb2.GraphDef,
+        settings: Settings,
+        made: Callable[[methods.Method], dict[str, file.EngineTable]],
+        record: DataRecord | None = None,
+        compared: Compared | None = None,
+    ) -> None:
         """Args: made: gives {engine: its table} by a method."""
         self._graph_def, self._settings, self._made = graph_def, settings, made
         self.record, self.compared = record, compared
@@ -100,8 +111,15 @@ class Measured:
 NOTHING = Measured(graph_pb2.GraphDef(), Settings(), lambda method: {})
 
 
-def measured(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec], settings: Settings, source: Source,
-             folder: str) -> Measured:
+def measured(
+    name: str,
+    frozen: Frozen,
+    graph_def: graph_pb2.GraphDef,
+    specs: Sequence[InputSpec],
+    settings: Settings,
+    source: Source,
+    folder: str,
+) -> Measured:
     """Find the ranges of every INT8 engine of a signature that needs a table.
 
     Args: name: of the signature; frozen, graph_def: as conversion.job.engines takes them; specs: [InputSpec]; source: Source; folder: for
@@ -122,8 +140,15 @@ def measured(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Se
     if not source.options:
         raise errors.UsageError(*_NO_DATA)
     rest = functools.partial(_takes, frozen, specs) if settings.calibrator == "toolkit" else batching.none
-    batches = data.open(source.options, name, specs, source.twins.get(name, ()), rest, alike=settings.calibrator == "tensorrt",
-                        elsewhere=source.elsewhere.get(name, data.Elsewhere()))
+    batches = data.open(
+        source.options,
+        name,
+        specs,
+        source.twins.get(name, ()),
+        rest,
+        alike=settings.calibrator == "tensorrt",
+        elsewhere=source.elsewhere.get(name, data.Elsewhere()),
+    )
     if settings.calibrator == "tensorrt":
         from tftrt_tools.tftrt.calibration.job import tensorrt
 
@@ -147,49 +172,74 @@ def _takes(frozen: Frozen, specs: Sequence[InputSpec], rows: int) -> bool:
     return True
 
 
-def of_batches(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings,
-               batches: Batches | Sequence[dict[str, npt.NDArray[Any]]], compare: bool = False) -> Measured:
+def of_batches(
+    name: str,
+    frozen: Frozen,
+    graph_def: graph_pb2.GraphDef,
+    settings: Settings,
+    batches: Batches | Sequence[dict[str, npt.NDArray[Any]]],
+    compare: bool = False,
+) -> Measured:
     """As `measured`, by the toolkit, from batches. Args: compare: compare the methods even where the settings name one."""
-    wanted = {engine: digest for engine, digest in segments.engine_digests(graph_def, names=True).items()
-              if engine in wanting_tables(graph_def)}
+    wanted = {
+        engine: digest
+        for engine, digest in segments.engine_digests(graph_def, names=True).items()
+        if engine in wanting_tables(graph_def)
+    }
     judged = settings.candidates if compare or settings.calibration_method == methods.AUTO else ()
-    ranges = toolkit.measure(frozen, graph_def, wanted, batches, settings.dynamic, tf_private.tensorrt_versions()[1], judged)
+    ranges = toolkit.measure(
+        frozen, graph_def, wanted, batches, settings.dynamic, tf_private.tensorrt_versions()[1], judged
+    )
     compared = None
     if judged:
         compared = _compared(name, frozen, graph_def, settings, ranges, wanted)
     return Measured(graph_def, settings, lambda method: _named(ranges.tables(method), name, wanted), None, compared)
 
 
-def _compared(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings, ranges: Ranges,
-              wanted: Mapping[str, str]) -> Compared:
+def _compared(
+    name: str,
+    frozen: Frozen,
+    graph_def: graph_pb2.GraphDef,
+    settings: Settings,
+    ranges: Ranges,
+    wanted: Mapping[str, str],
+) -> Compared:
     excluded = _excluded(graph_def, wanted, settings)
 
     def tables(made: Mapping[str, _Made]) -> dict[str, table.Table]:
-        return {engine: _without(one, excluded.get(engine, ())).table for engine, one in _named(made, name, wanted).items()}
+        return {
+            engine: _without(one, excluded.get(engine, ())).table for engine, one in _named(made, name, wanted).items()
+        }
 
     judged = [{method: tables(made) for method, made in ranges.tables_to_judge(one).items()} for one in ranges.judging]
     return choosing.compared(name, frozen, ranges, judged)
 
 
-def _named(made: Mapping[str, _Made], signature: str,
-           wanted: Mapping[str, str]) -> dict[str, file.EngineTable]:
+def _named(made: Mapping[str, _Made], signature: str, wanted: Mapping[str, str]) -> dict[str, file.EngineTable]:
     """{engine: file.EngineTable} of {engine: what toolkit.Ranges.tables gives}. Args: wanted: {engine: digest of its segment}."""
     found: dict[str, file.EngineTable] = {}
     for engine, digest in wanted.items():
         scales, left_out, ranges = made[engine]
-        found[engine] = file.EngineTable(segment=digest, signature=signature, engine=engine, table=scales, left_out=left_out, ranges=ranges)
+        found[engine] = file.EngineTable(
+            segment=digest, signature=signature, engine=engine, table=scales, left_out=left_out, ranges=ranges
+        )
     return found
 
 
-def each_decided(signatures: Iterable[tuple[Any, Measured]], settings: Settings,
-                 source: Source) -> Iterator[tuple[Any, Measured, Decision]]:
+def each_decided(
+    signatures: Iterable[tuple[Any, Measured]], settings: Settings, source: Source
+) -> Iterator[tuple[Any, Measured, Decision]]:
     """Choose the method of a model's tables. If methods are compared, all signatures are measured first, because one method serves all.
 
     Args: signatures: (anything, Measured of a signature), made one by one. settings: Settings; source: Source.
     Yields: each of them, with the Decision.
     """
-    compares = not source.given and settings.calibrator == "toolkit" and settings.precision_mode == "INT8" and (
-        source.compare or settings.calibration_method == methods.AUTO)
+    compares = (
+        not source.given
+        and settings.calibrator == "toolkit"
+        and settings.precision_mode == "INT8"
+        and (source.compare or settings.calibration_method == methods.AUTO)
+    )
     if compares:
         signatures = list(signatures)
     decision = decided([found for _, found in signatures] if compares else [], settings, source)
@@ -210,8 +260,16 @@ def decided(found: Sequence[Measured], settings: Settings, source: Source) -> De
     return Decision(next(one for one in settings.candidates if one.text == said), said, made)
 
 
-def for_build(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec], settings: Settings, calls: Sequence[Call],
-              made: Sequence[file.EngineTable], method: choices.Method, earlier: bool = False) -> tuple[file.EngineTable, ...]:
+def for_build(
+    frozen: Frozen,
+    graph_def: graph_pb2.GraphDef,
+    specs: Sequence[InputSpec],
+    settings: Settings,
+    calls: Sequence[Call],
+    made: Sequence[file.EngineTable],
+    method: choices.Method,
+    earlier: bool = False,
+) -> tuple[file.EngineTable, ...]:
     """Tables with the names that the engines for `calls` will ask for.
 
     Tables are made for the declared shapes, and TF-TRT may build the network for others (tensor_names.build_shapes); then the numbers of
@@ -233,8 +291,9 @@ def for_build(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[Inp
     return tuple(fitted)
 
 
-def _fitted(made: file.EngineTable, function: function_pb2.FunctionDef, shapes: Sequence[Shape],
-            method: choices.Method) -> file.EngineTable:
+def _fitted(
+    made: file.EngineTable, function: function_pb2.FunctionDef, shapes: Sequence[Shape], method: choices.Method
+) -> file.EngineTable:
     return numbering.settled(fitting.fitted(made, function, True, shapes, method), function, True, shapes, method)
 
 
@@ -249,19 +308,25 @@ def write(graph_def: graph_pb2.GraphDef, made: Iterable[file.EngineTable]) -> No
 
 def wanting_tables(graph_def: graph_pb2.GraphDef) -> list[str]:
     """Names of the engines that need a table: those with explicit quantization nodes carry their ranges themselves."""
-    return [engine.name for engine in graph.engine_ops(graph_def)
-            if engine.precision == "INT8" and engine.use_calibration and not engine.explicit_precision]
+    return [
+        engine.name
+        for engine in graph.engine_ops(graph_def)
+        if engine.precision == "INT8" and engine.use_calibration and not engine.explicit_precision
+    ]
 
 
 def check_calibrator(settings: Settings, source: Source, gpu: Mapping[str, Any] | None) -> None:
     """Raise TftrtError where `settings.calibrator` cannot work here. Args: source: Source; gpu: of execution.job.gpu.seen."""
     if source.options and settings.calibrator == "tensorrt" and gpu is None:
-        raise errors.TftrtError("--calibrator=tensorrt calibrates on a GPU; none is visible here",
-                                "use --calibrator=toolkit, which needs none, or run on a machine with a GPU")
+        raise errors.TftrtError(
+            "--calibrator=tensorrt calibrates on a GPU; none is visible here",
+            "use --calibrator=toolkit, which needs none, or run on a machine with a GPU",
+        )
 
 
-def _reused(name: str, graph_def: graph_pb2.GraphDef, settings: Settings, given: file.Calibration,
-            wanted: Mapping[str, str]) -> dict[str, file.EngineTable]:
+def _reused(
+    name: str, graph_def: graph_pb2.GraphDef, settings: Settings, given: file.Calibration, wanted: Mapping[str, str]
+) -> dict[str, file.EngineTable]:
     """{engine: EngineTable} of a calibration file, fitted to this build."""
     native, found = graph.native_segments(graph_def), {}
     for engine, one in file.for_segments(given, wanted, tf_private.tensorrt_versions()[1]).items():
@@ -269,8 +334,10 @@ def _reused(name: str, graph_def: graph_pb2.GraphDef, settings: Settings, given:
         if one.segment:
             one = fitting.fitted(one, *build, method_of(given))
         elif not fitting.knows(one.table, *build):
-            raise errors.TftrtError(f"the table has no node of {engine} ({name}): it was made for another graph",
-                                    "give the table of this model, or calibrate it")
+            raise errors.TftrtError(
+                f"the table has no node of {engine} ({name}): it was made for another graph",
+                "give the table of this model, or calibrate it",
+            )
         found[engine] = dataclasses.replace(one, segment=wanted[engine], signature=name, engine=engine)
     return found
 
@@ -278,8 +345,14 @@ def _reused(name: str, graph_def: graph_pb2.GraphDef, settings: Settings, given:
 def _without_floats_to_fp16(graph_def: graph_pb2.GraphDef, settings: Settings) -> None:
     """Turn INT8 engines without floats into FP16: without a table they would calibrate in production, for ever."""
     native, ends = graph.native_segments(graph_def), (engine_op.INPUT, engine_op.OUTPUT)
-    empty = {engine for engine in wanting_tables(graph_def) if all(
-        one.name.startswith(ends) for one in tensor_names.names(native[engine].function, settings.dynamic, native[engine].shapes))}
+    empty = {
+        engine
+        for engine in wanting_tables(graph_def)
+        if all(
+            one.name.startswith(ends)
+            for one in tensor_names.names(native[engine].function, settings.dynamic, native[engine].shapes)
+        )
+    }
     for node in graph.engine_nodes(graph_def):
         if graph.engine_name(node.name) in empty:
             graph.set_attributes(node, precision_mode="FP16", use_calibration=False)
@@ -303,15 +376,23 @@ def _excluded(graph_def: graph_pb2.GraphDef, made: Iterable[str], settings: Sett
     if not settings.high_precision_nodes:
         return {}
     native = graph.native_segments(graph_def)
-    return {engine: _inputs_of(native[engine].function, settings.high_precision_nodes, settings.dynamic, native[engine].shapes)
-            for engine in made}
+    return {
+        engine: _inputs_of(
+            native[engine].function, settings.high_precision_nodes, settings.dynamic, native[engine].shapes
+        )
+        for engine in made
+    }
 
 
 def _inputs_of(function: function_pb2.FunctionDef, pattern: str, dynamic: bool, shapes: Sequence[Shape]) -> set[str]:
     """The table's names of the inputs of the segment's matching nodes."""
     body, arguments = segment.to_graph(function)
-    fed = {_tensor(source, arguments) for node in body.node if re.fullmatch(pattern, node.name) and node.op not in PASSIVE_OPS
-           for source in node.input}
+    fed = {
+        _tensor(source, arguments)
+        for node in body.node
+        if re.fullmatch(pattern, node.name) and node.op not in PASSIVE_OPS
+        for source in node.input
+    }
     return tensor_names.holding(fed, function, dynamic, shapes)
 
 

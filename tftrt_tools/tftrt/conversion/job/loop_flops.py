@@ -48,8 +48,12 @@ def _seen(frozen: Frozen, names: Sequence[str], specs: Sequence[InputSpec], row:
     found = dict.fromkeys(names, 0)
     arrays = random_inputs.random(specs, call, seed=0)
     try:
-        engine_inputs.run(_counting(frozen, found), [arrays[name] for name in frozen.input_names], frozen.graph_def,
-                          lambda: found.update(dict.fromkeys(names, 0)))
+        engine_inputs.run(
+            _counting(frozen, found),
+            [arrays[name] for name in frozen.input_names],
+            frozen.graph_def,
+            lambda: found.update(dict.fromkeys(names, 0)),
+        )
     except (tf.errors.OpError, ValueError, KeyError):
         return {}
     return found
@@ -57,6 +61,7 @@ def _seen(frozen: Frozen, names: Sequence[str], specs: Sequence[InputSpec], row:
 
 def _counting(frozen: Frozen, found: dict[str, int]) -> Any:
     """A function of the signature's inputs that adds up in `found`, and returns nothing."""
+
     def run(*inputs: Any) -> list[Any]:
         with tf.device("/CPU:0"):
             tf.graph_util.import_graph_def(frozen.graph_def, input_map=frozen.input_map(inputs), name="model")
@@ -75,7 +80,9 @@ def _adding(found: dict[str, int], name: str, operation: Any) -> Callable[..., N
     lock = threading.Lock()  # rounds may overlap
 
     def add(result: npt.NDArray[Any], *shapes: npt.NDArray[Any]) -> None:
-        operations = flop_count.of_sizes(operation, [tf.TensorShape(shape) for shape in shapes], tf.TensorShape(result.shape))
+        operations = flop_count.of_sizes(
+            operation, [tf.TensorShape(shape) for shape in shapes], tf.TensorShape(result.shape)
+        )
         with lock:
             found[name] += operations or 0
 

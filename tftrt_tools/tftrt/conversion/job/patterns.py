@@ -75,8 +75,10 @@ def no_match(flag: str, pattern: str, names: Iterable[str], what: str = "") -> e
     names = list(names)
     near = [name for name in names if re.search(pattern, name)] or _near(pattern, names)
     text = "near are " + ", ".join(near[:_NEAR]) if near else "names look like " + ", ".join(names[:_NEAR])
-    return errors.UsageError(f"--{flag}={pattern} matches no node{what} (the whole name must match)",
-                             (text if names else "there is none") + "; `tftrt inspect --all` lists them")
+    return errors.UsageError(
+        f"--{flag}={pattern} matches no node{what} (the whole name must match)",
+        (text if names else "there is none") + "; `tftrt inspect --all` lists them",
+    )
 
 
 def _near(pattern: str, names: Sequence[str]) -> list[str]:

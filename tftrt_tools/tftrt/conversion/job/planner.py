@@ -43,14 +43,23 @@ def plan(path: str | os.PathLike[str], settings: Settings) -> Plan:
     specs = {name: model.specs(name) for name in names}
     walked = signatures.Once.of(names, model.same)
     calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)) if settings.shapes else {}
-    frozen_inputs.check(settings.freeze, {name: loading.freezable(model.root.signatures[name]) for name in names}, walked.twins)
+    frozen_inputs.check(
+        settings.freeze, {name: loading.freezable(model.root.signatures[name]) for name in names}, walked.twins
+    )
     gathered = patterns.Patterns()
     planned = [_signature(name, model, settings, calls.get(name, ()), gathered) for name in walked.names]
     gathered.check()
-    planned = [dataclasses.replace(one, twins=walked.twins[one.name], findings=(*_of_model(model, one.name), *one.findings))
-               for one in planned]
-    return Plan(model=str(pathlib.Path(path).absolute()), tags=model.tags, settings=settings, tensorflow=tf.__version__,
-                signatures=tuple(planned))
+    planned = [
+        dataclasses.replace(one, twins=walked.twins[one.name], findings=(*_of_model(model, one.name), *one.findings))
+        for one in planned
+    ]
+    return Plan(
+        model=str(pathlib.Path(path).absolute()),
+        tags=model.tags,
+        settings=settings,
+        tensorflow=tf.__version__,
+        signatures=tuple(planned),
+    )
 
 
 def _of_model(model: Model, signature: str) -> tuple[Finding, ...]:
@@ -59,7 +68,9 @@ def _of_model(model: Model, signature: str) -> tuple[Finding, ...]:
     return (*loading.findings(model, signature), *lost)
 
 
-def _signature(name: str, model: Model, settings: Settings, calls: Sequence[Call], gathered: Patterns | None) -> SignaturePlan:
+def _signature(
+    name: str, model: Model, settings: Settings, calls: Sequence[Call], gathered: Patterns | None
+) -> SignaturePlan:
     function, specs = model.root.signatures[name], tuple(model.specs(name))
     progress.say(f"trying signature {name}")
     try:
@@ -78,9 +89,19 @@ def _signature(name: str, model: Model, settings: Settings, calls: Sequence[Call
     other = other_mode(frozen, settings)
     told = advice.advise(sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out)
     quantization = passed.quantization if passed.quantization.aware else None
-    return SignaturePlan(name=name, inputs=specs, segments=segments, left_out=passed.left_out, sizes=sizes, other=other, advice=told,
-                         quantization=quantization, findings=findings, preparation=frozen.preparation,
-                         flops=loop_flops.count(frozen, passed.graph_def, specs, calls))
+    return SignaturePlan(
+        name=name,
+        inputs=specs,
+        segments=segments,
+        left_out=passed.left_out,
+        sizes=sizes,
+        other=other,
+        advice=told,
+        quantization=quantization,
+        findings=findings,
+        preparation=frozen.preparation,
+        flops=loop_flops.count(frozen, passed.graph_def, specs, calls),
+    )
 
 
 def _check_calls(name: str, frozen: Frozen, calls: Sequence[Call]) -> None:
@@ -89,23 +110,35 @@ def _check_calls(name: str, frozen: Frozen, calls: Sequence[Call]) -> None:
         try:
             inferred.shapes(frozen.graph_def, frozen.fed(call))
         except ValueError as error:
-            raise errors.UsageError(f"--shapes: {name!r} refuses {shape_grammar.call_text(call)}: {errors.first_line(str(error))}",
-                                    "give shapes of one call that go together") from None
+            raise errors.UsageError(
+                f"--shapes: {name!r} refuses {shape_grammar.call_text(call)}: {errors.first_line(str(error))}",
+                "give shapes of one call that go together",
+            ) from None
 
 
 def _segments(graph_def: graph_pb2.GraphDef, engines: Sequence[EngineOp]) -> tuple[Segment, ...]:
     functions = graph.library(graph_def)
     nodes = list(graph.engine_nodes(graph_def))
     numbers = {graph.engine_name(node.name): number for number, node in enumerate(nodes)}
-    return tuple(_segment(numbers, node, engine, functions[engine.native_segment]) for node, engine in zip(nodes, engines, strict=True))
+    return tuple(
+        _segment(numbers, node, engine, functions[engine.native_segment])
+        for node, engine in zip(nodes, engines, strict=True)
+    )
 
 
-def _segment(numbers: Mapping[str, int], node: node_def_pb2.NodeDef, engine: EngineOp, function: function_pb2.FunctionDef) -> Segment:
+def _segment(
+    numbers: Mapping[str, int], node: node_def_pb2.NodeDef, engine: EngineOp, function: function_pb2.FunctionDef
+) -> Segment:
     feeds = [_tensor(source, numbers) for source in node.input if not source.startswith("^")]
     results = [function.ret[argument.name].split(":")[0] for argument in function.signature.output_arg]
     number = numbers[engine.name]
-    return Segment(number=number, engine=engine, nodes=tuple(inner.name for inner in function.node_def), feeds=tuple(feeds),
-                   results=tuple(results))
+    return Segment(
+        number=number,
+        engine=engine,
+        nodes=tuple(inner.name for inner in function.node_def),
+        feeds=tuple(feeds),
+        results=tuple(results),
+    )
 
 
 def _tensor(source: str, numbers: Mapping[str, int]) -> str:
@@ -125,7 +158,11 @@ def _sizes(signature: str, frozen: Frozen, settings: Settings, passed: PassResul
     for index, (low, high) in enumerate(rows):
         progress.say(f"trying segment sizes of {signature}", index, len(rows))
         given = low <= settings.minimum_segment_size <= (high or settings.minimum_segment_size)
-        tried = passed if given else graph_pass.run(frozen, dataclasses.replace(settings, minimum_segment_size=low), patterns.Patterns())
+        tried = (
+            passed
+            if given
+            else graph_pass.run(frozen, dataclasses.replace(settings, minimum_segment_size=low), patterns.Patterns())
+        )
         results.append(_result(low, high, tried))
     return tuple(results)
 
@@ -142,7 +179,9 @@ def _ranges(log: PassLog, current: int) -> list[tuple[int, int | None]]:
 
 def _result(low: int, high: int | None, passed: PassResult) -> SizeResult:
     ops = [engine.compute_ops for engine in passed.engines]
-    return SizeResult(low=low, high=high, engines=len(ops), inside=sum(ops), coverage=passed.coverage, smallest=min(ops, default=None))
+    return SizeResult(
+        low=low, high=high, engines=len(ops), inside=sum(ops), coverage=passed.coverage, smallest=min(ops, default=None)
+    )
 
 
 def other_mode(frozen: Frozen, settings: Settings) -> Outcome:

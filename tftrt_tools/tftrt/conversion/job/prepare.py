@@ -57,19 +57,32 @@ def passed(name: str, function: Any, settings: Settings, gathered: Patterns | No
         _refuse_converted(frozen.graph_def)
         kept = frozenset(node.name for node in frozen.graph_def.node if _kept(node.name, settings))
         own = {one: value for one, value in values.items() if one in frozen.input_names}
-        defaults = defaulted.fold(frozen.graph_def, frozen.inputs, {one: value for one, value in values.items() if one not in own})
+        defaults = defaulted.fold(
+            frozen.graph_def, frozen.inputs, {one: value for one, value in values.items() if one not in own}
+        )
         offered = _freeze_inputs(frozen, own)
         dropped = dropouts.fold(frozen.graph_def, kept)
         folded = fake_quant.fold(frozen.graph_def, kept)
         left_out = fake_quant.leave_out(frozen.graph_def, kept) if _drops_quantization(settings) else ()
-        written = dilated.rewrite(frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept, settings.dynamic)
+        written = dilated.rewrite(
+            frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept, settings.dynamic
+        )
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
-        done = Preparation(opened=tuple(wanted), convolutions=convolutions, dilated=written, paddings=paddings, folded=folded,
-                           flattened=reshaped, dropouts=dropped,
-                           unquantized=left_out, frozen=tuple((one, value.item()) for one, value in own.items()),
-                           defaults=defaults, offered=offered)
+        done = Preparation(
+            opened=tuple(wanted),
+            convolutions=convolutions,
+            dilated=written,
+            paddings=paddings,
+            folded=folded,
+            flattened=reshaped,
+            dropouts=dropped,
+            unquantized=left_out,
+            frozen=tuple((one, value.item()) for one, value in own.items()),
+            defaults=defaults,
+            offered=offered,
+        )
         frozen = dataclasses.replace(frozen, preparation=done)
         closed = set(_unwritten(frozen.preparation))
         if not closed:
@@ -77,10 +90,14 @@ def passed(name: str, function: Any, settings: Settings, gathered: Patterns | No
             closed = set(_in_vain(result)) - for_good
         if not closed:
             return _counted(frozen, result, settings, gathered)
-        wanted = [call for call in wanted if call not in closed and not any(compiled.inside(outer, call) for outer in closed)]
+        wanted = [
+            call for call in wanted if call not in closed and not any(compiled.inside(outer, call) for outer in closed)
+        ]
 
 
-def _counted(frozen: Frozen, result: PassResult, settings: Settings, gathered: Patterns | None) -> tuple[Frozen, PassResult]:
+def _counted(
+    frozen: Frozen, result: PassResult, settings: Settings, gathered: Patterns | None
+) -> tuple[Frozen, PassResult]:
     """Run the pass again where engines hold slices that TF-TRT would take wrongly and the graph tells what they mean.
 
     TensorFlow merges equal nodes, so that a slice may show up only after its like was rewritten.
@@ -97,18 +114,25 @@ def _counted(frozen: Frozen, result: PassResult, settings: Settings, gathered: P
 
 def _freeze_inputs(frozen: Frozen, values: Mapping[str, npt.NDArray[Any]]) -> tuple[str, ...]:
     """Replace inputs by values. Returns: names of other inputs whose replacement would remove conditionals."""
-    placeholders = {name: tensor.removesuffix(":0") for name, tensor in zip(frozen.input_names, frozen.inputs, strict=True)}
+    placeholders = {
+        name: tensor.removesuffix(":0") for name, tensor in zip(frozen.input_names, frozen.inputs, strict=True)
+    }
     if values:
         conditionals.freeze(frozen.graph_def, {placeholders[name]: value for name, value in values.items()})
-    switches = {name for name, spec in zip(frozen.input_names, frozen.input_specs(), strict=True)
-                if spec.dtype == tf.bool and spec.shape.rank == 0 and name not in values}
+    switches = {
+        name
+        for name, spec in zip(frozen.input_names, frozen.input_specs(), strict=True)
+        if spec.dtype == tf.bool and spec.shape.rank == 0 and name not in values
+    }
     return tuple(name for name in sorted(switches) if conditionals.deciding(frozen.graph_def, placeholders[name]))
 
 
 def _refuse_converted(graph_def: graph_pb2.GraphDef) -> None:
     for node in graph.engine_nodes(graph_def):
-        raise errors.UsageError(f"the model is converted already: it holds engine op {graph.engine_name(node.name)}",
-                                "give the original model; the manifest in assets.extra/tftrt of the converted one names it")
+        raise errors.UsageError(
+            f"the model is converted already: it holds engine op {graph.engine_name(node.name)}",
+            "give the original model; the manifest in assets.extra/tftrt of the converted one names it",
+        )
 
 
 def _kept(name: str, settings: Settings) -> bool:
@@ -134,5 +158,8 @@ def _in_vain(result: PassResult) -> list[str]:
     zeros = [one.name for one in done.convolutions if one.written == "Conv2D" and one.name in native]
     inner = [node for one in graph.native_segments(result.graph_def).values() for node in one.function.node_def]
     taken = {node.name for node in inner if node.op not in graph.PASSIVE_OPS}
-    return [call for call in done.opened if any(compiled.inside(call, name) for name in zeros)
-            or not any(compiled.inside(call, name) for name in taken)]
+    return [
+        call
+        for call in done.opened
+        if any(compiled.inside(call, name) for name in zeros) or not any(compiled.inside(call, name) for name in taken)
+    ]

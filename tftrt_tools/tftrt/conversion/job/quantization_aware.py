@@ -48,8 +48,16 @@ UNSUPPORTED_OPS = frozenset({"QuantizeAndDequantize", "QuantizeAndDequantizeV4",
 OPS = EXPLICIT_OPS | RANGE_OPS | UNSUPPORTED_OPS
 
 # {op: input that holds the weights}.
-_WEIGHTS = {"Conv2D": 1, "DepthwiseConv2dNative": 1, "Conv2DBackpropInput": 1, "Conv3D": 1, "Conv3DBackpropInputV2": 1,
-            "MatMul": 1, "BatchMatMul": 1, "BatchMatMulV2": 1}
+_WEIGHTS = {
+    "Conv2D": 1,
+    "DepthwiseConv2dNative": 1,
+    "Conv2DBackpropInput": 1,
+    "Conv3D": 1,
+    "Conv3DBackpropInputV2": 1,
+    "MatMul": 1,
+    "BatchMatMul": 1,
+    "BatchMatMulV2": 1,
+}
 _PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2"})
 _EXPLICIT_RANK = 4
 
@@ -83,8 +91,14 @@ def pass_parameters(graph_def: graph_pb2.GraphDef, precision: Precision) -> dict
     return {"precision_mode": "INT8" if aware else "FP32", "use_calibration": False}
 
 
-def statements(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, requested: Precision | Mapping[str, Precision], *, dynamic: bool,
-               left_out: Iterable[LeftOut] = ()) -> Quantization:
+def statements(
+    before: graph_pb2.GraphDef,
+    after: graph_pb2.GraphDef,
+    requested: Precision | Mapping[str, Precision],
+    *,
+    dynamic: bool,
+    left_out: Iterable[LeftOut] = (),
+) -> Quantization:
     """What happens to each quantization node, and where TF-TRT departs from the request.
 
     Args:
@@ -98,9 +112,14 @@ def statements(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, requested:
     """
     engines = _engines(after)
     asked = set(requested.values()) if isinstance(requested, dict) else {requested}
-    view = _View(flow=_Flow(before), inside={name: engine for engine in engines for name in engine.nodes},
-                 native={node.name for node in after.node}, explicit=any(node.op in EXPLICIT_OPS for node in before.node), dynamic=dynamic,
-                 int8="INT8" in asked)
+    view = _View(
+        flow=_Flow(before),
+        inside={name: engine for engine in engines for name in engine.nodes},
+        native={node.name for node in after.node},
+        explicit=any(node.op in EXPLICIT_OPS for node in before.node),
+        dynamic=dynamic,
+        int8="INT8" in asked,
+    )
     ranks = _ranks(before) if view.explicit else {}
     found = detect(before)
     nodes = tuple(_statement(one, view, ranks.get(one.name)) for one in found)
@@ -108,11 +127,20 @@ def statements(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, requested:
     kept = {one.node for one in left_out if one.reason.startswith(("kept native", "its segment"))}
     lost = tuple(filter(None, (_lost(node, view) for node in before.node if node.name not in kept)))
     altered = tuple(filter(None, (_altered(one, view.flow.nodes[one.name]) for one in found if one.name in taken)))
-    unbuildable = tuple(filter(None, (_null_range(node) for node in nodes))) + tuple(filter(None, map(_mislabelled, engines)))
+    unbuildable = tuple(filter(None, (_null_range(node) for node in nodes))) + tuple(
+        filter(None, map(_mislabelled, engines))
+    )
     downgraded, upgraded = _precisions(engines, taken if nodes else None, requested)
     downgraded += tuple(filter(None, (_unquantized(node, view, taken) for node in before.node)))
-    return Quantization(nodes=nodes, explicit=view.explicit, unbuildable=unbuildable, lost=lost, altered=altered, downgraded=downgraded,
-                        upgraded=upgraded)
+    return Quantization(
+        nodes=nodes,
+        explicit=view.explicit,
+        unbuildable=unbuildable,
+        lost=lost,
+        altered=altered,
+        downgraded=downgraded,
+        upgraded=upgraded,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +173,9 @@ class _Flow:
 
     def __init__(self, graph_def: graph_pb2.GraphDef) -> None:
         self.nodes = {node.name: node for node in graph_def.node}
-        self.sources = {node.name: [_source(text) for text in node.input if not text.startswith("^")] for node in graph_def.node}
+        self.sources = {
+            node.name: [_source(text) for text in node.input if not text.startswith("^")] for node in graph_def.node
+        }
         self.constants = self._constants()
 
     def _constants(self) -> set[str]:
@@ -182,7 +212,11 @@ class _Flow:
         while name in self.nodes and self.nodes[name].op == "Identity":
             name = self.sources[name][0]
         node = self.nodes.get(name)
-        return tuple(tf.make_ndarray(node.attr["value"].tensor).ravel().tolist()) if node is not None and node.op == "Const" else ()
+        return (
+            tuple(tf.make_ndarray(node.attr["value"].tensor).ravel().tolist())
+            if node is not None and node.op == "Const"
+            else ()
+        )
 
 
 def _source(text: str) -> str:
@@ -203,7 +237,9 @@ def _ranks(graph_def: graph_pb2.GraphDef) -> dict[str, int | None]:
     """{quantization node: rank of its tensor, None for an unknown one}."""
     with tf.Graph().as_default() as whole:
         tf.graph_util.import_graph_def(graph_def, name="")
-    return {node.name: whole.get_tensor_by_name(f"{node.name}:0").shape.rank for node in graph_def.node if node.op in OPS}
+    return {
+        node.name: whole.get_tensor_by_name(f"{node.name}:0").shape.rank for node in graph_def.node if node.op in OPS
+    }
 
 
 def _engines(graph_def: graph_pb2.GraphDef) -> list[_Engine]:
@@ -227,12 +263,18 @@ def _kind(one: Detected, view: _View, rank: int | None) -> tuple[NodeFate, str]:
     where = f"engine {engine.op.name}"
     if view.explicit:
         if rank is not None and rank < _EXPLICIT_RANK:
-            return NO_EFFECT, f"{where}: the tensor has {rank} dimensions; TF-TRT quantizes those of {_EXPLICIT_RANK} only"
+            return (
+                NO_EFFECT,
+                f"{where}: the tensor has {rank} dimensions; TF-TRT quantizes those of {_EXPLICIT_RANK} only",
+            )
         return EXPLICIT_INT8, f"{where}: becomes TensorRT's quantization with {_range(one)}"
     largest = max((abs(number) for number in (*one.low[:1], *one.high[:1])), default=0.0)
     uneven = one.low[:1] != tuple(-number for number in one.high[:1])
     said = f", where the model says {one.low[0]:g} to {one.high[0]:g}" if uneven and one.low and one.high else ""
-    return DYNAMIC_RANGE, f"{where}: not computed; tells TensorRT that the tensor is within {-largest:g} and {largest:g}{said}"
+    return (
+        DYNAMIC_RANGE,
+        f"{where}: not computed; tells TensorRT that the tensor is within {-largest:g} and {largest:g}{said}",
+    )
 
 
 def _outside(one: Detected, view: _View) -> tuple[NodeFate, str]:
@@ -265,8 +307,13 @@ def _lost(node: node_def_pb2.NodeDef, view: _View) -> Problem | None:
         text, mend = _quantized_weights(node, quantized[0], view)
         return Problem(node.name, node.op, text, mend)
     if view.explicit and ancestors and node.op not in _PRODUCTS:
-        return Problem(node.name, node.op, "stays in TensorFlow: with QuantizeAndDequantizeV2 in the graph, TF-TRT takes no convolution "
-                       "whose weights are plain constants", "quantize its weights by QuantizeAndDequantizeV2 too")
+        return Problem(
+            node.name,
+            node.op,
+            "stays in TensorFlow: with QuantizeAndDequantizeV2 in the graph, TF-TRT takes no convolution "
+            "whose weights are plain constants",
+            "quantize its weights by QuantizeAndDequantizeV2 too",
+        )
     return None
 
 
@@ -275,14 +322,19 @@ def _quantized_weights(node: node_def_pb2.NodeDef, quantizer: node_def_pb2.NodeD
     if view.explicit and not view.dynamic:
         return stays + "which TF-TRT takes only with dynamic shapes", "add --use_dynamic_shape or --shapes"
     if node.op in _PRODUCTS and not view.dynamic:
-        return stays + "and in implicit batch mode a product needs constant weights", "add --use_dynamic_shape or --shapes"
+        return (
+            stays + "and in implicit batch mode a product needs constant weights",
+            "add --use_dynamic_shape or --shapes",
+        )
     if quantizer.op in EXPLICIT_OPS or node.op in _PRODUCTS:
         return stays + "and no engine took it", ""
     return stays + f"and TF-TRT's {node.op} needs constant weights", _EXPORT
 
 
-_EXPORT = ("export it with QuantizeAndDequantizeV2 around activations and weights, or with FakeQuantWithMinMaxVars around activations "
-           "only")
+_EXPORT = (
+    "export it with QuantizeAndDequantizeV2 around activations and weights, or with FakeQuantWithMinMaxVars around activations "
+    "only"
+)
 
 
 def _altered(one: Detected, node: node_def_pb2.NodeDef) -> Problem | None:
@@ -290,27 +342,38 @@ def _altered(one: Detected, node: node_def_pb2.NodeDef) -> Problem | None:
     num_bits nor range_given."""
     texts = []
     if len(set(one.low)) > 1 or len(set(one.high)) > 1:
-        texts.append(f"has {len(one.high)} ranges, one for each channel; TF-TRT uses the first, {one.low[0]:g} to {one.high[0]:g}, for all")
+        texts.append(
+            f"has {len(one.high)} ranges, one for each channel; TF-TRT uses the first, {one.low[0]:g} to {one.high[0]:g}, for all"
+        )
     if one.op != "FakeQuantWithMinMaxArgs" and (not one.low or not one.high):
         texts.append("has a range that is computed; TF-TRT needs a constant one")
     if "range_given" in node.attr and not node.attr["range_given"].b:
         texts.append("takes its range from the data; TF-TRT uses the constants that the node ignores")
     if "num_bits" in node.attr and node.attr["num_bits"].i != 8:
         texts.append(f"has {node.attr['num_bits'].i} bits; TensorRT uses 8")
-    return Problem(one.name, one.op, "; ".join(texts), "export it with one constant range and 8 bits") if texts else None
+    return (
+        Problem(one.name, one.op, "; ".join(texts), "export it with one constant range and 8 bits") if texts else None
+    )
 
 
 def _null_range(node: QuantizationNode) -> Problem | None:
     if node.kind != DYNAMIC_RANGE or not node.weights:
         return None
-    return Problem(node.name, node.op, "quantizes constants inside an engine, where TF-TRT looks for a tensor: building the engine is "
-                   "expected to end the process", f"--keep_native_nodes={re.escape(node.name)}")
+    return Problem(
+        node.name,
+        node.op,
+        "quantizes constants inside an engine, where TF-TRT looks for a tensor: building the engine is "
+        "expected to end the process",
+        f"--keep_native_nodes={re.escape(node.name)}",
+    )
 
 
 def _mislabelled(engine: _Engine) -> Problem | None:
     if not engine.op.explicit_precision or engine.op.precision == "INT8":
         return None
-    return _engine_problem(engine, f"is marked {engine.op.precision} but holds quantization nodes, which TensorRT builds in INT8 only", "")
+    return _engine_problem(
+        engine, f"is marked {engine.op.precision} but holds quantization nodes, which TensorRT builds in INT8 only", ""
+    )
 
 
 def _unquantized(node: node_def_pb2.NodeDef, view: _View, taken: AbstractSet[str]) -> Problem | None:
@@ -321,12 +384,18 @@ def _unquantized(node: node_def_pb2.NodeDef, view: _View, taken: AbstractSet[str
     quantized = [one for one in ancestors if one.op in OPS]
     if not quantized or any(one.name in taken for one in quantized):
         return None
-    return Problem(node.name, node.op, f"computes in FP16 in an INT8 engine: {quantized[0].name} ({quantized[0].op}), which quantizes its "
-                   "weights, stays native", _EXPORT)
+    return Problem(
+        node.name,
+        node.op,
+        f"computes in FP16 in an INT8 engine: {quantized[0].name} ({quantized[0].op}), which quantizes its "
+        "weights, stays native",
+        _EXPORT,
+    )
 
 
-def _precisions(engines: Sequence[_Engine], taken: AbstractSet[str] | None,
-                requested: Precision | Mapping[str, Precision]) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+def _precisions(
+    engines: Sequence[_Engine], taken: AbstractSet[str] | None, requested: Precision | Mapping[str, Precision]
+) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     """taken: names of the nodes that take effect, None for a model that has none."""
     downgraded: list[Problem] = []
     upgraded: list[Problem] = []
@@ -336,8 +405,13 @@ def _precisions(engines: Sequence[_Engine], taken: AbstractSet[str] | None,
             text = _downgrade(engine, taken)
             downgraded += [_engine_problem(engine, text)] if text else []
         elif asked and engine.op.precision == "INT8":
-            upgraded.append(_engine_problem(engine, f"is INT8 although {asked} was asked for: QuantizeAndDequantizeV2 decides over the "
-                                            "precision", "ask for INT8, or export the model without quantization nodes"))
+            upgraded.append(
+                _engine_problem(
+                    engine,
+                    f"is INT8 although {asked} was asked for: QuantizeAndDequantizeV2 decides over the precision",
+                    "ask for INT8, or export the model without quantization nodes",
+                )
+            )
     return tuple(downgraded), tuple(upgraded)
 
 

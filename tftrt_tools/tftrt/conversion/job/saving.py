@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from tftrt_tools.models.savedmodel.job.loading import Model
 
 
-def save(model: Model, functions: Mapping[str, Any], resources: Mapping[str, Any], source: str | os.PathLike[str],
-         output: pathlib.Path) -> None:
+def save(
+    model: Model,
+    functions: Mapping[str, Any],
+    resources: Mapping[str, Any],
+    source: str | os.PathLike[str],
+    output: pathlib.Path,
+) -> None:
     """Save a loaded model.
 
     Args: model: loading.Model. functions: {signature: converted ConcreteFunction}; the others stay as they were. resources: {engine name:
@@ -47,7 +52,13 @@ def _save_error(error: BaseException, output: pathlib.Path) -> errors.TftrtError
     """The error of a failed save. TensorFlow words a full disk in its own way; for the checkpoint it only reports a failed write."""
     text = loading.first_line(error)
     if shutil.disk_usage(output.parent).free < 1 << 20 or "No space left" in str(error):
-        return errors.TftrtError(f"no space left on the disk of {output.parent}", "free space there, or choose another output directory")
+        return errors.TftrtError(
+            f"no space left on the disk of {output.parent}", "free space there, or choose another output directory"
+        )
     if (reason := os.strerror(errno.EFBIG)) in str(error):
-        return errors.TftrtError(f"a file of the model cannot be written in {output.parent}: {reason}", errors.TOO_LARGE)
-    return errors.TftrtError(f"TensorFlow cannot save the model: {text}", "check the output directory; the log has more (--log_file)")
+        return errors.TftrtError(
+            f"a file of the model cannot be written in {output.parent}: {reason}", errors.TOO_LARGE
+        )
+    return errors.TftrtError(
+        f"TensorFlow cannot save the model: {text}", "check the output directory; the log has more (--log_file)"
+    )

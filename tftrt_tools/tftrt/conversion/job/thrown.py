@@ -93,8 +93,10 @@ def _find(trial: Trial, graph_def: graph_pb2.GraphDef, known: dict[str, str]) ->
         progress.say("a converter of TF-TRT fails: looking for the node")
         order = [node.name for node in graph_def.node if node.op in converters and node.name not in known]
         if not order or _error(trial, {*known, *order}):
-            raise errors.TftrtError(f"TF-TRT's graph pass fails, whatever it is offered: {error}",
-                                    "check that TensorFlow's own TrtGraphConverterV2 takes the model")
+            raise errors.TftrtError(
+                f"TF-TRT's graph pass fails, whatever it is offered: {error}",
+                "check that TensorFlow's own TrtGraphConverterV2 takes the model",
+            )
         name, text = _first(trial, order, known.keys(), error)
         known[name] = f"{pass_log.FAILS}: {text}"
         _spread(name, graph_def, known)
@@ -142,7 +144,14 @@ def _apart(one: Pass) -> Iterator[Trial]:
         def trial(kept: AbstractSet[str]) -> None:
             if not workers or not workers[-1].alive:
                 workers.append(stack.enter_context(child.worker(JOB)))
-            workers[-1].call({"graph": path, "preserved": one.preserved, "kept": sorted(kept), "parameters": one.parameters,
-                              "variables": one.variables})
+            workers[-1].call(
+                {
+                    "graph": path,
+                    "preserved": one.preserved,
+                    "kept": sorted(kept),
+                    "parameters": one.parameters,
+                    "variables": one.variables,
+                }
+            )
 
         yield trial

@@ -78,7 +78,11 @@ class TimingLog:
             return f"{place}times changes of format" + (f" ({self._runner})" if self._runner else "")
         of = f" of at most {self._layers}" if self._layers and self._at <= self._layers else ""
         left = self.left
-        estimate = f"; about {_duration(left)} left for this engine, if the other layers take as long" if left is not None else ""
+        estimate = (
+            f"; about {_duration(left)} left for this engine, if the other layers take as long"
+            if left is not None
+            else ""
+        )
         return f"{place}times layer {self._at}{of}" + (f" ({self._runner})" if self._runner else "") + estimate
 
     @property
@@ -89,7 +93,11 @@ class TimingLog:
         if self._phase != "layers" or not self._layers or done < _LEAST_LAYERS or self._at > self._layers:
             return None
         spent = self._last - self._first
-        return None if spent < _LEAST_SECONDS else spent / done * (self._layers * (self._profiles - self._profile) - self._at + 1)
+        return (
+            None
+            if spent < _LEAST_SECONDS
+            else spent / done * (self._layers * (self._profiles - self._profile) - self._at + 1)
+        )
 
 
 def _seconds(line: str) -> float:

@@ -23,7 +23,9 @@ def behind(added: Added, outputs: Mapping[str, Any], broken: Any = None) -> dict
             found[names.CLASSES] = tf.argmax(scores, -1, output_type=tf.int32)
         if answers.names:
             with tf.device("CPU:0"):
-                found[names.LABELS] = tf.gather(tf.constant([name.encode() for name in answers.names]), found[names.CLASSES])
+                found[names.LABELS] = tf.gather(
+                    tf.constant([name.encode() for name in answers.names]), found[names.CLASSES]
+                )
     for name, kind in answers.types.items():
         key = names.SCORES if name == answers.scores else name
         if key in found:
@@ -39,8 +41,15 @@ def _marked(tensor: Any, broken: Any) -> Any:
     if tensor.dtype.is_floating:
         nothing: Any = float("nan")
     else:
-        nothing = "" if tensor.dtype == tf.string else False if tensor.dtype == tf.bool else tensor.dtype.max if (
-            tensor.dtype.is_unsigned) else -1
+        nothing = (
+            ""
+            if tensor.dtype == tf.string
+            else False
+            if tensor.dtype == tf.bool
+            else tensor.dtype.max
+            if (tensor.dtype.is_unsigned)
+            else -1
+        )
     # A row without a number for each picture (of a rank that is not known, or 0) cannot be told apart.
     mask = tf.reshape(broken, tf.concat([[-1], tf.ones([tf.rank(tensor) - 1], tf.int32)], 0))
     return tf.where(mask, tf.constant(nothing, tensor.dtype), tensor)

@@ -43,13 +43,16 @@ def _mapped(files: Any, count: Any, pictures: Pictures) -> tuple[Any, Any, Any]:
     """(int32[M] numbers of pictures that did not fail, int32[M] what is known of them, float32[M, height, width, channels])."""
     together = tf.cast(tf.maximum(count, 1), tf.int64)
     rows = tf.data.Dataset.from_tensor_slices((tf.range(count), files))
-    rows = rows.map(lambda number, data: (number, *_picture(data, pictures)), num_parallel_calls=together, deterministic=True)
+    rows = rows.map(
+        lambda number, data: (number, *_picture(data, pictures)), num_parallel_calls=together, deterministic=True
+    )
     rows = rows.ignore_errors()
     height, width = pictures.size or (0, 0)
     if pictures.size is None:
         rows = _of_one_size(rows)
     nothing = tf.data.Dataset.from_tensors(
-        (tf.zeros([0], tf.int32), tf.zeros([0], tf.int32), tf.zeros([0, height, width, pictures.channels])))
+        (tf.zeros([0], tf.int32), tf.zeros([0], tf.int32), tf.zeros([0, height, width, pictures.channels]))
+    )
     rows = rows.batch(together).concatenate(nothing).take(1)
     options = tf.data.Options()
     # As many threads from the first picture on; a search for their best number would outlast the request.
@@ -60,6 +63,7 @@ def _mapped(files: Any, count: Any, pictures: Pictures) -> tuple[Any, Any, Any]:
 
 def _of_one_size(rows: Any) -> Any:
     """Pictures that keep their size have to be of one: those of another size than the first count as damaged."""
+
     def step(first: Any, row: tuple[Any, Any, Any]) -> tuple[Any, Any]:
         here = tf.shape(row[2])
         first = tf.where(tf.reduce_all(first < 0), here, first)
@@ -71,6 +75,7 @@ def _of_one_size(rows: Any) -> Any:
 
 def _picture(data: Any, pictures: Pictures) -> tuple[Any, Any]:
     """(what is known of a picture, float32[height, width, channels]). Fails for a damaged one."""
+
     def decoded() -> Any:
         image = picture_ops.decoded(data, pictures.channels)
         if pictures.size is None:
@@ -81,13 +86,21 @@ def _picture(data: Any, pictures: Pictures) -> tuple[Any, Any]:
     kinds = tf.stack([tf.strings.substr(data, 0, len(magic)) == magic for magic in _MAGIC])
 
     def area() -> Any:
-        return tf.switch_case(tf.argmax(tf.cast(kinds, tf.int32), output_type=tf.int32),
-                              [lambda: _jpeg_area(data), lambda: _area(data, 16, 4, big=True), lambda: _area(data, 6, 2),
-                               lambda: _area(data, 18, 4)])
+        return tf.switch_case(
+            tf.argmax(tf.cast(kinds, tf.int32), output_type=tf.int32),
+            [
+                lambda: _jpeg_area(data),
+                lambda: _area(data, 16, 4, big=True),
+                lambda: _area(data, 6, 2),
+                lambda: _area(data, 18, 4),
+            ],
+        )
 
     known = tf.reduce_any(kinds)
     large = tf.cond(known, area, lambda: tf.constant(0, tf.int64)) > pictures.max_pixels
-    state = tf.where(tf.strings.length(data) == 0, _EMPTY, tf.where(known, tf.where(large, _TOO_LARGE, _WHOLE), _NO_PICTURE))
+    state = tf.where(
+        tf.strings.length(data) == 0, _EMPTY, tf.where(known, tf.where(large, _TOO_LARGE, _WHOLE), _NO_PICTURE)
+    )
     image = tf.cond(state == _WHOLE, decoded, lambda: tf.zeros([height, width, pictures.channels]))
     image.set_shape((*(pictures.size or (None, None)), pictures.channels))
     return state, image
@@ -101,7 +114,9 @@ def _jpeg_area(data: Any) -> Any:
 
 def _area(data: Any, offset: int, size: int, big: bool = False) -> Any:
     """The product of two whole numbers of `size` bytes in the head of a file, int64. Fails where the head is short."""
-    values = tf.reshape(tf.cast(tf.io.decode_raw(tf.strings.substr(data, offset, 2 * size), tf.uint8), tf.int64), [2, size])
+    values = tf.reshape(
+        tf.cast(tf.io.decode_raw(tf.strings.substr(data, offset, 2 * size), tf.uint8), tf.int64), [2, size]
+    )
     places = [256 ** (size - 1 - place if big else place) for place in range(size)]
     sides = tf.reduce_sum(values * tf.constant(places, tf.int64), 1)
     if size == 4 and not big:  # BMP: the height may be negative, and then the lines go from top to bottom
@@ -117,6 +132,14 @@ def _asserted(state: Any, count: Any, pictures: Pictures) -> Any:
     reasons = [reason.format(pictures.max_pixels) for reason in _REASONS]
     if pictures.size is None:
         reasons[_DAMAGED] += ", or of another size than the first"
-    text = tf.strings.join([f"{pictures.input}: picture ", tf.strings.as_string(first), " of ", tf.strings.as_string(count),
-                            " (counted from 0) cannot be decoded: ", tf.gather(tf.constant(reasons), states[first])])
+    text = tf.strings.join(
+        [
+            f"{pictures.input}: picture ",
+            tf.strings.as_string(first),
+            " of ",
+            tf.strings.as_string(count),
+            " (counted from 0) cannot be decoded: ",
+            tf.gather(tf.constant(reasons), states[first]),
+        ]
+    )
     return tf.debugging.Assert(tf.logical_not(tf.reduce_any(broken)), [text])

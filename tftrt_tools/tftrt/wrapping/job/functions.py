@@ -27,6 +27,7 @@ class Traced:
 def traced(function: Callable[..., dict[str, Any]], specs: Sequence[InputSpec], name: str) -> Traced:
     """Trace a function of {input: tensor}. Args: specs: of its arguments, in order. name: prefix of all names, which no other function of
     the model has. Raises: what the function raises."""
+
     def positional(*tensors: Any) -> list[Any]:
         found = function({spec.name: tensor for spec, tensor in zip(specs, tensors, strict=True)})
         names[:] = sorted(found)  # tf.saved_model.load takes the results of a function in this order
@@ -41,11 +42,17 @@ def traced(function: Callable[..., dict[str, Any]], specs: Sequence[InputSpec], 
     renamed = {one.signature.name: f"{name}_{number}" for number, one in enumerate(whole.library.function)}
     graph.rename(whole, {}, renamed)
     definitions = tuple(whole.library.function)
-    return Traced(definitions[-1].signature.name, tuple(names), definitions,
-                  tuple(one.type for one in definitions[-1].signature.output_arg))
+    return Traced(
+        definitions[-1].signature.name,
+        tuple(names),
+        definitions,
+        tuple(one.type for one in definitions[-1].signature.output_arg),
+    )
 
 
-def call(name: str, function: str, inputs: Sequence[str], taken: Sequence[int], given: Sequence[int]) -> node_def_pb2.NodeDef:
+def call(
+    name: str, function: str, inputs: Sequence[str], taken: Sequence[int], given: Sequence[int]
+) -> node_def_pb2.NodeDef:
     """A call of a function. Args: name: of the node. inputs: references. taken, given: DataType numbers."""
     node = node_def_pb2.NodeDef(name=name, op="StatefulPartitionedCall", input=inputs)
     node.attr["Tin"].list.type.extend(taken)
@@ -57,8 +64,16 @@ def call(name: str, function: str, inputs: Sequence[str], taken: Sequence[int], 
     return node
 
 
-def in_a_row(name: str, first: Traced, inner: function_pb2.FunctionDef, last: Traced, arguments: Mapping[str, int],
-             shapes: Sequence[Any], fed: Sequence[str], returned: Mapping[str, int]) -> function_pb2.FunctionDef:
+def in_a_row(
+    name: str,
+    first: Traced,
+    inner: function_pb2.FunctionDef,
+    last: Traced,
+    arguments: Mapping[str, int],
+    shapes: Sequence[Any],
+    fed: Sequence[str],
+    returned: Mapping[str, int],
+) -> function_pb2.FunctionDef:
     """A function that calls `first`, the wrapped signature's function, and `last`.
 
     Args: arguments: {input: DataType number} of `first`; shapes: their TensorShapeProtos. inner: takes `fed`, by the names of `first`'s
@@ -74,20 +89,33 @@ def in_a_row(name: str, first: Traced, inner: function_pb2.FunctionDef, last: Tr
         made.arg_attr[number].attr["_output_shapes"].list.shape.add().CopyFrom(shape)
         made.arg_attr[number].attr["_user_specified_name"].s = key.encode()
     held = []
-    for number, captured in enumerate(inner.signature.input_arg[len(fed):]):
+    for number, captured in enumerate(inner.signature.input_arg[len(fed) :]):
         held.append(f"captured_{number}")
         made.signature.input_arg.add(name=held[-1], type=captured.type)
         made.arg_attr[len(own) + number].CopyFrom(inner.arg_attr[len(fed) + number])
     before = {key: f"before:output:{place}" for place, key in enumerate(first.outputs)}
     inner_types = [one.type for one in inner.signature.output_arg]
     made.node_def.append(call("before", first.name, list(own.values()), list(arguments.values()), first.dtypes))
-    made.node_def.append(call("wrapped", inner.signature.name, [*(before[key] for key in fed), *held],
-                              [one.type for one in inner.signature.input_arg], inner_types))
+    made.node_def.append(
+        call(
+            "wrapped",
+            inner.signature.name,
+            [*(before[key] for key in fed), *held],
+            [one.type for one in inner.signature.input_arg],
+            inner_types,
+        )
+    )
     beside = [key for key in first.outputs if key not in fed]
     kinds = dict(zip(first.outputs, first.dtypes, strict=True))
-    made.node_def.append(call("behind", last.name, [*(f"wrapped:output:{place}" for place in returned.values()),
-                                                    *(before[key] for key in beside)],
-                              [*(inner_types[place] for place in returned.values()), *(kinds[key] for key in beside)], last.dtypes))
+    made.node_def.append(
+        call(
+            "behind",
+            last.name,
+            [*(f"wrapped:output:{place}" for place in returned.values()), *(before[key] for key in beside)],
+            [*(inner_types[place] for place in returned.values()), *(kinds[key] for key in beside)],
+            last.dtypes,
+        )
+    )
     # Without a control edge from a call TensorFlow does not inline a function that reads variables.
     made.node_def.add(name="done", op="NoOp", input=["^before", "^wrapped", "^behind"])
     for place, dtype in enumerate(last.dtypes):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.wrapping.added import Added
     from tftrt_tools.tftrt.wrapping.job.functions import Traced
 
+
 @dataclasses.dataclass(frozen=True)
 class Whole:
     """The function of an added signature. function: its FunctionDef; inner: name of the wrapped signature's function; arguments: how many
@@ -36,21 +37,33 @@ class Whole:
 _METHOD = "tensorflow/serving/predict"
 
 
-def add(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Traced, dtypes: Mapping[str, int],
-        whole: Whole | None) -> None:
+def add(
+    meta: meta_graph_pb2.MetaGraphDef,
+    added: Added,
+    first: Traced,
+    last: Traced,
+    dtypes: Mapping[str, int],
+    whole: Whole | None,
+) -> None:
     """Add the signature, in place. Args: first, last: what is done before and behind the wrapped signature; their functions are in the
     library. dtypes: {input: DataType number}. whole: of objects.add. Raises: UsageError for inputs that are not tensors."""
     wrapped = meta.signature_def[added.of]
     _check_dense(added.of, wrapped)
     scope = _free(meta, added.name)
-    placeholders = {spec.name: _placeholder(f"{scope}/input_{number}", spec, dtypes[spec.name])
-                    for number, spec in enumerate(added.takes())}
+    placeholders = {
+        spec.name: _placeholder(f"{scope}/input_{number}", spec, dtypes[spec.name])
+        for number, spec in enumerate(added.takes())
+    }
     inner = _call(meta, wrapped, whole) if whole else None
     if whole and inner is not None:
-        captured = [source for source in inner.input if not source.startswith("^")][whole.arguments:]
-        answer = functions.call(f"{scope}/call", whole.function.signature.name,
-                                [*(node.name for node in placeholders.values()), *captured],
-                                [one.type for one in whole.function.signature.input_arg], last.dtypes)
+        captured = [source for source in inner.input if not source.startswith("^")][whole.arguments :]
+        answer = functions.call(
+            f"{scope}/call",
+            whole.function.signature.name,
+            [*(node.name for node in placeholders.values()), *captured],
+            [one.type for one in whole.function.signature.input_arg],
+            last.dtypes,
+        )
         made = [answer]
     else:
         made = _nodes(meta, added, first, last, dtypes, scope)
@@ -65,20 +78,28 @@ def add(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Tr
         _tell(signature.outputs[spec.name], f"{answer.name}:{place}", last.dtypes[place], spec)
 
 
-def _call(meta: meta_graph_pb2.MetaGraphDef, wrapped: meta_graph_pb2.SignatureDef, whole: Whole) -> node_def_pb2.NodeDef | None:
+def _call(
+    meta: meta_graph_pb2.MetaGraphDef, wrapped: meta_graph_pb2.SignatureDef, whole: Whole
+) -> node_def_pb2.NodeDef | None:
     """The call that is the wrapped signature, None where it is not one call."""
     names = {_tensor(info.name)[0] for info in wrapped.outputs.values()}
     found = [node for node in meta.graph_def.node if node.name in names]
     return found[0] if len(found) == len(names) == 1 and found[0].attr["f"].func.name == whole.inner else None
 
 
-def _nodes(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Traced, dtypes: Mapping[str, int],
-           scope: str) -> list[node_def_pb2.NodeDef]:
+def _nodes(
+    meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Traced, dtypes: Mapping[str, int], scope: str
+) -> list[node_def_pb2.NodeDef]:
     """Copies of the wrapped signature's nodes between calls of `first` and `last`; the last node has the answers."""
     wrapped = meta.signature_def[added.of]
     nodes = {node.name: node for node in meta.graph_def.node}
-    before = functions.call(f"{scope}/before", first.name, [f"{scope}/input_{number}" for number in range(len(dtypes))],
-                            list(dtypes.values()), first.dtypes)
+    before = functions.call(
+        f"{scope}/before",
+        first.name,
+        [f"{scope}/input_{number}" for number in range(len(dtypes))],
+        list(dtypes.values()),
+        first.dtypes,
+    )
     fed = {_tensor(info.name): f"{before.name}:{first.outputs.index(name)}" for name, info in wrapped.inputs.items()}
     names = [*added.answers.kept, *filter(None, [added.answers.scores])]
     wanted = [_tensor(wrapped.outputs[name].name) for name in names]
@@ -92,8 +113,10 @@ def _nodes(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last:
 def _check_dense(name: str, signature: meta_graph_pb2.SignatureDef) -> None:
     for info in (*signature.inputs.values(), *signature.outputs.values()):
         if info.WhichOneof("encoding") != "name":
-            raise errors.UsageError(f"signature {name!r} takes or gives a sparse or composite tensor, which is not wrapped",
-                                    "name another in --signature_keys")
+            raise errors.UsageError(
+                f"signature {name!r} takes or gives a sparse or composite tensor, which is not wrapped",
+                "name another in --signature_keys",
+            )
 
 
 def _free(meta: meta_graph_pb2.MetaGraphDef, name: str) -> str:
@@ -131,8 +154,12 @@ def _tensor(name: str) -> tuple[str, int]:
     return node, int(port or 0)
 
 
-def _copied(nodes: Mapping[str, node_def_pb2.NodeDef], wanted: Sequence[tuple[str, int]], fed: Mapping[tuple[str, int], str],
-            prefix: str) -> tuple[list[node_def_pb2.NodeDef], dict[tuple[str, int], str]]:
+def _copied(
+    nodes: Mapping[str, node_def_pb2.NodeDef],
+    wanted: Sequence[tuple[str, int]],
+    fed: Mapping[tuple[str, int], str],
+    prefix: str,
+) -> tuple[list[node_def_pb2.NodeDef], dict[tuple[str, int], str]]:
     """(copies of the nodes that `wanted` needs, {tensor of `wanted`: the same of the copies}). Args: fed: {tensor: its replacement}."""
     needed = _needed(nodes, (node for node, _ in wanted), {node for node, _ in fed})
     replaced = {node: source.split(":")[0] for (node, _), source in fed.items()}

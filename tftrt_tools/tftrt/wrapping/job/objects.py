@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.wrapping.job.functions import Traced
 
 
-def add(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Traced, dtypes: Mapping[str, int], name: str) -> Whole | None:
+def add(
+    meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Traced, dtypes: Mapping[str, int], name: str
+) -> Whole | None:
     """Add the signature's function, in place; a model without objects (a TF1 export) has none. Args: as of main_graph.add; name: of the
     new function. Returns: the function."""
     objects = meta.object_graph_def
@@ -32,8 +34,9 @@ def add(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Tr
     order = sorted(saved.output_signature.dict_value.fields)  # as TensorFlow flattens a dict
     names = [*added.answers.kept, *filter(None, [added.answers.scores])]
     shapes = [main_graph.shape(spec) for spec in added.takes()]
-    whole = functions.in_a_row(name, first, inner, last, dtypes, shapes, list(bare.argument_keywords),
-                               {key: order.index(key) for key in names})
+    whole = functions.in_a_row(
+        name, first, inner, last, dtypes, shapes, list(bare.argument_keywords), {key: order.index(key) for key in names}
+    )
     meta.graph_def.library.function.append(whole)
     made = objects.concrete_functions[name]
     made.bound_inputs.extend(saved.bound_inputs)

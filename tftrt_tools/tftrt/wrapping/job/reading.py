@@ -14,12 +14,35 @@ if TYPE_CHECKING:
 
 _CALLS = {"PartitionedCall": "f", "StatefulPartitionedCall": "f", ENGINE_OP: "segment_func"}
 # Ops that leave an input's values as they are.
-_PASSING = frozenset({"Identity", "Cast", "EnsureShape", "StopGradient", "Snapshot", "Transpose", "Reshape", "ExpandDims", "Squeeze",
-                      "PlaceholderWithDefault", "PreventGradient", "CheckNumerics", "Pad"})
+_PASSING = frozenset(
+    {
+        "Identity",
+        "Cast",
+        "EnsureShape",
+        "StopGradient",
+        "Snapshot",
+        "Transpose",
+        "Reshape",
+        "ExpandDims",
+        "Squeeze",
+        "PlaceholderWithDefault",
+        "PreventGradient",
+        "CheckNumerics",
+        "Pad",
+    }
+)
 # Ops that only ask for its shape.
 _ASIDE = frozenset({"Shape", "ShapeN", "Rank", "Size", "NoOp"})
-_WORDS = {"Mul": "times", "Sub": "minus", "Add": "plus", "AddV2": "plus", "RealDiv": "divided by", "Div": "divided by",
-          "BiasAdd": "plus", "DivNoNan": "divided by"}
+_WORDS = {
+    "Mul": "times",
+    "Sub": "minus",
+    "Add": "plus",
+    "AddV2": "plus",
+    "RealDiv": "divided by",
+    "Div": "divided by",
+    "BiasAdd": "plus",
+    "DivNoNan": "divided by",
+}
 _GATHERS = {"Gather": 1, "GatherV2": 1, "ResourceGather": 1}
 _NUMBERS = 4
 _STEPS = 12
@@ -43,8 +66,12 @@ class _Body:
 
     def consumers(self, name: str) -> list[node_def_pb2.NodeDef]:
         """The nodes that read node or argument `name`."""
-        return [node for node in self.nodes if node.op not in _ASIDE and any(_name(source) == name for source in node.input
-                                                                            if not source.startswith("^"))]
+        return [
+            node
+            for node in self.nodes
+            if node.op not in _ASIDE
+            and any(_name(source) == name for source in node.input if not source.startswith("^"))
+        ]
 
     def source(self, reference: str) -> tuple[node_def_pb2.NodeDef | None, _Body]:
         """The node behind a reference, through identities, reads of variables, and arguments of calls; and where it lies."""
@@ -67,7 +94,9 @@ def read(graph_def: graph_pb2.GraphDef, tensor: str) -> First:
     return First(tuple(steps), rows)
 
 
-def _follow(body: _Body, name: str, functions: Mapping[str, function_pb2.FunctionDef], steps: list[str]) -> tuple[int | None, str]:
+def _follow(
+    body: _Body, name: str, functions: Mapping[str, function_pb2.FunctionDef], steps: list[str]
+) -> tuple[int | None, str]:
     """Returns: (rows of a table, result of the function that the input reaches unchanged but for `steps`, or "")."""
     while len(steps) < _STEPS:
         returned = next((key for key, source in body.returns.items() if _name(source) == name), "")
@@ -94,10 +123,16 @@ def _follow(body: _Body, name: str, functions: Mapping[str, function_pb2.Functio
             text = _constant(body, other)
             if text is None:
                 return None, ""
-            steps.append(f"{_WORDS[node.op]} {text}" if node.op in ("BiasAdd",) or place == 0 else f"{text} {_WORDS[node.op]} it")
+            steps.append(
+                f"{_WORDS[node.op]} {text}" if node.op in ("BiasAdd",) or place == 0 else f"{text} {_WORDS[node.op]} it"
+            )
         elif node.op in _GATHERS and place == _GATHERS[node.op]:
             return _rows(body, node.input[0]), ""
-        elif node.op == "StridedSlice" and not _only_reverses(node) or node.op not in (*_PASSING, "StridedSlice", "ReverseV2"):
+        elif (
+            node.op == "StridedSlice"
+            and not _only_reverses(node)
+            or node.op not in (*_PASSING, "StridedSlice", "ReverseV2")
+        ):
             return None, ""
         name = node.name
     return None, ""
@@ -123,7 +158,9 @@ def _constant(body: _Body, reference: str) -> str | None:
         return None
     import numpy as np
 
-    values = list(tensor.float_val) or (np.frombuffer(tensor.tensor_content, np.float32).tolist() if tensor.dtype == 1 else [])
+    values = list(tensor.float_val) or (
+        np.frombuffer(tensor.tensor_content, np.float32).tolist() if tensor.dtype == 1 else []
+    )
     return ",".join(f"{value:.6g}" for value in values) or "constants"
 
 

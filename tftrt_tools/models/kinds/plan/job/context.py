@@ -47,7 +47,9 @@ class Context:
             cuda.wait(self.stream)
         self.inputs = engines.names(engine, inputs=True)
         self.outputs = engines.names(engine, inputs=False)
-        self._dtypes = {name: engines.numpy_dtype(engine.get_tensor_dtype(name)) for name in (*self.inputs, *self.outputs)}
+        self._dtypes = {
+            name: engines.numpy_dtype(engine.get_tensor_dtype(name)) for name in (*self.inputs, *self.outputs)
+        }
         self._memory = {name: _Memory(cuda) for name in (*self.inputs, *self.outputs)}
         self._shapes: Shapes = {}
         # Page-locked memory of the outputs whose shapes follow from those of the inputs. _host has all of it, of which _pinned are parts:

@@ -35,8 +35,10 @@ class Engine:
         """A deserialized engine of its own. Raises: TftrtError."""
         engine = runtime().deserialize_cuda_engine(self._bytes)
         if engine is None:
-            raise errors.TftrtError(f"TensorRT {trt.__version__} does not read {self.path}: {said() or 'its log does not say why'}",
-                                    "free memory of the GPU, or build the plan here again")
+            raise errors.TftrtError(
+                f"TensorRT {trt.__version__} does not read {self.path}: {said() or 'its log does not say why'}",
+                "free memory of the GPU, or build the plan here again",
+            )
         return engine
 
 
@@ -57,7 +59,9 @@ class Log(trt.ILogger):
         if self.heard is not None:
             self.heard.append((time.time(), msg))
         if self.verbose or severity != trt.ILogger.Severity.VERBOSE:
-            print(f"[{time.strftime('%m/%d/%Y-%H:%M:%S')}] [TRT] [{_LETTERS.get(severity.name, severity.name[:1])}] {msg}")
+            print(
+                f"[{time.strftime('%m/%d/%Y-%H:%M:%S')}] [TRT] [{_LETTERS.get(severity.name, severity.name[:1])}] {msg}"
+            )
 
 
 @functools.cache
@@ -79,8 +83,9 @@ def runtime() -> trt.Runtime:
     try:
         return trt.Runtime(logger())
     except TypeError:  # 8.5 returns a null pointer
-        raise errors.TftrtError(f"TensorRT {trt.__version__} does not start here: {said()}",
-                                "`tftrt doctor` says what is missing") from None
+        raise errors.TftrtError(
+            f"TensorRT {trt.__version__} does not start here: {said()}", "`tftrt doctor` says what is missing"
+        ) from None
 
 
 @functools.cache
@@ -95,12 +100,14 @@ def load_plugins(paths: list[str]) -> None:
         try:
             ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
         except OSError as error:
-            raise errors.TftrtError(f"the plugins of {path} do not load: {error}", "`ldd` names a library that is missing; it has to be "
-                                    f"built for TensorRT {trt.__version__}") from None
+            raise errors.TftrtError(
+                f"the plugins of {path} do not load: {error}",
+                f"`ldd` names a library that is missing; it has to be built for TensorRT {trt.__version__}",
+            ) from None
 
 
 def creators() -> set[str]:
-    """"name version" of each creator in TensorRT's registry."""
+    """ "name version" of each creator in TensorRT's registry."""
     registry = trt.get_plugin_registry()
     listed: Any = getattr(registry, "all_creators", None) or registry.plugin_creator_list
     return {f"{one.name} {one.plugin_version}" for one in listed}
@@ -124,5 +131,7 @@ def numpy_dtype(dtype: trt.DataType) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
-        raise errors.TftrtError(f"an input or output of the plan is {name}, which arrays cannot hold",
-                                "build it from an ONNX file whose inputs and outputs are float32 or float16") from None
+        raise errors.TftrtError(
+            f"an input or output of the plan is {name}, which arrays cannot hold",
+            "build it from an ONNX file whose inputs and outputs are float32 or float16",
+        ) from None

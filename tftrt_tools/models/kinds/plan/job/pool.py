@@ -133,8 +133,10 @@ class Pool:
             except (Refused, CudaError, errors.TftrtError) as error:
                 # The memory is out: any context of the profile will do, as soon as one is free.
                 if not self._made.get(key[0]):
-                    raise errors.TftrtError(f"the GPU has no memory left for a context of the plan: {error}",
-                                            "free memory of the GPU, or make fewer calls at a time") from None
+                    raise errors.TftrtError(
+                        f"the GPU has no memory left for a context of the plan: {error}",
+                        "free memory of the GPU, or make fewer calls at a time",
+                    ) from None
             self._waiting += 1
             try:
                 while not (seat := self._one_of_profile(key[0])):

@@ -9,7 +9,7 @@ import numpy as np
 from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.rest import json_in, value_text
 
-_INT64 = range(-2**63, 2**63)
+_INT64 = range(-(2**63), 2**63)
 
 
 def fill(document: dict[str, Any], message: Any) -> None:
@@ -67,7 +67,9 @@ def _add(value: Any, name: str, feature: Any) -> None:
         raise failure.invalid(f"Feature: {name} has element with unexpected JSON type: {value_text.type_name(value)}")
     if isinstance(value, (str, dict)):
         _expect(feature, "bytes_list", name)
-        feature.bytes_list.value.append(json_in.as_bytes(value) if isinstance(value, str) else json_in.decode_base64(value))
+        feature.bytes_list.value.append(
+            json_in.as_bytes(value) if isinstance(value, str) else json_in.decode_base64(value)
+        )
     elif isinstance(value, float):
         _expect(feature, "float_list", name)
         feature.float_list.value.extend(json_in.floats([value], np.float32).tolist())
@@ -81,4 +83,6 @@ def _add(value: Any, name: str, feature: Any) -> None:
 def _expect(feature: Any, kind: str, name: str) -> None:
     present = feature.WhichOneof("kind")
     if present not in (None, kind):
-        raise failure.invalid(f"Unexpected element type in feature: {name} expecting type: {present.removesuffix('_list')}")
+        raise failure.invalid(
+            f"Unexpected element type in feature: {name} expecting type: {present.removesuffix('_list')}"
+        )

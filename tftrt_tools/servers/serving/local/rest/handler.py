@@ -41,8 +41,12 @@ class Answer:
 def page(status: int) -> Answer:
     """The HTML page with which libevent answers requests that never reach the REST API."""
     phrase = http.HTTPStatus(status).phrase
-    return Answer(status, "text/html", f"<HTML><HEAD>\n<TITLE>{status} {phrase}</TITLE>\n</HEAD><BODY>\n<H1>{phrase}</H1>\n"
-                                       "</BODY></HTML>\n".encode(), close=True)
+    return Answer(
+        status,
+        "text/html",
+        f"<HTML><HEAD>\n<TITLE>{status} {phrase}</TITLE>\n</HEAD><BODY>\n<H1>{phrase}</H1>\n</BODY></HTML>\n".encode(),
+        close=True,
+    )
 
 
 class Backend(Protocol):
@@ -50,7 +54,9 @@ class Backend(Protocol):
 
     def handle(self, model_spec: Any) -> AbstractContextManager[Any]: ...
 
-    def predict(self, servable: AnyServable, arrays: Mapping[str, Array], name: str, timeout_ms: int) -> tuple[dict[str, Array], str]: ...
+    def predict(
+        self, servable: AnyServable, arrays: Mapping[str, Array], name: str, timeout_ms: int
+    ) -> tuple[dict[str, Array], str]: ...
 
     def classify(self, servable: AnyServable, request: Any, timeout_ms: int) -> Any: ...
 
@@ -77,8 +83,12 @@ class Handler:
         self._timeout_ms = max(timeout_ms, 0)
         self._metrics_path = metrics_path
         self._calls: dict[routes.Call, Callable[[routes.Route, bytes], bytes]] = {
-            "predict": self._predict, "classify": self._classify, "regress": self._regress, "status": self._status,
-            "metadata": self._metadata}
+            "predict": self._predict,
+            "classify": self._classify,
+            "regress": self._regress,
+            "status": self._status,
+            "metadata": self._metadata,
+        }
 
     def answer(self, verb: str, target: str, encoding: str, body: bytes) -> Answer:
         """Answer one request; never raises.
@@ -124,7 +134,9 @@ class Handler:
         with self._backend.handle(spec) as servable:
             signature = servable.signatures.get(name or json_in.DEFAULT_SIGNATURE)
             if signature is None:
-                raise failure.invalid(f'Serving signature name: "{name or json_in.DEFAULT_SIGNATURE}" not found in signature def')
+                raise failure.invalid(
+                    f'Serving signature name: "{name or json_in.DEFAULT_SIGNATURE}" not found in signature def'
+                )
             rows, arrays = json_in.tensors(document, dict(signature.inputs))
             del document
             outputs, _ = self._backend.predict(servable, arrays, name, self._timeout_ms)

@@ -18,13 +18,25 @@ from tftrt_tools.servers.serving.local.rest import value_text
 from tftrt_tools.servers.serving.local.servable import Array
 
 DEFAULT_SIGNATURE = "serving_default"
-_INT64_MIN = -2**63
+_INT64_MIN = -(2**63)
 _FLOATS: dict[str, Any] = {"float": np.float32, "double": np.float64}
-_INT32 = (-2**31, 2**31 - 1)
+_INT32 = (-(2**31), 2**31 - 1)
 # dtype: (NumPy's, lowest, highest value that JSON may hold). The small types take any int32 and keep its low bits.
-_INTS = {"int32": (np.int32, *_INT32), "int16": (np.int16, *_INT32), "int8": (np.int8, *_INT32), "uint8": (np.uint8, *_INT32),
-         "int64": (np.int64, _INT64_MIN, 2**63 - 1), "uint32": (np.uint32, 0, 2**32 - 1), "uint64": (np.uint64, 0, 2**64 - 1)}
-_OTHERS = {"half": np.float16, "uint16": np.uint16, "complex64": np.complex64, "complex128": np.complex128}  # empty lists only
+_INTS = {
+    "int32": (np.int32, *_INT32),
+    "int16": (np.int16, *_INT32),
+    "int8": (np.int8, *_INT32),
+    "uint8": (np.uint8, *_INT32),
+    "int64": (np.int64, _INT64_MIN, 2**63 - 1),
+    "uint32": (np.uint32, 0, 2**32 - 1),
+    "uint64": (np.uint64, 0, 2**64 - 1),
+}
+_OTHERS = {
+    "half": np.float16,
+    "uint16": np.uint16,
+    "complex64": np.complex64,
+    "complex128": np.complex128,
+}  # empty lists only
 _LEAVES: dict[str, set[type]] = {"bool": {bool}, "string": {str}}
 _MAX_RANK = 32  # NumPy's
 _BASE64 = re.compile(r"([A-Za-z0-9+/]*)([=.]{0,2})")
@@ -35,8 +47,10 @@ def signature_name(document: dict[str, Any]) -> str:
     """The request's "signature_name", "" where there is none. Raises: Failure INVALID_ARGUMENT."""
     name = document.get("signature_name", "")
     if not isinstance(name, str):
-        raise failure.invalid(f"JSON Value: {value_text.text(document)} not formatted correctly."
-                              " 'signature_name' key must be a string value.")
+        raise failure.invalid(
+            f"JSON Value: {value_text.text(document)} not formatted correctly."
+            " 'signature_name' key must be a string value."
+        )
     return name
 
 
@@ -104,8 +118,10 @@ def _instances(document: dict[str, Any]) -> list[Any]:
 def _columns(value: Any, dtypes: Mapping[str, str]) -> dict[str, Array]:
     if not isinstance(value, dict) or is_base64(value):
         if len(dtypes) > 1:
-            raise failure.invalid("inputs is a plain value/list, but expecting an object as multiple input tensors required as per"
-                                  " tensorinfo_map")
+            raise failure.invalid(
+                "inputs is a plain value/list, but expecting an object as multiple input tensors required as per"
+                " tensorinfo_map"
+            )
         value = {next(iter(dtypes)): value}
     arrays = {}
     for alias, dtype in dtypes.items():
@@ -118,8 +134,10 @@ def _columns(value: Any, dtypes: Mapping[str, str]) -> dict[str, Array]:
 
 def _rows(instances: list[Any], dtypes: Mapping[str, str]) -> dict[str, Array]:
     if not isinstance(instances[0], dict) and len(dtypes) > 1:
-        raise failure.invalid("instances is a plain list, but expecting list of objects as multiple input tensors required as per"
-                              " tensorinfo_map")
+        raise failure.invalid(
+            "instances is a plain list, but expecting list of objects as multiple input tensors required as per"
+            " tensorinfo_map"
+        )
     named = _is_object(instances[0])
     return (_named_rows if named else _plain_rows)(instances, dtypes) or _walk_rows(instances, dtypes, named)
 
@@ -159,13 +177,21 @@ def _walk_rows(instances: list[Any], dtypes: Mapping[str, str], named: bool) -> 
         for alias, item in row.items():
             _add_row(columns, alias, item, dtypes, f"element: {i} key: {alias}")
         if row.keys() != dtypes.keys():
-            raise failure.invalid(f"Failed to process element: {i} of 'instances' list. JSON object: {value_text.text(row)} keys must be"
-                                  f" equal to: {','.join(dtypes)}")
-    return {alias: _array(list(itertools.chain.from_iterable(flat for flat, _ in rows)), [len(rows), *rows[0][1]], dtypes[alias])
-            for alias, rows in columns.items()}
+            raise failure.invalid(
+                f"Failed to process element: {i} of 'instances' list. JSON object: {value_text.text(row)} keys must be"
+                f" equal to: {','.join(dtypes)}"
+            )
+    return {
+        alias: _array(
+            list(itertools.chain.from_iterable(flat for flat, _ in rows)), [len(rows), *rows[0][1]], dtypes[alias]
+        )
+        for alias, rows in columns.items()
+    }
 
 
-def _add_row(columns: dict[str, list[tuple[list[Any], list[int]]]], alias: str, item: Any, dtypes: Mapping[str, str], where: str) -> None:
+def _add_row(
+    columns: dict[str, list[tuple[list[Any], list[int]]]], alias: str, item: Any, dtypes: Mapping[str, str], where: str
+) -> None:
     try:
         if alias not in dtypes:
             raise failure.invalid(f"JSON object: does not have named input: {alias}")
@@ -261,14 +287,18 @@ def _fill(value: Any, level: int, shape: Sequence[int], dtype: str, flat: list[A
     rank = len(shape)
     if not isinstance(value, list):
         if level != rank:
-            raise failure.invalid(f"JSON Value: {value_text.text(value)} found at incorrect level: {level + 1} in the JSON DOM."
-                                  f" Expected at level: {rank}")
+            raise failure.invalid(
+                f"JSON Value: {value_text.text(value)} found at incorrect level: {level + 1} in the JSON DOM."
+                f" Expected at level: {rank}"
+            )
         flat.append(_leaf(value, dtype))
         return
     if level >= rank:
         raise failure.invalid(f"Encountered list at unexpected level: {level} expected < {rank}")
     if len(value) != shape[level]:
-        raise failure.invalid(f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: {shape[level]}")
+        raise failure.invalid(
+            f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: {shape[level]}"
+        )
     for item in value:
         _fill(item, level + 1, shape, dtype, flat)
 
@@ -293,4 +323,6 @@ def _leaf(value: Any, dtype: str) -> Any:
 
 
 def _wrong_type(value: Any, dtype: str) -> failure.Failure:
-    return failure.invalid(f"JSON Value: {value_text.text(value)} Type: {value_text.type_name(value)} is not of expected type: {dtype}")
+    return failure.invalid(
+        f"JSON Value: {value_text.text(value)} Type: {value_text.type_name(value)} is not of expected type: {dtype}"
+    )

@@ -13,7 +13,13 @@ from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.rest import decimals, value_text
 from tftrt_tools.servers.serving.local.servable import Array
 
-_DTYPES = {"float16": "half", "uint16": "uint16", "complex64": "complex64", "complex128": "complex128", "bfloat16": "bfloat16"}
+_DTYPES = {
+    "float16": "half",
+    "uint16": "uint16",
+    "complex64": "complex64",
+    "complex128": "complex128",
+    "bfloat16": "bfloat16",
+}
 _INDENT = "    "
 
 
@@ -77,12 +83,16 @@ def _predictions(arrays: Mapping[str, Array]) -> str:
         return '{\n    "predictions": [' + ", ".join(columns[0]) + "\n    ]\n}"
     keys = [f"\n{_INDENT * 3}{value_text.quoted(alias)}: " for alias in arrays]
     rows = (",".join(map("".join, zip(keys, row, strict=True))) for row in zip(*columns, strict=True))
-    return '{\n    "predictions": [' + ",".join(f"\n{_INDENT * 2}{{{row}\n{_INDENT * 2}}}" for row in rows) + "\n    ]\n}"
+    return (
+        '{\n    "predictions": [' + ",".join(f"\n{_INDENT * 2}{{{row}\n{_INDENT * 2}}}" for row in rows) + "\n    ]\n}"
+    )
 
 
 def _outputs(arrays: Mapping[str, Array]) -> str:
     level = 1 if len(arrays) == 1 else 2
-    texts = {alias: _column(_tokens(alias, array, level + array.ndim), array.shape, level) for alias, array in arrays.items()}
+    texts = {
+        alias: _column(_tokens(alias, array, level + array.ndim), array.shape, level) for alias, array in arrays.items()
+    }
     if len(arrays) == 1:
         return '{\n    "outputs": ' + next(iter(texts.values())) + "\n}"
     members = ",".join(f"\n{_INDENT * 2}{value_text.quoted(alias)}: {text}" for alias, text in texts.items())
@@ -93,7 +103,7 @@ def _rows(tokens: list[str], shape: tuple[int, ...]) -> list[str]:
     """The text of each row, lists on one line."""
     tokens, inner = _emptied(tokens, shape)
     for size in reversed(inner[1:]):
-        tokens = ["[" + ", ".join(tokens[at:at + size]) + "]" for at in range(0, len(tokens), size)]
+        tokens = ["[" + ", ".join(tokens[at : at + size]) + "]" for at in range(0, len(tokens), size)]
     return tokens
 
 
@@ -103,7 +113,7 @@ def _column(tokens: list[str], shape: tuple[int, ...], level: int) -> str:
     for axis in reversed(range(len(inner))):
         size = inner[axis]
         begin, end = "\n" + _INDENT * (level + axis + 1), "\n" + _INDENT * (level + axis) + "]"
-        tokens = ["[" + begin + ("," + begin).join(tokens[at:at + size]) + end for at in range(0, len(tokens), size)]
+        tokens = ["[" + begin + ("," + begin).join(tokens[at : at + size]) + end for at in range(0, len(tokens), size)]
     return tokens[0]
 
 
@@ -111,7 +121,7 @@ def _emptied(tokens: list[str], shape: tuple[int, ...]) -> tuple[list[str], tupl
     """If a dimension is 0: its lists as tokens, and the dimensions before it."""
     if 0 not in shape:
         return tokens, shape
-    inner = shape[:shape.index(0)]
+    inner = shape[: shape.index(0)]
     return ["[]"] * math.prod(inner), inner
 
 
@@ -132,4 +142,6 @@ def _tokens(alias: str, array: Array, level: int) -> list[str]:
             return [value_text.quoted(value.decode("utf-8", "surrogateescape")) for value in values]
         begin, end = "{\n" + _INDENT * (level + 1) + '"b64": "', '"\n' + _INDENT * level + "}"
         return [begin + base64.b64encode(value).decode() + end for value in values]
-    raise failure.invalid(f"Failed to write JSON value for tensor type: {_DTYPES.get(array.dtype.name, array.dtype.name)}")
+    raise failure.invalid(
+        f"Failed to write JSON value for tensor type: {_DTYPES.get(array.dtype.name, array.dtype.name)}"
+    )

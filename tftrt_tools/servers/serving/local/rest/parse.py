@@ -20,7 +20,7 @@ MAX_DEPTH = 500
 _ERROR = re.compile(r"Parse error at offset (\d+): (.*)", re.DOTALL)
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 24  # bytes checked at a time
-_WIDEST = range(-2**63, 2**64)  # integers that RapidJSON keeps; beyond them it reads a double
+_WIDEST = range(-(2**63), 2**64)  # integers that RapidJSON keeps; beyond them it reads a double
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"[{")] = 1
 _STEPS[list(b"]}")] = -1
@@ -91,7 +91,9 @@ def _decoded(body: bytes, skipped: int) -> Any:
         match = _ERROR.match(str(error))
         if not match:
             raise failure.invalid(f"JSON Parse error: {error}") from None
-        raise failure.invalid(f"JSON Parse error: {match.group(2)} at offset: {int(match.group(1)) + skipped}") from None
+        raise failure.invalid(
+            f"JSON Parse error: {match.group(2)} at offset: {int(match.group(1)) + skipped}"
+        ) from None
 
 
 def _lenient(body: bytes, skipped: int) -> Any:
@@ -100,7 +102,11 @@ def _lenient(body: bytes, skipped: int) -> Any:
     RapidJSON passes such bytes through, but Python's binding refuses them; so private characters replace them during the parse.
     """
     text = body.decode("utf-8", "surrogateescape")
-    base = next(base for base in range(0xF0000, 0x10FF00, 0x100) if not re.search(f"[{chr(base + 0x80)}-{chr(base + 0xFF)}]", text))
+    base = next(
+        base
+        for base in range(0xF0000, 0x10FF00, 0x100)
+        if not re.search(f"[{chr(base + 0x80)}-{chr(base + 0xFF)}]", text)
+    )
     hidden = text.translate({0xDC00 + byte: base + byte for byte in range(0x80, 0x100)}).encode()
     shown = {base + byte: 0xDC00 + byte for byte in range(0x80, 0x100)}
     try:
@@ -110,7 +116,7 @@ def _lenient(body: bytes, skipped: int) -> Any:
         if not match:
             raise failure.invalid(f"JSON Parse error: {error}") from None
         offset, text = match.groups()
-        before = hidden[:int(offset)].decode("utf-8", "ignore").translate(shown).encode("utf-8", "surrogateescape")
+        before = hidden[: int(offset)].decode("utf-8", "ignore").translate(shown).encode("utf-8", "surrogateescape")
         raise failure.invalid(f"JSON Parse error: {text} at offset: {len(before) + skipped}") from None
 
 
@@ -130,7 +136,7 @@ def _check_depth(body: bytes) -> None:
         return
     depth, brackets = 0, np.frombuffer(b"".join(bare(body)).translate(None, _OTHERS), np.uint8)
     for start in range(0, len(brackets), _CHUNK):
-        depths = depth + np.cumsum(_STEPS[brackets[start:start + _CHUNK]], dtype=np.int64)
+        depths = depth + np.cumsum(_STEPS[brackets[start : start + _CHUNK]], dtype=np.int64)
         if depths.max() > MAX_DEPTH:
             raise _too_deep()
         depth = int(depths[-1])
@@ -156,4 +162,6 @@ def _behind_string(body: bytes, at: int) -> int:
 
 
 def _too_deep() -> failure.Failure:
-    return failure.invalid(f"JSON Parse error: nested deeper than {MAX_DEPTH} levels, which the local server does not follow")
+    return failure.invalid(
+        f"JSON Parse error: nested deeper than {MAX_DEPTH} levels, which the local server does not follow"
+    )

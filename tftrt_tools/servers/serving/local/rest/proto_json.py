@@ -24,12 +24,16 @@ def metadata(response: Any) -> bytes:
 
     signatures = get_model_metadata_pb2.SignatureDefMap()
     response.metadata[_SIGNATURE_DEF].Unpack(signatures)
-    return (f'{{\n"model_spec":{_printed(response.model_spec, preserve=True)},\n'
-            f'"metadata": {{"signature_def": {_printed(signatures, preserve=True)}}}\n}}\n').encode()
+    return (
+        f'{{\n"model_spec":{_printed(response.model_spec, preserve=True)},\n'
+        f'"metadata": {{"signature_def": {_printed(signatures, preserve=True)}}}\n}}\n'
+    ).encode()
 
 
 def _printed(message: Any, preserve: bool) -> str:
-    values = json_format.MessageToDict(message, including_default_value_fields=True, preserving_proto_field_name=preserve)
+    values = json_format.MessageToDict(
+        message, including_default_value_fields=True, preserving_proto_field_name=preserve
+    )
     text = json.dumps(_ordered(values, message.DESCRIPTOR, preserve), indent=1, ensure_ascii=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e") + "\n"
 

@@ -70,8 +70,16 @@ class RestServer:
       patience_s: how long a client may take to send what it has to send.
     """
 
-    def __init__(self, backend: handler.Backend, host: str, port: int, timeout_ms: int = 30000, threads: int = 4,
-                 metrics_path: str = handler.METRICS_PATH, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(
+        self,
+        backend: handler.Backend,
+        host: str,
+        port: int,
+        timeout_ms: int = 30000,
+        threads: int = 4,
+        metrics_path: str = handler.METRICS_PATH,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
         self._patience = patience_s
         self._handler = handler.Handler(backend, timeout_ms, metrics_path)
         self._address = host, port
@@ -91,8 +99,10 @@ class RestServer:
             self._thread.join()
             self._pool.shutdown()
             host, port = self._address
-            raise errors.TftrtError(f"cannot listen on {host}:{port}: {error.strerror or error}",
-                                    "choose another REST port, or end what listens there") from None
+            raise errors.TftrtError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}",
+                "choose another REST port, or end what listens there",
+            ) from None
 
     def stop(self) -> None:
         """Close all connections; running requests end by themselves. May be called twice."""
@@ -113,8 +123,15 @@ class RestServer:
     async def _serve(self, ready: concurrent.futures.Future[int]) -> None:
         self._stop = asyncio.Event()
         asyncio.get_running_loop().set_exception_handler(_without_descriptor)
-        server = _Bounded(self._respond, access_log=None, logger=_quiet, auto_decompress=False, max_line_size=_HEADER_LIMIT,
-                          max_field_size=_HEADER_LIMIT, keepalive_timeout=self._patience)
+        server = _Bounded(
+            self._respond,
+            access_log=None,
+            logger=_quiet,
+            auto_decompress=False,
+            max_line_size=_HEADER_LIMIT,
+            max_field_size=_HEADER_LIMIT,
+            keepalive_timeout=self._patience,
+        )
         runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
         try:
@@ -139,9 +156,16 @@ class RestServer:
             answer = handler.page(400)  # a broken body; nobody reads this if the client has gone
         else:
             answer = await asyncio.get_running_loop().run_in_executor(
-                self._pool, self._handler.answer, request.method, request.raw_path, request.headers.get("Content-Encoding", ""), body)
-        response = web.Response(status=answer.status, body=answer.body,
-                                headers={"Content-Type": answer.content_type, "Server": "tftrt"})
+                self._pool,
+                self._handler.answer,
+                request.method,
+                request.raw_path,
+                request.headers.get("Content-Encoding", ""),
+                body,
+            )
+        response = web.Response(
+            status=answer.status, body=answer.body, headers={"Content-Type": answer.content_type, "Server": "tftrt"}
+        )
         if answer.close:
             response.force_close()
         return response

@@ -17,8 +17,10 @@ _READ = re.compile(r"/v1/models(?:/([^/:]+))?" + _WHERE + "(?:/(metadata))?", re
 _API = re.compile("/v1/.*", re.IGNORECASE | re.ASCII)
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#]*", re.IGNORECASE | re.ASCII)
 # What libevent accepts as a path, a query and a fragment (RFC 3986).
-_VALID = re.compile(r"(?P<path>(?:[\w.~!$&'()*+,;=:@/-]|%[0-9a-f]{2})*)(?:[?#](?:[\w.~!$&'()*+,;=:@/?#-]|%[0-9a-f]{2})*)?",
-                    re.IGNORECASE | re.ASCII)
+_VALID = re.compile(
+    r"(?P<path>(?:[\w.~!$&'()*+,;=:@/-]|%[0-9a-f]{2})*)(?:[?#](?:[\w.~!$&'()*+,;=:@/?#-]|%[0-9a-f]{2})*)?",
+    re.IGNORECASE | re.ASCII,
+)
 _INT64_MAX = 2**63 - 1
 
 Call = Literal["classify", "regress", "predict", "status", "metadata"]
@@ -50,7 +52,7 @@ class Route:
 def split(target: str) -> tuple[str, str] | None:
     """The path, and the path with query and fragment, of a request target. Returns: None where it is no valid URI."""
     match = _ABSOLUTE.match(target)
-    target = target[match.end():] if match else target
+    target = target[match.end() :] if match else target
     match = _VALID.fullmatch(target)
     return (match["path"], target) if match else None
 

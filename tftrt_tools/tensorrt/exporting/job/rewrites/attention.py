@@ -42,7 +42,12 @@ def _scaled(facts: Facts, softmax: onnx.NodeProto) -> onnx.NodeProto | None:
             continue
         product = products.of(facts, name)
         inner = facts.producers.get(product.factors[0]) if len(product.factors) == 1 and not product.divisors else None
-        if inner is not None and inner.op_type == "MatMul" and facts.alone(inner.output[0]) and len(facts.shape(name) or ()) == _RANK \
-                and facts.is_float(name):
+        if (
+            inner is not None
+            and inner.op_type == "MatMul"
+            and facts.alone(inner.output[0])
+            and len(facts.shape(name) or ()) == _RANK
+            and facts.is_float(name)
+        ):
             return node
     return None

@@ -41,18 +41,32 @@ def _write(graph: Any, node: Any, sizes: list[int], each: int, total: int) -> No
     one = Replaced(graph, node)
     corners = one.make("Squeeze", [boxes_in, one.constant([2])], shape=[batch, boxes, 4])
     scores = one.make("Transpose", [scores_in], {"perm": [0, 2, 1]}, shape=[batch, classes, boxes])
-    selected = one.make("NonMaxSuppression", [corners, scores, one.constant([each]), overlap, least], shape=[-1, 3], dtype=INT64)
+    selected = one.make(
+        "NonMaxSuppression", [corners, scores, one.constant([each]), overlap, least], shape=[-1, 3], dtype=INT64
+    )
     lowest = helper.make_tensor("value", FLOAT, [1], [_LOWEST])
-    nothing = one.make("ConstantOfShape", [one.make("Shape", [scores], shape=[3], dtype=INT64)], {"value": lowest},
-                       shape=[batch, classes, boxes])
-    kept = one.make("ScatterND", [nothing, selected, one.make("GatherND", [scores, selected], shape=[-1])], shape=[batch, classes, boxes])
+    nothing = one.make(
+        "ConstantOfShape",
+        [one.make("Shape", [scores], shape=[3], dtype=INT64)],
+        {"value": lowest},
+        shape=[batch, classes, boxes],
+    )
+    kept = one.make(
+        "ScatterND",
+        [nothing, selected, one.make("GatherND", [scores, selected], shape=[-1])],
+        shape=[batch, classes, boxes],
+    )
     flat = one.make("Reshape", [kept, one.constant([0, classes * boxes])], shape=[batch, classes * boxes])
     best, places = one.several("TopK", [flat, one.constant([taken])], {"axis": 1}, [[batch, taken]] * 2, [FLOAT, INT64])
     valid = one.make("Greater", [best, one.constant(np.float32(_NONE))], shape=[batch, taken], dtype=BOOL)
     number = one.make("Div", [places, one.constant(np.int64(boxes))], shape=[batch, taken], dtype=INT64)
     behind = one.make("Mul", [number, one.constant(np.int64(boxes))], shape=[batch, taken], dtype=INT64)
-    place = one.make("Unsqueeze", [one.make("Sub", [places, behind], shape=[batch, taken], dtype=INT64), one.constant([2])],
-                     shape=[batch, taken, 1], dtype=INT64)
+    place = one.make(
+        "Unsqueeze",
+        [one.make("Sub", [places, behind], shape=[batch, taken], dtype=INT64), one.constant([2])],
+        shape=[batch, taken, 1],
+        dtype=INT64,
+    )
     found = one.make("GatherND", [corners, place], {"batch_dims": 1}, shape=[batch, taken, 4])
     zero = one.constant(np.float32(0))
     if clip:
@@ -60,13 +74,18 @@ def _write(graph: Any, node: Any, sizes: list[int], each: int, total: int) -> No
         found = one.make("Min", [above, one.constant(np.float32(1))], shape=[batch, taken, 4])
     there = one.make("Unsqueeze", [valid, one.constant([2])], shape=[batch, taken, 1], dtype=BOOL)
     number = one.make("Cast", [number], {"to": FLOAT}, shape=[batch, taken])
-    for output, (condition, tensor, ends) in enumerate(((there, found, [0, total - taken, 0]), (valid, best, [0, total - taken]),
-                                                        (valid, number, [0, total - taken]))):
+    for output, (condition, tensor, ends) in enumerate(
+        ((there, found, [0, total - taken, 0]), (valid, best, [0, total - taken]), (valid, number, [0, total - taken]))
+    ):
         if total == taken:
             one.give("Where", [condition, tensor, zero], output=output)
         else:
-            inner = one.make("Where", [condition, tensor, zero], shape=[batch, taken, 4][:len(ends)])
+            inner = one.make("Where", [condition, tensor, zero], shape=[batch, taken, 4][: len(ends)])
             one.give("Pad", [inner, one.constant([0] * len(ends) + ends), zero], output=output)
-    counted = one.make("ReduceSum", [one.make("Cast", [valid], {"to": FLOAT}, shape=[batch, taken]), one.constant([1])], {"keepdims": 0},
-                       shape=[batch])
+    counted = one.make(
+        "ReduceSum",
+        [one.make("Cast", [valid], {"to": FLOAT}, shape=[batch, taken]), one.constant([1])],
+        {"keepdims": 0},
+        shape=[batch],
+    )
     one.give("Cast", [counted], {"to": INT32}, output=3)

@@ -26,7 +26,15 @@ class Writer:
         self.constants.append(numpy_helper.from_array(np.asarray(values, dtype), tensor))
         return tensor
 
-    def node(self, op: str, inputs: Sequence[str], name: str, last: bool = False, named: bool | None = None, **attributes: object) -> str:
+    def node(
+        self,
+        op: str,
+        inputs: Sequence[str],
+        name: str,
+        last: bool = False,
+        named: bool | None = None,
+        **attributes: object,
+    ) -> str:
         """A node's output.
 
         Args: name: what it computes, in a word. last: it gives the tensor that the replaced node gave. named: it has the replaced node's
@@ -34,14 +42,23 @@ class Writer:
         """
         output = self._place.output[0] if last else f"{self._place.output[0]}/{name}"
         mine = last if named is None else named
-        self.nodes.append(helper.make_node(op, inputs, [output], name=name_of(self._place) if mine else f"{name_of(self._place)}/{name}",
-                                           **attributes))
+        self.nodes.append(
+            helper.make_node(
+                op,
+                inputs,
+                [output],
+                name=name_of(self._place) if mine else f"{name_of(self._place)}/{name}",
+                **attributes,
+            )
+        )
         return str(output)
 
     def rename(self, tensors: Collection[str], nodes: Collection[str]) -> None:
         """Let what is new have no name that the graph has already. Args: the names in the graph."""
         given = {one.name: free(one.name, tensors) for one in self.constants}
-        given |= {name: free(name, tensors) for node in self.nodes for name in node.output if name != self._place.output[0]}
+        given |= {
+            name: free(name, tensors) for node in self.nodes for name in node.output if name != self._place.output[0]
+        }
         for one in self.constants:
             one.name = given[one.name]
         for node in self.nodes:

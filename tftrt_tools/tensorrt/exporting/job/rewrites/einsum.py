@@ -40,11 +40,20 @@ def parsed(text: str) -> Equation | None:
     """The Equation; None for one that is no single product: with an ellipsis, a letter twice in an operand, or one that only one has."""
     operands, _, result = text.replace(" ", "").lower().partition("->")
     first, comma, second = operands.partition(",")
-    if not comma or not result.isalpha() or any(not one.isalpha() or len(set(one)) < len(one) for one in (first, second, result)):
+    if (
+        not comma
+        or not result.isalpha()
+        or any(not one.isalpha() or len(set(one)) < len(one) for one in (first, second, result))
+    ):
         return None
-    batch, summed = ("".join(one for one in letters if one in first and one in second)
-                     for letters in (result, [one for one in first if one not in result]))
-    left, right = ("".join(one for one in result if one in mine and one not in other) for mine, other in ((first, second), (second, first)))
+    batch, summed = (
+        "".join(one for one in letters if one in first and one in second)
+        for letters in (result, [one for one in first if one not in result])
+    )
+    left, right = (
+        "".join(one for one in result if one in mine and one not in other)
+        for mine, other in ((first, second), (second, first))
+    )
     found = Equation(first=first, second=second, result=result, batch=batch, left=left, right=right, summed=summed)
     parts = ((first, batch + left + summed), (second, batch + right + summed), (result, batch + left + right))
     whole = all(set(letters) == set(part) for letters, part in parts)
@@ -54,7 +63,9 @@ def parsed(text: str) -> Equation | None:
 def write(graph: Any, node: Any) -> bool:
     """Write an Einsum node of tf2onnx's graph otherwise, or leave it to tf2onnx. Returns: whether it was written."""
     equation = parsed(node.get_attr_value("equation").decode())
-    weights = node.inputs[1].get_tensor_value(as_list=False) if len(node.input) == 2 and node.inputs[1].is_const() else None
+    weights = (
+        node.inputs[1].get_tensor_value(as_list=False) if len(node.input) == 2 and node.inputs[1].is_const() else None
+    )
     if equation is None or graph.get_dtype(node.output[0]) != FLOAT or len(node.input) != 2:
         Einsum.version_12(graph, node)
         return False
@@ -79,7 +90,9 @@ def _with_weights(graph: Any, node: Any, equation: Equation, weights: npt.NDArra
     tensor = _transposed(one, tensor, equation.first, equation.left + equation.summed, known)
     left = [known.get(letter, -1) for letter in equation.left]
     if len(equation.summed) > 1:
-        tensor = one.make("Reshape", [tensor, one.constant([0] * len(left) + [matrix.shape[0]])], shape=[*left, matrix.shape[0]])
+        tensor = one.make(
+            "Reshape", [tensor, one.constant([0] * len(left) + [matrix.shape[0]])], shape=[*left, matrix.shape[0]]
+        )
     product, form = [tensor, one.constant(matrix)], equation.left + equation.right
     if form == equation.result and len(right) == 1:
         one.give("MatMul", product)
@@ -101,8 +114,10 @@ def _of_tensors(graph: Any, node: Any, equation: Equation) -> None:
         first, second, equation = second, first, equation.turned()
     known = {**_sizes(graph, first, equation.first), **_sizes(graph, second, equation.second)}
     one = Replaced(graph, node)
-    operands = [_transposed(one, first, equation.first, equation.batch + equation.left + equation.summed, known),
-                _transposed(one, second, equation.second, equation.batch + equation.summed + equation.right, known)]
+    operands = [
+        _transposed(one, first, equation.first, equation.batch + equation.left + equation.summed, known),
+        _transposed(one, second, equation.second, equation.batch + equation.summed + equation.right, known),
+    ]
     form = equation.batch + equation.left + equation.right
     if form == equation.result:
         one.give("MatMul", operands)

@@ -59,10 +59,18 @@ def _of_tanh(facts: Facts, name: str, x: str) -> str:
     if node is None or node.op_type != "Tanh":
         return ""
     outer = products.of(facts, node.input[0])
-    if len(outer.factors) != 1 or outer.divisors or not math.isclose(outer.number, math.sqrt(2 / math.pi), rel_tol=1e-5):
+    if (
+        len(outer.factors) != 1
+        or outer.divisors
+        or not math.isclose(outer.number, math.sqrt(2 / math.pi), rel_tol=1e-5)
+    ):
         return ""
     cubes = [products.of(facts, cube) for one, cube in products.sides(facts, outer.factors[0], "Add") if one == x]
-    return "tanh" if any(math.isclose(one.number, _CUBE, rel_tol=1e-4) and _cube(facts, one.factors, x) for one in cubes) else ""
+    return (
+        "tanh"
+        if any(math.isclose(one.number, _CUBE, rel_tol=1e-4) and _cube(facts, one.factors, x) for one in cubes)
+        else ""
+    )
 
 
 def _cube(facts: Facts, factors: tuple[str, ...], x: str) -> bool:

@@ -69,12 +69,16 @@ def _one_op(facts: Facts, site: _Site, writer: editing.Writer, opset: int) -> No
 def _apart(facts: Facts, site: _Site, writer: editing.Writer, opset: int) -> None:
     def mean(tensor: str, name: str) -> str:
         if opset >= _AXES_AS_INPUT:
-            return writer.node("ReduceMean", [tensor, writer.constant(f"{name}_axes", [-1], np.int64)], name, keepdims=1)
+            return writer.node(
+                "ReduceMean", [tensor, writer.constant(f"{name}_axes", [-1], np.int64)], name, keepdims=1
+            )
         return writer.node("ReduceMean", [tensor], name, axes=[-1], keepdims=1)
 
     centred = writer.node("Sub", [site.x, mean(site.x, "mean")], "centred")
     variance = mean(writer.node("Mul", [centred, centred], "squared"), "variance")
-    deviation = writer.node("Sqrt", [writer.node("Add", [variance, writer.constant("epsilon", site.epsilon)], "above_zero")], "deviation")
+    deviation = writer.node(
+        "Sqrt", [writer.node("Add", [variance, writer.constant("epsilon", site.epsilon)], "above_zero")], "deviation"
+    )
     steps = [("Div", deviation, "normalized")]
     steps += [("Mul", writer.constant("gamma", site.scale), "scaled")] if site.scale is not None else []
     steps += [("Add", writer.constant("beta", site.shift), "shifted")] if site.shift is not None else []
@@ -107,7 +111,12 @@ def _width(facts: Facts, name: str) -> int:
 def _vector(facts: Facts, name: str, width: int) -> npt.NDArray[np.float32] | None:
     """A constant that has a value for each place of the last axis; None for other tensors."""
     values = facts.constant(name)
-    if values is None or values.dtype != np.float32 or values.size not in (1, width) or values.size != (values.shape or (1,))[-1]:
+    if (
+        values is None
+        or values.dtype != np.float32
+        or values.size not in (1, width)
+        or values.size != (values.shape or (1,))[-1]
+    ):
         return None
     return np.broadcast_to(values.reshape(-1), (width,)).copy()
 
@@ -120,7 +129,13 @@ def _mean_of(facts: Facts, name: str) -> str:
     rank = len(facts.shape(node.input[0]) or ())
     given = attributes(node)
     axes = facts.constant(node.input[1]) if len(node.input) > 1 else given.get("axes")
-    over = [2] if node.op_type == "GlobalAveragePool" else [axis % rank for axis in axes] if axes is not None and rank else []
+    over = (
+        [2]
+        if node.op_type == "GlobalAveragePool"
+        else [axis % rank for axis in axes]
+        if axes is not None and rank
+        else []
+    )
     return str(node.input[0]) if rank and over == [rank - 1] and given.get("keepdims", 1) else ""
 
 
@@ -129,7 +144,12 @@ def _square_of(facts: Facts, name: str) -> str:
     node = facts.producers.get(name)
     if node is None:
         return ""
-    squared = node.op_type == "Mul" and node.input[0] == node.input[1] or node.op_type == "Pow" and facts.number(node.input[1]) == 2
+    squared = (
+        node.op_type == "Mul"
+        and node.input[0] == node.input[1]
+        or node.op_type == "Pow"
+        and facts.number(node.input[1]) == 2
+    )
     return str(node.input[0]) if squared else ""
 
 
@@ -143,15 +163,20 @@ def _by_hand(facts: Facts, root: onnx.NodeProto) -> Iterator[_Site]:
         x, mean = centred.input
         if _mean_of(facts, mean) != x or not facts.is_float(x) or not _width(facts, x):
             continue
-        differences = {node.output[0] for node in facts.readers[x] if node.op_type == "Sub" and list(node.input) == [x, mean]}
+        differences = {
+            node.output[0] for node in facts.readers[x] if node.op_type == "Sub" and list(node.input) == [x, mean]
+        }
         for node in facts.nodes:
-            site = _first_form(facts, node, x, differences, root.output[0], epsilon) or _second_form(facts, node, x, mean, root.output[0],
-                                                                                                    epsilon)
+            site = _first_form(facts, node, x, differences, root.output[0], epsilon) or _second_form(
+                facts, node, x, mean, root.output[0], epsilon
+            )
             if site:
                 yield site
 
 
-def _factor(facts: Facts, product: products.Product, wanted: str, root: str, width: int) -> npt.NDArray[np.float32] | None:
+def _factor(
+    facts: Facts, product: products.Product, wanted: str, root: str, width: int
+) -> npt.NDArray[np.float32] | None:
     """γ, if a product is wanted · γ / root; else None. Args: wanted: "" for none."""
     if product.divisors != (root,):
         return None
@@ -166,12 +191,16 @@ def _factor(facts: Facts, product: products.Product, wanted: str, root: str, wid
     return np.asarray(scale * np.float32(product.number), np.float32)
 
 
-def _first_form(facts: Facts, node: onnx.NodeProto, x: str, differences: set[str], root: str, epsilon: float) -> _Site | None:
+def _first_form(
+    facts: Facts, node: onnx.NodeProto, x: str, differences: set[str], root: str, epsilon: float
+) -> _Site | None:
     width = _width(facts, x)
 
     def scale_of(name: str) -> npt.NDArray[np.float32] | None:
         product = products.of(facts, name)
-        return next((found for one in differences if (found := _factor(facts, product, one, root, width)) is not None), None)
+        return next(
+            (found for one in differences if (found := _factor(facts, product, one, root, width)) is not None), None
+        )
 
     if node.op_type == "Add":
         for name, number in products.sides(facts, node.output[0], "Add"):
@@ -189,8 +218,14 @@ def _first_form(facts: Facts, node: onnx.NodeProto, x: str, differences: set[str
 def _goes_on(facts: Facts, name: str, width: int) -> bool:
     """Whether a constant is multiplied with the tensor, or added to it, behind it: then the normalization ends there."""
     reader = facts.alone(name)
-    return reader is not None and reader.op_type in ("Mul", "Add") and any(
-        other == name and _vector(facts, number, width) is not None for other, number in (tuple(reader.input), tuple(reader.input)[::-1]))
+    return (
+        reader is not None
+        and reader.op_type in ("Mul", "Add")
+        and any(
+            other == name and _vector(facts, number, width) is not None
+            for other, number in (tuple(reader.input), tuple(reader.input)[::-1])
+        )
+    )
 
 
 def _second_form(facts: Facts, node: onnx.NodeProto, x: str, mean: str, root: str, epsilon: float) -> _Site | None:
@@ -212,7 +247,7 @@ def _through(facts: Facts, name: str, wanted: str, root: str, width: int) -> npt
     outer = products.of(facts, name)
     if wanted not in outer.factors or len(outer.factors) != 2 or outer.divisors or outer.number != 1:
         return None
-    inner, = (one for one in outer.factors if one != wanted) if outer.factors.count(wanted) == 1 else ("",)
+    (inner,) = (one for one in outer.factors if one != wanted) if outer.factors.count(wanted) == 1 else ("",)
     return _factor(facts, products.of(facts, inner), "", root, width) if inner else None
 
 
@@ -226,8 +261,12 @@ def _with_affine(facts: Facts, site: _Site) -> _Site:
         number = next((one for one in reader.input if one != site.node.output[0]), "")
         vector = _vector(facts, number, width)
         if vector is not None:
-            site = dataclasses.replace(site, node=reader, scale=vector if op == "Mul" else site.scale,
-                                       shift=vector if op == "Add" else site.shift)
+            site = dataclasses.replace(
+                site,
+                node=reader,
+                scale=vector if op == "Mul" else site.scale,
+                shift=vector if op == "Add" else site.shift,
+            )
     return site
 
 
@@ -278,15 +317,25 @@ def _moments(facts: Facts, rows: str, mean: str, variance: str) -> bool:
     if squeezed is None or squeezed.op_type != "Squeeze" or divided is None or divided.op_type != "Div":
         return False
     summed = facts.producers.get(divided.input[0])
-    centred = facts.producers.get(summed.input[0]) if summed is not None and summed.op_type == "ReduceSumSquare" else None
-    return (centred is not None and summed is not None and centred.op_type == "Sub" and list(centred.input) == [rows, squeezed.input[0]]
-            and _over(facts, squeezed.input[0], "ReduceMean") == rows and _axes(facts, summed) == _BATCH_NORM_AXES
-            and _counts(facts, divided.input[1], rows))
+    centred = (
+        facts.producers.get(summed.input[0]) if summed is not None and summed.op_type == "ReduceSumSquare" else None
+    )
+    return (
+        centred is not None
+        and summed is not None
+        and centred.op_type == "Sub"
+        and list(centred.input) == [rows, squeezed.input[0]]
+        and _over(facts, squeezed.input[0], "ReduceMean") == rows
+        and _axes(facts, summed) == _BATCH_NORM_AXES
+        and _counts(facts, divided.input[1], rows)
+    )
 
 
 def _over(facts: Facts, name: str, op: str) -> str:
     node = facts.producers.get(name)
-    return str(node.input[0]) if node is not None and node.op_type == op and _axes(facts, node) == _BATCH_NORM_AXES else ""
+    return (
+        str(node.input[0]) if node is not None and node.op_type == op and _axes(facts, node) == _BATCH_NORM_AXES else ""
+    )
 
 
 def _axes(facts: Facts, node: onnx.NodeProto) -> list[int]:
@@ -324,7 +373,10 @@ def _own_op(facts: Facts, node: onnx.NodeProto) -> _Site | None:
     shape, width = facts.shape(node.input[0]), _width(facts, node.input[0])
     if not shape or not width or given.get("axis", -1) not in (-1, len(shape) - 1):
         return None
-    scale, shift = _vector(facts, node.input[1], width), _vector(facts, node.input[2], width) if len(node.input) > 2 else None
+    scale, shift = (
+        _vector(facts, node.input[1], width),
+        _vector(facts, node.input[2], width) if len(node.input) > 2 else None,
+    )
     if scale is None or len(node.input) > 2 and shift is None:
         return None
     return _Site(node=node, x=node.input[0], epsilon=given.get("epsilon", 1e-5), scale=scale, shift=shift)

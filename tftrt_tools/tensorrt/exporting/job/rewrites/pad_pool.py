@@ -46,8 +46,13 @@ def _pads(facts: Facts, node: onnx.NodeProto, opset: int) -> list[int] | None:
     """The pads of a pooling that takes over the padding before it; None for one that stays."""
     padding = facts.producers.get(node.input[0])
     given = attributes(node)
-    if padding is None or padding.op_type != "Pad" or len(node.output) > 1 or given.get("ceil_mode") \
-            or given.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
+    if (
+        padding is None
+        or padding.op_type != "Pad"
+        or len(node.output) > 1
+        or given.get("ceil_mode")
+        or given.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
+    ):
         return None
     # The pooling's own places beside the input are no zeros.
     if any(given.get("pads", ())) or not _zeros(facts, padding):

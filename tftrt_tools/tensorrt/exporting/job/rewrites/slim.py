@@ -24,7 +24,9 @@ def rewrite(*steps: str) -> Callable[[onnx.ModelProto, str], int]:
         given.CopyFrom(model)
         logging.getLogger("onnxslim").setLevel(logging.ERROR)
         with _values_of_vectors():
-            slimmed = onnxslim.slim(given, skip_optimizations=[one for one in _STEPS if one not in steps], skip_fusion_patterns=_LEFT)
+            slimmed = onnxslim.slim(
+                given, skip_optimizations=[one for one in _STEPS if one not in steps], skip_fusion_patterns=_LEFT
+            )
         before = len(model.graph.node)
         # Inputs that nothing reads are gone, and open dimensions have other names.
         ends = [(list(model.graph.input), slimmed.graph.input), (list(model.graph.output), slimmed.graph.output)]

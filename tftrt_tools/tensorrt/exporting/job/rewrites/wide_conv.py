@@ -69,10 +69,21 @@ def _found(facts: Facts, node: onnx.NodeProto) -> _Found | None:
     """None for a convolution that stays."""
     kernel, shape = facts.constant(node.input[1]), facts.shape(node.input[0])
     given = attributes(node)
-    if kernel is None or kernel.ndim != _RANK or not shape or len(shape) != _RANK or not facts.is_float(node.input[0]) \
-            or _bias(node) and not facts.is_constant(_bias(node)):
+    if (
+        kernel is None
+        or kernel.ndim != _RANK
+        or not shape
+        or len(shape) != _RANK
+        or not facts.is_float(node.input[0])
+        or _bias(node)
+        and not facts.is_constant(_bias(node))
+    ):
         return None
-    if kernel.shape[1] > _MOST_CHANNELS or given.get("group", 1) != 1 or given.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
+    if (
+        kernel.shape[1] > _MOST_CHANNELS
+        or given.get("group", 1) != 1
+        or given.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
+    ):
         return None
     axes = [_axis(given, kernel, shape, which) for which in (0, 1)]
     folded = max((0, 1), key=lambda which: axes[which].kernel)
@@ -93,8 +104,14 @@ def _bias(node: onnx.NodeProto) -> str:
 def _axis(given: dict[str, Any], kernel: np.ndarray[Any, Any], shape: tuple[int | str, ...], which: int) -> _Axis:
     size = shape[_HEIGHT + which]
     pads = given.get("pads", (0, 0, 0, 0))
-    return _Axis(size=size if isinstance(size, int) else 0, kernel=kernel.shape[_HEIGHT + which], before=pads[which], after=pads[which + 2],
-                 stride=given.get("strides", (1, 1))[which], dilation=given.get("dilations", (1, 1))[which])
+    return _Axis(
+        size=size if isinstance(size, int) else 0,
+        kernel=kernel.shape[_HEIGHT + which],
+        before=pads[which],
+        after=pads[which + 2],
+        stride=given.get("strides", (1, 1))[which],
+        dilation=given.get("dilations", (1, 1))[which],
+    )
 
 
 def _written(facts: Facts, node: onnx.NodeProto, found: _Found) -> editing.Writer:
@@ -110,8 +127,16 @@ def _written(facts: Facts, node: onnx.NodeProto, found: _Found) -> editing.Write
     bias = facts.constant(_bias(node))
     if bias is not None:
         inputs.append(writer.constant("bias", np.repeat(bias, axis.places)))
-    y = writer.node("Conv", inputs, "conv", named=True, kernel_shape=[other.kernel, 1], strides=[other.stride, 1],
-                    dilations=[other.dilation, 1], pads=[other.before, 0, other.after, 0])
+    y = writer.node(
+        "Conv",
+        inputs,
+        "conv",
+        named=True,
+        kernel_shape=[other.kernel, 1],
+        strides=[other.stride, 1],
+        dilations=[other.dilation, 1],
+        pads=[other.before, 0, other.after, 0],
+    )
     places = writer.constant("as_places", [0, outputs, axis.places, other.places if other.size > 0 else -1], np.int64)
     if found.folded == _HEIGHT:
         writer.node("Reshape", [y, places], "unfolded", last=True, named=False)
