@@ -88,7 +88,7 @@ portable: $(STAMP)
 
 # The newest of all packages, on purpose: nothing is pinned. NEW_PIP_FLAGS can name an index with PyTorch's wheels for CPUs alone.
 test-new: $(NEW_STAMP)
-	$(NEW_PY) -m pytest -m new tests/test_new_sources.py $(PYTEST_FLAGS)
+	$(NEW_PY) -m pytest -m new tests/rooms/tensorrt/test_new_sources.py $(PYTEST_FLAGS)
 
 $(NEW_STAMP): setup.cfg
 	python=$$(.ci/find_python 3.13 2>/dev/null || .ci/find_python 3.12) && rm -rf .venv-new && "$$python" -m venv .venv-new
@@ -98,7 +98,7 @@ $(NEW_STAMP): setup.cfg
 bench: $(STAMP)
 	$(PY) -m benchmarks
 
-# tritonserver for tests/test_triton_server.py, as the wheel brings it: only its files are used, not its Python packages.
+# tritonserver for tests/rooms/servers/test_triton_server.py, as the wheel brings it: only its files are used, not its Python packages.
 triton: $(STAMP)
 	$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --upgrade --target build/triton nvidia-pytriton==0.7.0
 

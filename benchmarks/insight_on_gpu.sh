@@ -63,7 +63,7 @@ case $step in
     if [ -n "$models" ]; then profile fer_fp16 "$models/fer"; profile fer_int8 "$models/fer"; profile musicnn_fp16 "$models/musicnn"; fi ;;
   diagnosis) "$python" -m benchmarks.diagnosis "${cases[@]}" --case_budget 200 --budget "$(left)" --workdir="$output/diagnosis" ;;
   settings) "$python" -m benchmarks.build_settings --budget "$(left)" --workdir="$output/settings" ;;
-  tests) timeout "$(left)" "$python" -m pytest -n 0 -m gpu -q tests/test_gpu_layers.py tests/test_gpu_profile.py tests/test_gpu_diagnose.py \
-      tests/test_gpu_build_repeat.py ;;
+  tests) timeout "$(left)" "$python" -m pytest -n 0 -m gpu -q tests/gpu/test_gpu_layers.py tests/gpu/test_gpu_profile.py tests/gpu/test_gpu_diagnose.py \
+      tests/gpu/test_gpu_build_repeat.py ;;
   *) echo "no step $step: make, profiles, diagnosis, settings or tests" >&2; exit 2 ;;
 esac

@@ -47,7 +47,7 @@ encoder() {  # encoder END: where the encoder's time goes, in FP16 and in INT8 (
 sharing() {  # sharing END: tests that share a GPU
   local end=$1
   beside "$(mktemp -d)"
-  step test-sharing "$end" "$python" -m pytest -n 7 -m "gpu and not gpu_alone" -q -p no:cacheprovider tests/test_gpu_detector.py tests/test_gpu.py
+  step test-sharing "$end" "$python" -m pytest -n 7 -m "gpu and not gpu_alone" -q -p no:cacheprovider tests/gpu/test_gpu_detector.py tests/gpu/test_gpu.py
   alone
 }
 

@@ -8,7 +8,7 @@
 #   make     engines of all variants: several at once under NVIDIA's MPS; needs 16 cores. Build times of this step are of a shared GPU
 #   build    builds one after the other (first and second): the build times that count; CASES names some, by default mobilenet_v2
 #   measure  latency and throughput, alone on the GPU
-#   tests    tests/test_gpu_plans.py
+#   tests    tests/gpu/test_gpu_plans.py
 # OUTPUT: a folder for models and results; `python -m benchmarks.plans --export --workdir=OUTPUT` fills it without a GPU. MODELS_DIR: what
 # `python -m benchmarks.real_models --make --models_dir=…` wrote. PYTHON: the interpreter, by default .venv/bin/python. MORE: further flags of
 # benchmarks.plans, such as --int8=resnet50=FILE.onnx.
@@ -35,6 +35,6 @@ case $step in
     for file in "$output"/*.onnx "$output"/*.npz; do [ -e "$output/alone/$(basename "$file")" ] || cp "$file" "$output/alone/"; done
     "${plans[@]}" --workdir="$output/alone" --make --jobs 1 --without "TF-TRT FP16" "${cases[@]}" ;;
   measure) "${plans[@]}" --resume "${cases[@]}" ;;
-  tests) timeout "$((seconds - 5))" "$python" -m pytest -n 0 -m gpu -q tests/test_gpu_plans.py ;;
+  tests) timeout "$((seconds - 5))" "$python" -m pytest -n 0 -m gpu -q tests/gpu/test_gpu_plans.py ;;
   *) echo "no step $step: make, build, measure or tests" >&2; exit 2 ;;
 esac

@@ -10,8 +10,8 @@ set -uo pipefail
 if [ $# -lt 1 ]; then echo "usage: benchmarks/tests_on_gpu.sh OUTPUT [FILE…]" >&2; exit 2; fi
 output=$(realpath -m "$1") && shift
 first=("$@")
-[ ${#first[@]} -gt 0 ] || first=(tests/test_gpu_foreign.py tests/test_gpu_prepared.py tests/test_gpu_plan_rewrites.py tests/test_gpu_smoke.py
-  tests/test_gpu_tensors.py tests/test_gpu_regress.py)
+[ ${#first[@]} -gt 0 ] || first=(tests/gpu/test_gpu_foreign.py tests/gpu/test_gpu_prepared.py tests/gpu/test_gpu_plan_rewrites.py tests/gpu/test_gpu_smoke.py
+  tests/gpu/test_gpu_tensors.py tests/gpu/test_gpu_regress.py)
 python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500} workers=${WORKERS:-7}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 mkdir -p "$output/logs"
@@ -34,9 +34,9 @@ step warm 150 "$python" -c 'import tensorflow as tf; print(tf.nn.conv2d(tf.ones(
 pipe=$(mktemp -d)
 CUDA_MPS_PIPE_DIRECTORY=$pipe CUDA_MPS_LOG_DIRECTORY=$pipe nvidia-cuda-mps-control -d && export CUDA_MPS_PIPE_DIRECTORY=$pipe CUDA_MPS_LOG_DIRECTORY=$pipe
 tests first $((seconds * 6 / 10)) "$workers" "gpu and not gpu_alone" "${first[@]}"
-tests simulation $((seconds * 7 / 10)) 4 gpu tests/test_gpu_int8.py -k "simulation or toolkit"
+tests simulation $((seconds * 7 / 10)) 4 gpu tests/gpu/test_gpu_int8.py -k "simulation or toolkit"
 rest=()
-for file in tests/test_gpu*.py; do [[ " ${first[*]} " == *" $file "* ]] || rest+=("$file"); done
+for file in tests/gpu/test_gpu*.py; do [[ " ${first[*]} " == *" $file "* ]] || rest+=("$file"); done
 tests rest $((seconds - 60)) "$workers" "gpu and not gpu_alone" "${rest[@]}"
 echo quit | timeout 20 nvidia-cuda-mps-control > /dev/null 2>&1
 unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY

@@ -26,8 +26,8 @@ from tftrt_tools.studies.regression import rounds
 
 _KEPT = 4  # idle children: each has TensorFlow, some have a model
 _ALONE = (
-    "tests.test_child:",
-    "tests.test_lean_import:",
+    "tests.rooms.base.test_child:",
+    "tests.rooms.base.test_lean_import:",
 )  # the start, the first import and its log are what they look at
 # It asks the system's loader, which reads its variable at the start of a process; and it does without TensorFlow.
 _LOADER = "tftrt_tools.base.stack.probe_job:machine"

@@ -2,7 +2,7 @@
 
 A fork is a process of its own, with its own environment, folder, files and signals, and runs the same code as `python -m MODULE` does. What
 it leaves out is the start of Python and the import of TensorFlow without Keras, two seconds of processor time. Whether these work is the
-business of tests that start processes anew, in tests/test_child.py, test_lean_import.py and test_doctor.py first.
+business of tests that start processes anew, in tests/rooms/base/test_child.py, test_lean_import.py and test_doctor.py first.
 """
 
 import collections

@@ -37,8 +37,8 @@ beside() { over "$@" > "$output/$1.log" 2>&1 & }
 
 case $step in
   tests)
-    timeout 570 "$python" -m pytest -n 0 -m gpu -q tests/test_gpu_prepared.py tests/test_gpu_detector.py tests/test_gpu_names.py \
-      tests/test_gpu_engines.py tests/test_methods.py ;;
+    timeout 570 "$python" -m pytest -n 0 -m gpu -q tests/gpu/test_gpu_prepared.py tests/gpu/test_gpu_detector.py tests/gpu/test_gpu_names.py \
+      tests/gpu/test_gpu_engines.py tests/rooms/tftrt/test_methods.py ;;
   builds)
     "$python" -m benchmarks.build_time --workdir="$output/builds" --json="$output/builds.json" --resume --budget=560 \
       ${baseline:+--baseline="$baseline"} --cases=cold,timings,tensorrt \

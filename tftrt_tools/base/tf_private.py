@@ -1,6 +1,6 @@
 """Every private name of TensorFlow that this package uses, in one place.
 
-Checked by running against: TF 2.14.1. `tests/test_tf_private.py` fails on any other version until someone has checked
+Checked by running against: TF 2.14.1. `tests/rooms/base/test_tf_private.py` fails on any other version until someone has checked
 these again: the names' existence says nothing about what they do.
 """
 

@@ -1,7 +1,7 @@
 """Which TensorRT layers TF-TRT's converters make of one TensorFlow op, in which order. Needs no GPU.
 
 Read from TensorFlow's tf2tensorrt/convert (convert_nodes.cc, ops/*.cc) of 2.8 to 2.11, which 2.14.1 follows, and compared with the
-tables of 2.14.1 with TensorRT 8.5.3 (tests/test_tensor_names.py). Only what decides number, order and kind of layers is here.
+tables of 2.14.1 with TensorRT 8.5.3 (tests/rooms/tftrt/test_tensor_names.py). Only what decides number, order and kind of layers is here.
 """
 
 from __future__ import annotations

@@ -1,0 +1,293 @@
+"""The set-up files: what .ci/find_python accepts, when the Makefile refreshes .venv, and whether the pins cover the needs."""
+
+import configparser
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FIND_PYTHON = ROOT / ".ci" / "find_python"
+BASE_PYTHON = getattr(sys, "_base_executable", sys.executable)
+
+WORKS = f'exec "{BASE_PYTHON}" "$@"'
+BROKEN_SHIM = 'echo "pyenv: python3.10: command not found" >&2; exit 127'
+# Runs the code it is given, as a Python whose name says 3.10 and whose version does not.
+REALLY_311 = (
+    f'''exec "{BASE_PYTHON}" -c "import sys; sys.version_info = (3, 11, 7, 'final', 0); exec(sys.argv[1])" "$2"'''
+)
+WITHOUT_SSL = f'''exec "{BASE_PYTHON}" -c "import sys; sys.modules['ssl'] = None; exec(sys.argv[1])" "$2"'''
+WITHOUT_ENSUREPIP = f'''exec "{BASE_PYTHON}" -c "import sys; sys.modules['ensurepip'] = None; exec(sys.argv[1])" "$2"'''
+
+
+class Machine:
+    """A machine with nothing on it but what a test puts there: its own PATH and home folder."""
+
+    def __init__(self, folder):
+        self.bin, self.home = folder / "bin", folder / "home"
+        self.env = {"PATH": str(self.bin), "HOME": str(self.home)}
+        self.home.mkdir()
+        self.bin.mkdir()
+        for tool in ("cat", "mkdir", "cp", "touch"):
+            (self.bin / tool).symlink_to(shutil.which(tool))
+
+    def executable(self, path, body):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        return path
+
+    def find_python(self, **env):
+        return subprocess.run(
+            ["/bin/sh", FIND_PYTHON], env={**self.env, **env}, capture_output=True, text=True, timeout=60
+        )
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def found(result):
+    assert result.returncode == 0, result.stderr
+    return result.stdout == BASE_PYTHON + "\n"
+
+
+def test_an_empty_machine_gets_one_message_that_says_how_to_get_a_python(machine):
+    result = machine.find_python()
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.count("find_python:") == 1
+    for way in (
+        "no working Python 3.10",
+        "uv python install 3.10",
+        "pyenv install 3.10",
+        "conda create",
+        "PYTHON=/path",
+    ):
+        assert way in result.stderr
+
+
+def test_the_variable_is_taken_first(machine):
+    machine.executable(machine.bin / "python3.10", 'echo "/not/asked"')
+    python = machine.executable(machine.home / "my-python", WORKS)
+    assert found(machine.find_python(PYTHON=str(python)))
+
+
+def test_a_variable_that_names_no_python_310_is_said_and_passed_over(machine):
+    machine.executable(machine.bin / "python3.10", WORKS)
+    wrong = machine.executable(machine.home / "my-python", REALLY_311)
+    result = machine.find_python(PYTHON=str(wrong))
+    assert found(result)
+    assert f"PYTHON={wrong} is no working Python 3.10" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "body",
+    [BROKEN_SHIM, REALLY_311, WITHOUT_SSL, WITHOUT_ENSUREPIP],
+    ids=["shim that fails", "really 3.11", "no ssl", "no ensurepip"],
+)
+def test_a_python310_on_path_that_cannot_do_the_work_is_refused(machine, body):
+    machine.executable(machine.bin / "python3.10", body)
+    result = machine.find_python()
+    assert (result.returncode, result.stdout) == (1, "")
+
+
+def test_a_shim_that_fails_does_not_hide_a_python310_later_on_path(machine):
+    shims = machine.home / "shims"
+    machine.executable(shims / "python3.10", BROKEN_SHIM)
+    machine.executable(machine.bin / "python3.10", WORKS)
+    assert found(machine.find_python(PATH=f"{shims}:{machine.bin}"))
+
+
+def test_pyenv_versions_are_found_behind_a_shim_that_fails(machine):
+    machine.executable(machine.bin / "python3.10", BROKEN_SHIM)
+    machine.executable(machine.home / ".pyenv/versions/3.10.2/bin/python3.10", BROKEN_SHIM)
+    machine.executable(machine.home / ".pyenv/versions/3.10.13/bin/python3.10", WORKS)
+    assert found(machine.find_python())
+
+
+def test_pyenv_may_live_elsewhere(machine, tmp_path):
+    machine.executable(tmp_path / "elsewhere/versions/3.10.13/bin/python3.10", WORKS)
+    assert found(machine.find_python(PYENV_ROOT=str(tmp_path / "elsewhere")))
+
+
+def test_uv_is_asked_for_a_python_it_has(machine):
+    python = machine.executable(machine.home / "uv/python3.10", WORKS)
+    machine.executable(machine.bin / "uv", f'[ "$*" = "python find 3.10" ] && echo "{python}"')
+    result = machine.find_python()
+    assert found(result)
+    assert "installing" not in result.stderr
+
+
+def test_uv_installs_a_python_it_has_not(machine):
+    python = machine.home / "uv/python3.10"
+    ready = machine.executable(machine.home / "ready", WORKS)
+    machine.executable(
+        machine.bin / "uv",
+        f"""case "$*" in
+        "python find 3.10") [ -e "{python}" ] && echo "{python}" ;;
+        "python install 3.10") mkdir "{python.parent}"; cp "{ready}" "{python}"; echo "installed it" ;;
+        *) exit 2 ;; esac""",
+    )
+    result = machine.find_python()
+    assert found(result)
+    assert "installed it" in result.stderr, "what uv prints must not mix with the path on stdout"
+
+
+def test_an_environment_that_conda_has_is_used(machine):
+    machine.executable(machine.home / "conda/envs/old/bin/python3.10", REALLY_311)
+    machine.executable(machine.home / "conda/envs/py310/bin/python3.10", WORKS)
+    machine.executable(machine.bin / "conda", f'[ "$*" = "info --base" ] && echo "{machine.home}/conda"')
+    assert found(machine.find_python())
+
+
+def test_conda_creates_an_environment_in_the_users_cache(machine):
+    ready = machine.executable(machine.home / "ready", WORKS)
+    machine.executable(
+        machine.bin / "conda",
+        f"""
+        [ "$1" = info ] && echo "{machine.home}/conda" && exit
+        [ "$1" = create ] && mkdir -p "$5/bin" && cp "{ready}" "$5/bin/python3.10" && echo "created $5" """,
+    )
+    result = machine.find_python()
+    assert found(result)
+    assert f"created {machine.home}/.cache/tftrt-tools/python3.10" in result.stderr
+
+
+def test_when_uv_and_conda_fail_the_message_still_comes(machine):
+    machine.executable(machine.bin / "uv", 'echo "error: no network" >&2; exit 2')
+    machine.executable(machine.bin / "conda", "exit 1")
+    result = machine.find_python()
+    assert result.returncode == 1
+    assert "no network" in result.stderr
+    assert "no working Python 3.10" in result.stderr
+
+
+def test_a_virtual_environment_stands_for_its_base_python(machine):
+    """So that .venv may be removed and made again by a shell in which it is active."""
+    assert found(machine.find_python(PYTHON=sys.executable))
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout whose .venv python only records how it was called. Returns (folder, run), run(target) -> recorded calls."""
+    folder = tmp_path / "checkout"
+    machine = Machine(tmp_path)
+    calls = tmp_path / "calls"
+    for name in ("Makefile", "setup.cfg", "constraints.txt", "pyproject.toml"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    body = f'[ "$1" = -c ] && exec "{BASE_PYTHON}" "$@"; echo "$*" >> "{calls}"'
+    machine.executable(folder / ".venv/bin/python", body)
+    linter = machine.executable(folder / ".venv/bin/lint-imports", f'echo "lint-imports" >> "{calls}"')
+    shutil.copy(linter, tmp_path / "linter")
+    # The Python that find_python names makes a .venv by copying the recording one.
+    good = machine.executable(tmp_path / "good", body)
+    making = f'echo "$*" >> "{calls}"; mkdir -p .venv/bin; cp "{good}" .venv/bin/python; cp "{tmp_path}/linter" .venv/bin/lint-imports'
+    new = machine.executable(tmp_path / "new-python", making)
+    machine.executable(folder / ".ci/find_python", f'echo "{new}"')
+
+    def run(*arguments):
+        calls.write_text("")
+        env = {**os.environ, "MAKEFLAGS": "", "MAKELEVEL": "0", "PYTEST_FLAGS": ""}
+        subprocess.run(
+            ["make", *arguments], cwd=folder, env=env, check=True, capture_output=True, text=True, timeout=60
+        )
+        return calls.read_text().splitlines()
+
+    return folder, run
+
+
+def test_make_installs_once(checkout):
+    _, run = checkout
+    first = run("venv")
+    assert len(first) == 1
+    assert first[0].endswith("--constraint constraints.txt --editable .[tftrt,test,bench,docs]")
+    assert run("venv") == []
+
+
+@pytest.mark.parametrize("name", ["setup.cfg", "constraints.txt", "pyproject.toml"])
+def test_make_installs_again_after_a_set_up_file_changed(checkout, name):
+    folder, run = checkout
+    run("venv")
+    stamp = (folder / ".venv/.stamp").stat().st_mtime
+    os.utime(folder / name, (stamp + 5, stamp + 5))
+    assert len(run("venv")) == 1
+
+
+def test_make_installs_again_after_the_checkout_moved(checkout):
+    folder, run = checkout
+    run("venv")
+    (folder / ".venv/.stamp").write_text("/where/it/was\n")
+    assert len(run("venv")) == 1
+    assert run("venv") == []
+
+
+@pytest.mark.parametrize("target", ["test", "demo"])
+def test_a_venv_whose_python_no_longer_runs_is_made_again(checkout, target):
+    folder, run = checkout
+    run("venv")
+    (folder / ".venv/bin/python").write_text("#!/nowhere/python\n")
+    calls = run(target)
+    assert calls[0] == "-m venv .venv"
+    assert "pip install" in calls[1]
+    assert {
+        "test": "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new",
+        "demo": "-m saved_models.demo",
+    }[target] in calls[-1]
+
+
+def test_make_test_runs_the_linter_and_then_everything_that_needs_no_gpu(checkout):
+    _, run = checkout
+    assert [call.rstrip() for call in run("test")[-4:]] == [
+        "-m ruff check .",
+        "-m mypy",
+        "lint-imports",
+        "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new",
+    ]
+
+
+def test_gpu_tests_run_with_a_python_that_the_machine_brings(checkout, tmp_path):
+    folder, run = checkout
+    shutil.rmtree(folder / ".venv")
+    assert [call.rstrip() for call in run("gpu-test", f"GPU_PYTHON={tmp_path / 'good'}")] == ["-m pytest -m gpu"]
+    assert not (folder / ".venv").exists()
+
+
+def test_continuous_integration_runs_make_test_from_any_folder(machine, tmp_path):
+    # A tritonserver that cannot be had is no reason to stop.
+    machine.executable(machine.bin / "make", 'echo "$PWD: make $*"; [ "$1" = test ]')
+    env = {"PATH": f"{machine.bin}:{os.environ['PATH']}"}
+    result = subprocess.run([ROOT / ".ci/run"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    assert result.stdout == f"{ROOT}: make triton\n{ROOT}: make test\n" and result.returncode == 0
+
+
+def _normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_pin_is_an_exact_version_of_a_registry_package():
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert len(lines) > 50
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line)] == []
+
+
+def test_every_requirement_of_the_package_and_its_extras_is_pinned():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    # These are for other Pythons, with the newest of everything.
+    unpinned = {"export-tensorflow", "export-torch", "test-new"}
+    wanted = [
+        config["options"]["install_requires"],
+        *(text for name, text in config["options.extras_require"].items() if name not in unpinned),
+    ]
+    names = {_normal(re.match(r"[\w.-]+", line)[0]) for text in wanted for line in text.split("\n") if line}
+    pinned = {
+        _normal(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
+    }
+    assert names - pinned == set()

@@ -1,0 +1,47 @@
+"""`tftrt regress --backend=binary` of a converted model without a GPU: the real server has no kernel for its engine ops."""
+
+import os
+import sys
+
+import pytest
+
+from tests import server_log
+from tests.conftest import ROOT
+from tests.rooms.studies.test_regress_run import QUICK, run
+from tftrt_tools.base import errors
+
+
+@pytest.fixture
+def binary(tmp_path, monkeypatch):
+    """tensorflow_model_server on PATH, which runs no engine op."""
+    program = tmp_path / "bin" / "tensorflow_model_server"
+    program.parent.mkdir()
+    program.write_text(server_log.as_without_native_copies(sys.executable, str(ROOT)))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_engine_ops_that_the_server_refuses_are_not_said_to_have_run(binary, zoo_model, converted, tmp_path, capsys):
+    code = run(
+        f"--native={zoo_model('digits_cnn')}",
+        f"--candidate={converted('digits_cnn')}",
+        "--backend=binary",
+        *QUICK,
+        f"--history_dir={tmp_path / 'history'}",
+    )
+    said = capsys.readouterr().out
+    assert code == errors.EXIT_CHECK
+    assert "does not run there: it has TF-TRT's engine ops, and TRTEngineOp has no kernel in this server" in said
+    assert "ran as TensorFlow ops" not in said and "it refuses what reaches one" in said
+
+
+def test_a_candidate_that_does_not_load_is_named_with_the_reason(binary, zoo_model, built_once, tmp_path):
+    with pytest.raises(errors.TftrtError, match="model-tested version 1 did not load: .* it sees no GPU$") as raised:
+        run(
+            f"--native={zoo_model('digits_cnn')}",
+            f"--candidate={built_once[0]}",
+            "--backend=binary",
+            *QUICK,
+            f"--history_dir={tmp_path / 'history'}",
+        )
+    assert "--backend=local" in raised.value.mend

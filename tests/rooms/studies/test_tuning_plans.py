@@ -1,0 +1,778 @@
+"""Plans as candidates of `tftrt tune`: their place in the search, their files, their failures, what makes the winner again. A formula gives
+speed and accuracy; real plans are in test_gpu_tune.py."""
+
+import dataclasses
+import json
+import pathlib
+import re
+import shlex
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tests.command_line import assert_clear
+from tests.conftest import run_tftrt
+from tests.rooms.studies.test_tuning import BASE, CALL, TOP1, Synthetic, models, turns
+from tftrt_tools.accuracy import verify
+from tftrt_tools.accuracy.goal import Goal
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import child
+from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import tune as tune_command
+from tftrt_tools.command_line.report import html
+from tftrt_tools.models.inputs import calls as inputs
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.kinds.savedmodel.kind import RUNTIME
+from tftrt_tools.models.sources.source import of
+from tftrt_tools.studies.tuning import final, journal, measure_job, search, space, tune, turns_job
+from tftrt_tools.studies.tuning.plans import Plans
+from tftrt_tools.studies.tuning.trial import Task, Trials
+from tftrt_tools.studies.tuning.tried import Latency, Measured, Tuning
+from tftrt_tools.tensorrt.plans import shaping
+from tftrt_tools.tftrt.conversion.settings import Settings
+
+SHAPES = "image:1x8x8x1,8x8x8x1"
+SPEC = {"name": "image", "dtype": "float32", "shape": [None, 8, 8, 1]}
+TIMED = {"call": CALL, "signature": "serving_default", "shapes": {"image": [8, 8, 8, 1]}, "specs": [SPEC], "frozen": {}}
+
+
+def unasked(settings):
+    """What no search of the test may ask for."""
+    raise AssertionError(f"nothing has to be simulated for {settings}")
+
+
+def searched(plan, model=None, rank=unasked, snr_db=unasked, **changes):
+    """A search in which plans are measured by `plan`, a function Settings -> Measured, and ranked by the others."""
+    model = model or Synthetic([0.03, 0.001], [0.1, 0.1], sizes={10: 0.9}, strategies={"Range": 0.95})
+    changes = {"plans": ("FP32", "FP16", "INT8"), **changes}
+    return search.search(
+        {"tftrt": model.means(), "tensorrt": search.Means(evaluate=plan, rank=rank, snr_db=snr_db)},
+        model.space(**changes),
+        CALL,
+        TOP1,
+        0.98,
+        search.Budget(1000, 1e9),
+        0.0,
+    )
+
+
+def plans_alone(model, **changes):
+    """A search of the plans of a Synthetic, with what it has besides. Returns: search.Outcome."""
+    changes = {"precisions": (), "plans": ("FP32", "FP16", "INT8"), "plan_methods": tuple(model.methods), **changes}
+    return search.search(
+        {"tensorrt": model.means()},
+        dataclasses.replace(model.space(), sizes=(), strategies=(), methods=(), **changes),
+        CALL,
+        TOP1,
+        0.98,
+        search.Budget(1000, 1e9),
+        0.0,
+    )
+
+
+def measured(factor, lost=None):
+    """A function Settings -> Measured: plans take `factor` times what conversions take, and lose accuracy by precision."""
+    times, lost = {"FP32": 4.0, "FP16": 2.0, "INT8": 1.0}, lost or {}
+    return lambda settings: Measured(
+        accuracy=0.98 - lost.get(settings.precision_mode, 0.0),
+        seconds=60.0,
+        engines=1,
+        latencies={CALL: Latency(factor * times[settings.precision_mode], 0.0, 500)},
+    )
+
+
+# The search.
+
+
+def test_plans_are_tried_in_each_precision_and_one_may_win():
+    found = searched(measured(0.4))
+    assert [one.text for one in found.trials[3:6]] == ["plan, FP32", "plan, FP16", "plan, INT8"]
+    assert found.winner.is_plan and found.winner.settings.precision_mode == "INT8"
+    assert found.winner.to_dict()["backend"] == "tensorrt" and found.trials[0].to_dict()["backend"] == "tftrt"
+    # Neither segments nor strategies could make TF-TRT's best as fast, and INT8 with nodes kept high is no faster than the plan.
+    assert len(found.trials) == 6
+    assert (
+        "INT8 misses the goal and is no faster than what keeps it: no nodes were kept in a higher precision"
+        in found.notes
+    )
+    assert "other segment sizes were not tried: a plan, which has none, is the best so far" in found.notes
+
+
+def test_slower_plans_leave_the_search_as_it_was():
+    model = Synthetic([0.03, 0.001], [0.1, 0.1], sizes={10: 0.9}, strategies={"Range": 0.95})
+    alone, beside = model.search(), searched(measured(3.0), model)
+    assert [one.text for one in beside.trials if not one.is_plan] == [one.text for one in alone.trials]
+    assert not beside.winner.is_plan and beside.winner.settings == alone.winner.settings and beside.notes == alone.notes
+
+
+def test_a_plan_that_misses_the_goal_does_not_keep_nodes_of_a_conversion_from_being_kept_high():
+    found = searched(measured(3.0, {"FP32": 0.5, "FP16": 0.5, "INT8": 0.5}))
+    assert any(one.high for one in found.trials) and not found.winner.is_plan
+    assert (
+        "INT8 as a plan misses the goal, and so does FP32 and FP16: no nodes were kept in a higher precision"
+        in found.notes
+    )
+    assert not any(one.high for one in found.trials if one.is_plan)
+
+
+def test_a_plan_that_is_no_faster_than_a_conversion_keeps_no_nodes_high():
+    found = searched(measured(3.0, {"INT8": 0.5}))
+    assert (
+        "INT8 as a plan misses the goal and is no faster than what keeps it: no nodes were kept in a higher precision"
+        in found.notes
+    )
+    assert not any(one.high for one in found.trials if one.is_plan)
+
+
+def test_a_plan_in_int8_that_misses_the_goal_gets_other_ranges_those_that_promise_most_first():
+    lost = {"auto": 0.5, "mse": 0.2, "max": 0.0, "entropy": 0.0}
+    promised = {"auto": 20.0, "entropy": 20.5, "mse": 31.0, "max": 24.0}
+
+    def plan(settings):
+        known = measured(0.4, {"INT8": lost[settings.calibration_method]})
+        return known(settings)
+
+    found = searched(
+        plan, snr_db=lambda settings: promised[settings.calibration_method], plan_methods=("entropy", "mse", "max")
+    )
+    assert [one.text for one in found.trials if one.is_plan] == [
+        "plan, FP32",
+        "plan, FP16",
+        "plan, INT8",
+        "plan, INT8 by mse",
+        "plan, INT8 by max",
+    ]
+    assert (
+        found.winner.text == "plan, INT8 by max"
+        and "INT8 as a plan by auto misses the goal; max keeps the goal" in found.notes
+    )
+    # The conversions' methods are others: here none.
+    assert not any(one.settings.calibration_method != "auto" for one in found.trials if not one.is_plan)
+    found = searched(
+        plan, snr_db=lambda settings: 20.0, rank=lambda settings: search.Ranked(()), plan_methods=("mse", "max")
+    )
+    assert (
+        "no other calibration method of plans promises a fifth less noise: mse 20.0 dB, max 20.0 dB, auto 20.0 dB"
+        in found.notes
+    )
+
+    def refuse(settings):
+        raise errors.TftrtError("nothing to simulate")
+
+    found = searched(plan, snr_db=refuse, rank=refuse, plan_methods=("mse", "max"))
+    assert (
+        "the calibration methods of plans could not be simulated: nothing to simulate" in found.notes
+        and found.winner.text == "plan, INT8 by max"
+    )
+
+
+@pytest.mark.parametrize("precision", ["FP16", "INT8"])
+def test_a_plan_that_misses_the_goal_keeps_the_fewest_of_its_own_nodes_in_fp32(precision):
+    names = ("a, b", "c.d", "e", "f", "g")
+    asked = []
+
+    def plan(settings):
+        high = settings.fp32_nodes.split("|") if settings.fp32_nodes else []
+        known = measured(0.4, {precision: 0.5 if len(high) < 3 else 0.0})(settings)
+        return dataclasses.replace(
+            known, latencies={CALL: Latency(known.latencies[CALL].ms + 0.01 * len(high), 0.0, 500)}
+        )
+
+    found = searched(
+        plan, rank=lambda settings: asked.append(settings) or search.Ranked(names, 1), plans=("FP32", precision)
+    )
+    high = [one for one in found.trials if one.is_plan and one.high]
+    assert [one.text for one in high] == [f"plan, {precision}, 1 node high"] + [
+        f"plan, {precision}, {count} nodes high" for count in (2, 4, 3)
+    ]
+    assert [one.high for one in high] == [names[:count] for count in (1, 2, 4, 3)] and asked == [
+        space.with_precision(BASE, precision)
+    ]
+    kept = high[-1].settings
+    assert (kept.fp32_nodes, kept.high_precision_nodes) == (r"a,\ b|c\.d|e", "") and high[-1].kept
+    assert found.winner == high[-1]
+
+
+def test_nodes_of_a_plan_that_cannot_be_ranked_are_a_note():
+    def refuse(settings):
+        raise errors.TftrtError("no float32 output")
+
+    found = searched(measured(0.4, {"INT8": 0.5}), rank=refuse)
+    assert "INT8 as a plan misses the goal, and its nodes could not be ranked: no float32 output" in found.notes
+    assert "FP16 as a plan misses the goal" not in " ".join(found.notes)
+
+
+@given(models())
+def test_plans_are_searched_as_conversions_are(model):
+    """By themselves: the same trials, and the same notes, of a model that loses the same."""
+    alone = dataclasses.replace(model.space(), sizes=(), strategies=())
+    converted = search.search({"tftrt": model.means()}, alone, CALL, TOP1, 0.98, search.Budget(1000, 1e9), 0.0)
+    found = plans_alone(model)
+
+    def tried(outcome):
+        return [
+            (one.settings.precision_mode, one.settings.calibration_method, one.high, one.measured)
+            for one in outcome.trials
+        ]
+
+    assert tried(found) == tried(converted) and all(one.is_plan for one in found.trials)
+    assert [note.replace(" as a plan", "").replace(" of plans", "") for note in found.notes] == list(converted.notes)
+    assert (found.winner or found.best).number == (converted.winner or converted.best).number
+
+
+def test_plans_that_fail_are_trials_with_their_reason():
+    found = searched(lambda settings: Measured(failure="Mish has no converter"))
+    assert [one.measured.failure for one in found.trials if one.is_plan] == ["Mish has no converter"] * 3
+    assert found.winner and not found.winner.is_plan
+
+
+def test_plans_alone_can_be_searched():
+    found = searched(measured(1.0, {"INT8": 0.5}), rank=lambda settings: search.Ranked(()), precisions=())
+    assert [one.text for one in found.trials] == ["plan, FP32", "plan, FP16", "plan, INT8"] and found.winner.number == 2
+    assert searched(measured(1.0), precisions=(), plans=("FP16",)).trials[0].is_plan
+
+
+def test_the_budget_names_the_plan_that_would_be_next():
+    model = Synthetic([0.0], [0.1])
+    means = {"tftrt": model.means(), "tensorrt": search.Means(evaluate=measured(1.0), rank=unasked, snr_db=unasked)}
+    found = search.search(means, model.space(plans=("FP16",)), CALL, TOP1, 0.98, search.Budget(3, 1e9), 0.0)
+    assert found.ended == "--max_trials=3 are done; next would be plan, FP16"
+
+
+def test_the_factor_of_fp16_is_that_of_tf_trt(tmp_path):
+    found = searched(measured(0.4))
+    fp16 = next(one for one in found.trials if one.settings.precision_mode == "FP16")
+    assert [one.number for one in final.finalists(found.trials, found.winner, CALL)] == [
+        found.winner.number,
+        fp16.number,
+    ]
+    done = Tuning(
+        model="/models/digits",
+        goal=TOP1,
+        original=0.98,
+        calls=(CALL,),
+        objective=CALL,
+        native={CALL: Latency(9.0, 0.1, 60)},
+        trials=found.trials,
+        winner=found.winner,
+        best=None,
+        ended=found.ended,
+        notes=found.notes,
+        gpu="GPU",
+        tensorrt="8.5.3",
+        data={"source": "data.npz", "rows": 400, "dropped": 0, "digest": ""},
+        recipe=("tftrt export a", "tftrt convert b"),
+        final=final.final(CALL, [0, found.winner.number, fp16.number], turns(8.0, 1.0, 1.6)),
+    )
+    ms, factors = done.winner_speed()
+    assert any("times as fast as TF-TRT's FP16 (95 %" in one for one in factors)
+    html.write_tuning(done, tmp_path / "tuning.html")
+    page = (tmp_path / "tuning.html").read_text()
+    assert "plan, INT8" in page and "tftrt export a\ntftrt convert b" in page
+    assert json.loads(json.dumps(done.to_dict()))["recipe"] == ["tftrt export a", "tftrt convert b"]
+
+
+# What a plan is made of.
+
+
+def plans(model, folder, data="", calibration="", names=None, **changes):
+    asked = inputs.Asked(data=str(data))
+    return Plans(
+        source=of(str(model)),
+        names=names or {"serving_default": ("serving_default", "classify")},
+        folder=folder,
+        **changes,
+        comparison=verify.Options(asked=asked),
+        data=DataOptions(source=str(calibration)) if calibration else None,
+    )
+
+
+def with_precision(precision):
+    return space.with_precision(Settings(shapes="classify/" + SHAPES, calibration_method="mse"), precision)
+
+
+def trials(tmp_path, made, **changes):
+    work = journal.Journal(tmp_path)
+    return Trials(
+        Task(model="model", timed=(TIMED,), scoring={}, facts={"model": "sha256:0"}, plans=made, **changes), work
+    )
+
+
+def test_the_build_of_a_plan_gets_the_shapes_without_the_signatures_name(tmp_path):
+    settings = plans("model", tmp_path).built_with(with_precision("INT8"))
+    assert (settings.shapes, settings.precision_mode, settings.max_workspace_size_bytes) == (SHAPES, "INT8", 0)
+    one = dataclasses.replace(with_precision("FP16"), max_workspace_size_bytes=1 << 28)
+    assert plans("model", tmp_path).built_with(one).max_workspace_size_bytes == 1 << 28
+
+
+@pytest.mark.parametrize(
+    ("flag", "names", "without"),
+    [
+        ("serve/a:1x2,3x2;serve/b:1", ["serve"], "a:1x2,3x2;b:1"),
+        ("a:1x2", ["serve", ""], "a:1x2"),
+        ("serve/a:min=1,max=2|serve/a:4", ["serve"], "a:min=1,max=2|a:4"),
+        ("preserve/a:1", ["serve"], "preserve/a:1"),
+    ],
+)
+def test_shapes_for_a_file_without_signatures(flag, names, without):
+    assert shaping.without_signature(flag, names) == without
+
+
+def test_the_goal_judges_a_written_precision_and_the_usual_bounds_the_export_itself(tmp_path):
+    made = plans("model", tmp_path, calibration="rows.npz")
+    assert [made.options(with_precision(one)).judge_precision for one in ("FP32", "FP16", "INT8")] == [
+        True,
+        False,
+        False,
+    ]
+    int8, fp16 = (made.options(with_precision(one)).precision for one in ("INT8", "FP16"))
+    assert (int8.precision, int8.method, int8.data.source, int8.table) == (
+        "INT8",
+        "mse",
+        "rows.npz",
+        "",
+    ) and fp16.data is None
+    assert made.options(with_precision("FP16")).signature_keys == ("serving_default",)
+    table = dataclasses.replace(made, table="ranges.json").options(with_precision("INT8")).precision
+    assert table.table == "ranges.json" and table.data is None
+
+
+def test_files_of_other_settings_or_another_model_have_other_places(tmp_path):
+    one, other = plans("model", tmp_path, facts={"model": "a"}), plans("model", tmp_path, facts={"model": "b"})
+    places = [
+        made.onnx(settings).parent
+        for made in (one, other)
+        for settings in (with_precision("FP16"), with_precision("INT8"))
+    ]
+    assert len(set(places)) == 4 and one.plan(with_precision("FP16")).parent == places[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "says"),
+    [
+        (
+            {"names": {"a": ("a",), "serving_default": ("serving_default",)}},
+            {},
+            "a plan has one signature, and 2 are tuned: a, serving_default",
+        ),
+        (
+            {},
+            {"freeze": "training:false"},
+            "an export gives no input a constant value, as --freeze=training:false asks",
+        ),
+    ],
+)
+def test_what_no_plan_can_be_made_of_fails_its_trial_alone(tmp_path, changes, settings, says):
+    one = dataclasses.replace(with_precision("FP16"), **settings)
+    with trials(tmp_path, plans("model", tmp_path, **changes)) as measure:
+        found = measure.plan(one)
+        assert found.failure == says and measure.plan(one) == found and measure.reused == 1
+    (document,) = (json.loads(path.read_text()) for path in tmp_path.glob("trial-*.json"))
+    assert document["backend"] == "tensorrt"
+
+
+def test_a_conversion_and_a_plan_of_the_same_settings_are_two_trials(tmp_path):
+    task = Task(
+        model="model",
+        timed=(),
+        scoring={},
+        facts={"model": "sha256:0"},
+        plans=plans("model", tmp_path, names={"a": (), "b": ()}),
+    )
+    with Trials(task, journal.Journal(tmp_path), target="tests.rooms.studies.test_tuning:worker_job") as measure:
+        assert measure(BASE).accuracy and measure.plan(BASE).failure
+    assert len(list(tmp_path.glob("trial-*.json"))) == 2
+
+
+def test_a_model_is_exported_in_the_precision_once_and_without_a_gpu_the_build_says_why_it_fails(
+    zoo_model, images, tmp_path
+):
+    made = plans(
+        zoo_model("digits_cnn"), tmp_path, images / "held_back.npz", names={"serving_default": ("serving_default",)}
+    )
+    settings = dataclasses.replace(with_precision("FP16"), shapes=SHAPES)
+    with trials(tmp_path, made) as measure:
+        found = measure.plan(settings)
+    assert "no GPU is visible here" in found.failure, found.failure
+    import onnx
+
+    model = onnx.load(made.onnx(settings))
+    assert (
+        any(one.data_type == onnx.TensorProto.FLOAT16 for one in model.graph.initializer)
+        and not made.plan(settings).exists()
+    )
+    before = made.onnx(settings).stat().st_mtime_ns
+    with Trials(
+        Task(model="m", timed=(), scoring={}, plans=made), journal.Journal(tmp_path), retry_failed=True
+    ) as measure:
+        assert "no GPU" in measure.plan(settings).failure and made.onnx(settings).stat().st_mtime_ns == before
+
+
+def test_what_cannot_be_exported_is_named(zoo_model, tmp_path):
+    name = "user_embedding"
+    with trials(tmp_path, plans(zoo_model("ranker"), tmp_path, names={name: (name,)})) as measure:
+        found = measure.plan(dataclasses.replace(with_precision("FP32"), shapes=""))
+    assert found.failure.startswith(f"signature '{name}' of ") and not list(tmp_path.rglob("*.onnx"))
+
+
+# What measures a plan, with ONNX Runtime in TensorRT's place.
+
+
+@pytest.fixture(scope="module")
+def exported(zoo_model, tmp_path_factory):
+    """A directory with digits_cnn as model.onnx."""
+    folder = tmp_path_factory.mktemp("plan")
+    done = run_tftrt("export", zoo_model("digits_cnn"), f"--output={folder / 'model.onnx'}")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scoring(zoo_model, images, tmp_path_factory):
+    """The scoring part of a request: the model's own answers to 40 rows."""
+    from tftrt_tools.models.execution import run
+    from tftrt_tools.models.kinds.savedmodel import kind
+
+    folder = tmp_path_factory.mktemp("scoring")
+    rows = np.load(images / "held_back.npz")["image"][:40]
+    saved = run.save_calls([run.Call("serving_default", {"image": part}) for part in np.split(rows, 5)], folder / "in")
+    answered = run.run(kind.at(str(zoo_model("digits_cnn"))), saved, folder / "out", "the original")
+    calls = [
+        {"signature": "serving_default", "rows": 8, "inputs": path, "reference": answer}
+        for (_, path), answer in zip(saved, answered.answers, strict=True)
+    ]
+    return {
+        "goal": Goal("snr_db", "threshold", 60.0, True).to_dict(),
+        "output": "",
+        "kinds": {},
+        "labels": "",
+        "calls": calls,
+    }
+
+
+def test_a_plan_is_scored_and_timed_as_a_conversion_is(exported, scoring):
+    request = {
+        "plan": str(exported),
+        "plan_jobs": "tests.plan_runner",
+        "timed": [TIMED],
+        "scoring": scoring,
+        "facts": {"build_seconds": 3.0, "engine_bytes": 7, "engines": 1, "coverage": 1.0},
+    }
+    found = Measured.from_dict(
+        child.run("tftrt_tools.studies.tuning.measure_job:job", {"do": "plan", **request}).result
+    )
+    assert (
+        not found.failure and found.accuracy > 60 and found.latencies[CALL].ms > 0 and found.latencies[CALL].calls >= 30
+    )
+    assert (found.build_seconds, found.engine_bytes, found.kernels) == (3.0, 7, {})
+    # A runner that says of no engine that it ran is no plan.
+    none = measure_job.plan(
+        {**request, "plan": str(exported / "model.onnx"), "plan_jobs": "tftrt_tools.models.kinds.onnx.runner_job"}
+    )
+    assert none["failure"] == f"no engine ran at {CALL}"
+
+
+def test_the_original_and_a_plan_are_timed_in_turns(exported, zoo_model, tmp_path):
+    request = {
+        "do": "final",
+        "model": str(zoo_model("digits_cnn")),
+        "jobs": RUNTIME.jobs,
+        "tags": ["serve"],
+        "converts": {},
+        "plans": {"4": str(exported)},
+        "plan_jobs": "tests.plan_runner",
+        "folder": str(tmp_path),
+        "timed": TIMED,
+    }
+    found = final.Final.from_dict(child.run("tftrt_tools.studies.tuning.measure_job:job", request).result)
+    assert found.numbers == (4,) and len(found.rounds[4]) == turns_job.ROUNDS and found.faster(4).low > 0
+
+
+class Unbuilt(Plans):
+    """Plans that are not built: a plan is the exported file, and ONNX Runtime runs it."""
+
+    def made(self, settings, minutes=None):
+        return self.export(settings).parent
+
+    def facts_of(self, plan):
+        return {"build_seconds": 1.0, "engine_bytes": 1, "engines": 1, "coverage": 1.0}
+
+
+@pytest.fixture(scope="module")
+def tuned(zoo_model, images, tmp_path_factory):
+    """(flags, Found) of a search of INT8 plans that all miss the goal."""
+    model, folder = str(zoo_model("digits_cnn")), tmp_path_factory.mktemp("tuned")
+    values, _ = _flags.parse(
+        "tune",
+        tune_command,
+        [
+            model,
+            f"--data={images / 'held_back.npz'}",
+            "--data_rows=80",
+            f"--shapes={SHAPES}",
+            "--accuracy=snr_db:threshold=90",
+            "--precisions=INT8",
+            "--backends=tensorrt",
+            f"--calibration_data={images / 'calibration.npz'}",
+            "--num_calibration_batches=8",
+            "--calibration_methods=entropy,mse,max",
+            f"--work_dir={folder / 'work'}",
+            "--noengine_cache",
+            "--max_trials=3",
+        ],
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            tune, "_gpu", lambda: {"gpu": "none", "compute_capability": "", "driver": "", "tensorrt": "8.5.3"}
+        )
+        made = tune._plans
+        patch.setattr(tune, "_plans", lambda *given: Unbuilt(**{**vars(made(*given)), "jobs": "tests.plan_runner"}))
+        return values, tune.tune(of(model), tune_command._settings(values), tune_command._options(values, of(model)))
+
+
+@pytest.fixture(scope="module")
+def studied(tuned, images):
+    """What `tftrt sensitivity` says of the search's file in FP32 with the ranges of its last trial."""
+    _, found = tuned
+    file = found.plans.onnx(space.with_precision(found.tuning.trials[-1].settings, "FP32"))
+    done = run_tftrt(
+        "sensitivity",
+        file,
+        f"--data={images / 'held_back.npz'}",
+        "--data_rows=80",
+        f"--calibration_data={images / 'calibration.npz'}",
+        "--num_calibration_batches=8",
+        f"--calibration_method={found.tuning.trials[-1].settings.calibration_method}",
+        "--json=-",
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["signatures"][0]
+
+
+def test_other_ranges_are_tried_and_then_nodes_in_fp32_as_the_sensitivity_of_the_file_ranks_them(tuned, studied):
+    _, found = tuned
+    levels = {one["method"].partition(" ")[0]: one["snr_db"] for one in studied["methods"]}
+    better = sorted(
+        (one for one in ("mse", "max") if levels[one] >= levels["entropy"] + 1), key=lambda one: -levels[one]
+    )
+    worst, trials = [one["name"] for one in studied["nodes"]], found.tuning.trials
+    assert better == ["max"], levels
+    assert [one.text for one in trials] == [
+        "plan, INT8 by entropy",
+        "plan, INT8 by max",
+        "plan, INT8 by max, 1 node high",
+    ]
+    assert (
+        not any(one.measured.failure or one.kept for one in trials)
+        and trials[1].measured.accuracy > trials[0].measured.accuracy
+    )
+    assert trials[2].high == (worst[0],) and trials[2].to_dict()["high_precision"] == worst[:1]
+    assert (
+        found.tuning.notes[0]
+        == "INT8 as a plan by entropy misses the goal; max is the most accurate, and misses it too"
+    )
+    assert found.tuning.ended == "--max_trials=3 are done; next would be plan, INT8 by max, 2 nodes high"
+
+
+def test_one_simulation_tells_of_all_methods_and_a_node_always_stays_in_int8(tuned, studied, tmp_path):
+    values, found = tuned
+    folder = pathlib.Path(values.work_dir)
+    (noise,) = (json.loads(path.read_text())["value"] for path in folder.glob("plan-noise-*.json"))
+    assert {name: float(level) for name, level in noise["levels"].items()} == pytest.approx(
+        {one["method"]: one["snr_db"] for one in studied["methods"]}, abs=0.01
+    )
+    (ranked,) = (json.loads(path.read_text())["value"] for path in folder.glob("plan-ranked-*.json"))
+    # With all of them in FP32 nothing would be left to quantize, and the export would be refused.
+    assert ranked["names"] == [one["name"] for one in studied["nodes"]][:-1] and len(studied["nodes"]) == 4
+
+
+def test_the_recipe_of_a_plan_with_nodes_in_fp32_makes_the_same_file(tuned, tmp_path):
+    import onnx
+
+    values, found = tuned
+    last = found.tuning.trials[-1]
+    found = dataclasses.replace(found, tuning=dataclasses.replace(found.tuning, best=last))
+    source = found.plans.source
+    export, _ = (
+        shlex.split(one)[1:]
+        for one in tune_command._recipe(source, found, values, tune_command._options(values, source))
+    )
+    assert "--calibration_method=max" in export and f"--fp32_nodes={re.escape(last.high[0])}" in export
+    done = run_tftrt(
+        *(f"--output={tmp_path / 'model.onnx'}" if word.startswith("--output=") else word for word in export)
+    )
+    assert done.returncode == 0, done.stderr
+    made, before = onnx.load(tmp_path / "model.onnx"), onnx.load(found.onnx)
+    assert made.graph == before.graph
+    rounded = {output for one in made.graph.node if one.op_type == "DequantizeLinear" for output in one.output}
+    quantized = {
+        one.name: bool(rounded & set(one.input)) for one in made.graph.node if one.op_type in ("Conv", "MatMul")
+    }
+    assert sorted(quantized.values()) == [False, True, True, True] and not quantized[last.high[0]]
+
+
+# What makes the winner again.
+
+
+def winner(tmp_path, precision, made):
+    found = searched(measured(0.4 if precision == "INT8" else 3.0))
+    chosen = next(one for one in found.trials if one.is_plan and one.settings.precision_mode == precision)
+    chosen = dataclasses.replace(chosen, settings=dataclasses.replace(chosen.settings, shapes=SHAPES))
+    done = Tuning(
+        model="m",
+        goal=TOP1,
+        original=0.98,
+        calls=(CALL,),
+        objective=CALL,
+        native={},
+        trials=(chosen,),
+        winner=chosen,
+        best=None,
+        ended="",
+        notes=(),
+        gpu="",
+        tensorrt="",
+        data={},
+    )
+    return tune.Found(done, "", made)
+
+
+def recipe(tmp_path, precision, *flags):
+    rows, training = tmp_path / "rows.npz", tmp_path / "training.npz"
+    for path in (rows, training):
+        np.savez(path, image=np.zeros((2, 8, 8, 1), np.float32))
+    values, _ = _flags.parse(
+        "tune",
+        tune_command,
+        [
+            "digits",
+            f"--data={rows}",
+            "--accuracy=top1:threshold=0.9",
+            f"--shapes={SHAPES}",
+            "--backends=tftrt,tensorrt",
+            f"--work_dir={tmp_path}",
+            f"--calibration_data={training}",
+            *flags,
+        ],
+    )
+    made = plans("digits", tmp_path, rows, training, names={"serve": ("serve",)})
+    found = winner(tmp_path, precision, made)
+    options = tune_command._options(values, of("digits"))
+    return found, [shlex.split(one) for one in tune_command._recipe(of("digits"), found, values, options)]
+
+
+def test_the_recipe_of_a_plan_names_the_export_and_the_build(tmp_path):
+    found, (export, convert) = recipe(
+        tmp_path,
+        "INT8",
+        "--image_scale=1/255",
+        "--data_rows=50",
+        "--output_saved_model_dir=tuned",
+        "--custom_objects=own:made",
+    )
+    assert (
+        export[:3] == ["tftrt", "export", "digits"]
+        and export[3] == f"--output={found.onnx}"
+        and pathlib.Path(found.onnx).is_absolute()
+    )
+    assert {
+        "--precision_mode=INT8",
+        f"--calibration_data={tmp_path}/training.npz",
+        f"--data={tmp_path}/rows.npz",
+        "--data_rows=50",
+        "--image_scale=1/255",
+        "--target=8.5",
+        "--nojudge_precision",
+        "--signature_keys=serve",
+        "--calibration_method=auto",
+        "--custom_objects=own:made",
+    } <= set(export)
+    assert convert == ["tftrt", "convert", f"--flagfile={tmp_path}/best.flags", "--output_saved_model_dir=tuned"]
+    assert tune.flag_file("digits", found).splitlines() == [
+        "--backend=tensorrt",
+        f"--input_saved_model_dir={found.onnx}",
+        "--precision_mode=INT8",
+        f"--shapes={SHAPES}",
+    ]
+
+
+@pytest.mark.parametrize("precision", ["FP32", "FP16", "INT8"])
+def test_the_words_of_the_recipe_are_flags_of_those_commands(tmp_path, precision):
+    from tftrt_tools.command_line.commands import convert as convert_command
+    from tftrt_tools.command_line.commands import export as export_command
+
+    found, (export, convert) = recipe(tmp_path, precision, "--image_scale=1/255")
+    pathlib.Path(found.onnx).parent.mkdir()
+    values, positional = _flags.parse("export", export_command, export[2:])
+    assert (
+        positional == ["digits"]
+        and values.precision_mode == precision
+        and values.judge_precision == (precision == "FP32")
+    )
+    assert bool(values.calibration_data) == (precision == "INT8")
+    (tmp_path / "best.flags").write_text(tune.flag_file("digits", found))
+    values, _ = _flags.parse("convert", convert_command, convert[2:])
+    assert (values.backend, values.precision_mode, values.shapes) == ("tensorrt", precision, SHAPES)
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"), [("--backends=onnx", "onnx is no backend"), ("--backends=", "nothing is no backend")]
+)
+def test_backends_that_do_not_exist(flag, says):
+    with pytest.raises(errors.UsageError, match=says):
+        values, positional = _flags.parse(
+            "tune", tune_command, ["model", "--data=a", "--accuracy=top1:threshold=1", "--shapes=a:1", flag]
+        )
+        tune_command.run(values, positional)
+
+
+# --nojudge_precision of `tftrt export`.
+
+
+def test_an_export_may_leave_the_judgement_of_a_precision_to_others(zoo_model, images, tmp_path):
+    """Ranges of 0.01 cut everything off: the answers are far from the model's."""
+    table = tmp_path / "table.txt"
+    flags = (f"--data={images / 'held_back.npz'}", "--data_rows=64", "--precision_mode=INT8")
+    done = run_tftrt(
+        "export",
+        zoo_model("digits_cnn"),
+        f"--output={tmp_path / 'a.onnx'}",
+        *flags,
+        f"--calibration_data={images / 'calibration.npz'}",
+        f"--output_table={tmp_path / 'ranges.json'}",
+        "--num_calibration_batches=2",
+    )
+    assert done.returncode == 0, done.stderr
+    ranges = json.loads((tmp_path / "ranges.json").read_text())
+    for engine in ranges["engines"]:
+        engine["table"]["scales"] = dict.fromkeys(engine["table"]["scales"], 1e-5)
+    table.write_text(json.dumps(ranges))
+    refused = run_tftrt(
+        "export", zoo_model("digits_cnn"), f"--output={tmp_path / 'b.onnx'}", *flags, f"--calibration_table={table}"
+    )
+    assert refused.returncode == 3 and not (tmp_path / "b.onnx").exists()
+    written = run_tftrt(
+        "export",
+        zoo_model("digits_cnn"),
+        f"--output={tmp_path / 'b.onnx'}",
+        *flags,
+        f"--calibration_table={table}",
+        "--nojudge_precision",
+    )
+    assert written.returncode == 0 and (tmp_path / "b.onnx").exists(), written.stderr
+    assert "its answers in INT8 were not judged (--nojudge_precision)" in written.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ((), "FP32 is always judged"),
+        (("--precision_mode=FP16", "--labels=l.npy"), "--labels are about the answers in the written precision"),
+    ],
+)
+def test_nothing_to_leave_unjudged(zoo_model, flags, says, tmp_path):
+    done = run_tftrt(
+        "export", zoo_model("digits_cnn"), f"--output={tmp_path / 'a.onnx'}", "--nojudge_precision", *flags
+    )
+    assert_clear(done, 2, says)

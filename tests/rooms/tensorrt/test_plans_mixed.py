@@ -1,0 +1,136 @@
+"""Nodes that an ONNX file in FP16 leaves in FP32 stay there in a plan. No engine can be built here: what TensorRT does of it, tests/gpu/test_gpu_plan_rewrites.py
+looks at on a GPU."""
+
+import types
+
+import numpy as np
+import onnx
+import pytest
+import tensorrt as trt
+from onnx import TensorProto, helper
+
+from tests import onnx_files
+from tests.conftest import run_tftrt
+from tftrt_tools.tensorrt.plans.job import mixed, network
+from tftrt_tools.tensorrt.plans.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def squares(tmp_path_factory):
+    """y = sqrt(x * x) w, its product in FP16, its squares and roots in FP32; the file in FP32, and that in FP16."""
+    folder = tmp_path_factory.mktemp("mixed")
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["s"], name="square"),
+        helper.make_node("Sqrt", ["s"], ["r"], name="root"),
+        helper.make_node("MatMul", ["r", "w"], ["y"], name="product"),
+    ]
+    plain = onnx_files.write(
+        folder / "m.onnx",
+        nodes,
+        onnx_files.values(("x", "float32", ("n", 8))),
+        onnx_files.values(("y", "float32", ("n", 4))),
+        {"w": np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)},
+    )
+    done = run_tftrt(
+        "export",
+        plain,
+        f"--output={folder / 'half.onnx'}",
+        "--target=8.5",
+        "--precision_mode=FP16",
+        "--fp32_nodes=square,root",
+        "--ranges=x:1:2",
+        "--shapes=x:4x8",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return plain, str(folder / "half.onnx")
+
+
+def test_the_tensors_in_fp32_are_those_of_the_nodes_that_were_named(squares):
+    plain, half = squares
+    wide, computed = mixed.tensors(half)
+    ops = {name: node.op_type for node in onnx.load(half).graph.node for name in node.output}
+    assert {ops[name] for name in wide} == {"Mul", "Sqrt"} and computed == set(ops)
+    assert "Cast" in ops.values() and "MatMul" in ops.values()
+    assert mixed.tensors(plain) == (frozenset(), frozenset()), "of a file in FP32 TensorRT chooses the precision"
+
+
+def test_what_is_moved_and_what_keeps_from_zero_is_among_them(tmp_path):
+    source = onnx_files.moved_and_clamped(tmp_path / "m.onnx")
+    done = run_tftrt(
+        "export", source, f"--output={tmp_path / 'half.onnx'}", "--precision_mode=FP16", "--shapes=x:4x64;t:4x4"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    wide, _ = mixed.tensors(str(tmp_path / "half.onnx"))
+    assert {
+        node.name for node in onnx.load(tmp_path / "half.onnx").graph.node for name in node.output if name in wide
+    } == {"power", "clamp", "log", "turn"}
+
+
+def test_a_file_all_of_whose_nodes_are_in_fp16_holds_none(tmp_path):
+    nodes = [
+        helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Cast", ["r"], ["y"], to=TensorProto.FLOAT),
+    ]
+    path = onnx_files.write(tmp_path / "m.onnx", nodes, *(onnx_files.values((name, "float32", (2,))) for name in "xy"))
+    assert mixed.tensors(path)[0] == frozenset()
+
+
+class Layer:
+    """What an ILayer has, as a stand-in: without a GPU TensorRT 8.5 makes no network."""
+
+    precision = None
+
+    def __init__(self, kind, *outputs):
+        self.type, self.num_outputs, self.types = trt.LayerType.__members__[kind], len(outputs), {}
+        self._outputs = [types.SimpleNamespace(name=name, dtype=dtype) for name, dtype in outputs]
+
+    def get_output(self, number):
+        return self._outputs[number]
+
+    def set_output_type(self, number, dtype):
+        self.types[number] = dtype
+
+
+def test_the_layers_of_these_nodes_are_constrained_and_no_other(squares):
+    wide, _ = mixed.tensors(squares[1])
+    names = {
+        node.op_type: node.output[0]
+        for node in onnx.load(squares[1]).graph.node
+        if node.output[0] in wide or node.op_type == "MatMul"
+    }
+    float32, half, int32 = trt.DataType.FLOAT, trt.DataType.HALF, trt.DataType.INT32
+    square, inner, root = (
+        Layer("ELEMENTWISE", (names["Mul"], float32)),
+        Layer("SHUFFLE", ("(Unnamed)", float32)),
+        Layer("UNARY", (names["Sqrt"], float32)),
+    )
+    sizes, constant = Layer("SHAPE", ("(sizes)", int32)), Layer("CONSTANT", ("w", float32))
+    cast, product = Layer("IDENTITY", ("(cast)", half)), Layer("MATRIX_MULTIPLY", (names["MatMul"], half))
+    loop = Layer("RECURRENCE", ("(state)", float32))
+    layers = [square, sizes, constant, inner, loop, root, cast, product]
+    stand_in = types.SimpleNamespace(num_layers=len(layers), get_layer=layers.__getitem__)
+    assert mixed.hold(trt, stand_in, squares[1]) == 3
+    assert [one.precision for one in layers] == [float32, None, None, float32, None, float32, None, None]
+    assert [one.types for one in (square, root, product, sizes)] == [{0: float32}, {0: float32}, {}, {}]
+    assert mixed.hold(trt, stand_in, squares[0]) == 0
+
+
+def test_tensorrt_has_what_is_asked_of_it():
+    assert mixed.FLAG in trt.BuilderFlag.__members__
+    assert mixed._LAYERS - {"CAST", "PLUGIN_V3"} <= set(trt.LayerType.__members__), "8.5 has neither of these two"
+    assert hasattr(trt.ILayer, "precision") and hasattr(trt.ILayer, "set_output_type")
+
+
+def test_the_layers_of_a_parsed_file_are_found(squares):
+    """By the parser of tensorrt_rtx, which has the API of TensorRT 11: the layers that give these nodes' outputs, and none of the product."""
+    rtx = pytest.importorskip("tensorrt_rtx")
+    logger = rtx.Logger(rtx.Logger.ERROR)
+    builder = rtx.Builder(logger)
+    made, parser = network.parsed(rtx, builder, logger, squares[1], strongly_typed=False)
+    wide, computed = mixed.tensors(squares[1])
+    found = {layer.type.name for layer in mixed._layers(made, wide, computed)} - mixed._LAYERS
+    assert found == {"ELEMENTWISE", "UNARY"}
+    config, flags = network.configured(rtx, builder, made, [], Settings(), {})
+    assert mixed.FLAG not in flags
+    del parser, config
