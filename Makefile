@@ -39,7 +39,7 @@ ifneq ($(shell $(PY) -c 'print("runs")' 2>/dev/null; cat $(STAMP) 2>/dev/null),r
 $(STAMP): FORCE
 endif
 
-$(STAMP): setup.cfg constraints.txt pyproject.toml
+$(STAMP): constraints.txt pyproject.toml
 	@$(PY) -c 'import pip, sys; raise SystemExit(sys.version_info[:2] != (3, 10))' 2>/dev/null || { \
 	  python=$$(.ci/find_python) && rm -rf .venv && echo "creating .venv with $$python" && "$$python" -m venv .venv; }
 	$(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[tftrt,test,bench,docs]'
@@ -90,7 +90,7 @@ portable: $(STAMP)
 test-new: $(NEW_STAMP)
 	$(NEW_PY) -m pytest -m new tests/rooms/tensorrt/test_new_sources.py $(PYTEST_FLAGS)
 
-$(NEW_STAMP): setup.cfg
+$(NEW_STAMP): pyproject.toml
 	python=$$(.ci/find_python 3.13 2>/dev/null || .ci/find_python 3.12) && rm -rf .venv-new && "$$python" -m venv .venv-new
 	$(NEW_PY) -m pip install --disable-pip-version-check --quiet $(NEW_PIP_FLAGS) --editable '.[test-new]'
 	touch $@

@@ -43,7 +43,13 @@ DOCS = tuple(
 )
 PAGES = ("README.md", *DOCS, "serving/README.md")
 # They have no examples.
-DEVELOPERS = ("BUILD_NOTES.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/dev").rglob("*.md")))
+DEVELOPERS = (
+    "BUILD_NOTES.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/dev").rglob("*.md")),
+)
 # First lines of blocks whose commands are checked and not run.
 ONLY_READ = (
     "needs a GPU",

@@ -23,6 +23,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUTSIDE = {
     "README.md": "index.md",
     "BUILD_NOTES.md": "dev/index.md",
+    "CONTRIBUTING.md": "dev/contributing.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
     "serving/README.md": "images.md",
     "tftrt_tools/servers/serving/local/README.md": "dev/development_server.md",
     **{

@@ -1,6 +1,5 @@
 """The set-up files: what .ci/find_python accepts, when the Makefile refreshes .venv, and whether the pins cover the needs."""
 
-import configparser
 import os
 import pathlib
 import re
@@ -9,6 +8,11 @@ import subprocess
 import sys
 
 import pytest
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIND_PYTHON = ROOT / ".ci" / "find_python"
@@ -179,7 +183,7 @@ def checkout(tmp_path):
     folder = tmp_path / "checkout"
     machine = Machine(tmp_path)
     calls = tmp_path / "calls"
-    for name in ("Makefile", "setup.cfg", "constraints.txt", "pyproject.toml"):
+    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     body = f'[ "$1" = -c ] && exec "{BASE_PYTHON}" "$@"; echo "$*" >> "{calls}"'
@@ -211,7 +215,7 @@ def test_make_installs_once(checkout):
     assert run("venv") == []
 
 
-@pytest.mark.parametrize("name", ["setup.cfg", "constraints.txt", "pyproject.toml"])
+@pytest.mark.parametrize("name", ["constraints.txt", "pyproject.toml"])
 def test_make_installs_again_after_a_set_up_file_changed(checkout, name):
     folder, run = checkout
     run("venv")
@@ -278,15 +282,14 @@ def test_every_pin_is_an_exact_version_of_a_registry_package():
 
 
 def test_every_requirement_of_the_package_and_its_extras_is_pinned():
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     # These are for other Pythons, with the newest of everything.
     unpinned = {"export-tensorflow", "export-torch", "test-new"}
     wanted = [
-        config["options"]["install_requires"],
-        *(text for name, text in config["options.extras_require"].items() if name not in unpinned),
+        project["dependencies"],
+        *(lines for name, lines in project["optional-dependencies"].items() if name not in unpinned),
     ]
-    names = {_normal(re.match(r"[\w.-]+", line)[0]) for text in wanted for line in text.split("\n") if line}
+    names = {_normal(re.match(r"[\w.-]+", line)[0]) for lines in wanted for line in lines}
     pinned = {
         _normal(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
     }

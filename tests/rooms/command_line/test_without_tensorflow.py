@@ -73,9 +73,9 @@ def _installed(version, folder):
     if not found:
         pytest.skip(f"there is no Python {version} here")
     subprocess.run([found, "-m", "venv", folder / "venv"], check=True)
-    source = folder / "source"  # building leaves files beside setup.cfg
+    source = folder / "source"  # building leaves files beside pyproject.toml
     shutil.copytree(ROOT / "tftrt_tools", source / "tftrt_tools", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.cfg", "pyproject.toml"):
+    for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, source)
     subprocess.run([folder / "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", source], check=True)
     return folder / "venv/bin/python"

@@ -31,7 +31,7 @@ class Exporter:
     bisect: str
     # {package to import: what people call it}.
     needed: Mapping[str, str]
-    # The extra of setup.cfg with them.
+    # The extra of pyproject.toml with them.
     extra: str
     # Why it takes no --freeze, "" where it does.
     unfrozen: str = ""
