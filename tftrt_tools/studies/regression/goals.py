@@ -12,6 +12,7 @@ undecided otherwise: chance does not decide about a value near its bound.
 import dataclasses
 import difflib
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -89,16 +90,19 @@ def read(path: str, flags: Mapping[str, Any]) -> Goals:
 
 
 def _from_file(path: str) -> dict[str, Any]:
-    import tomli
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
 
     try:
         with open(path, "rb") as file:
-            table: dict[str, Any] = tomli.load(file)
+            table: dict[str, Any] = tomllib.load(file)
     except OSError as error:
         raise errors.UsageError(f"--goals={path}: {(error.strerror or str(error)).lower()}", _EXAMPLE) from None
     except UnicodeDecodeError:
         raise errors.UsageError(f"--goals={path} is no text in UTF-8", _EXAMPLE) from None
-    except tomli.TOMLDecodeError as error:
+    except tomllib.TOMLDecodeError as error:
         raise errors.UsageError(f"--goals={path} is no TOML: {error}", _EXAMPLE) from None
     if isinstance(table.get("goals"), dict):
         beside = next((name for name in table if name != "goals"), None)
