@@ -213,7 +213,8 @@ class _Simulation:
         return np.ones(len(self.sites), bool)
 
     def alone(self, number: int) -> npt.NDArray[np.bool_]:
-        return np.arange(len(self.sites)) == number
+        result: npt.NDArray[np.bool_] = np.arange(len(self.sites)) == number
+        return result
 
     def without(self, kept: Sequence[int]) -> npt.NDArray[np.bool_]:
         """--high_precision_nodes removes the ranges of a node's inputs, so other nodes that read them are not INT8 either."""

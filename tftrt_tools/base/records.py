@@ -51,7 +51,8 @@ class Record:
     def from_dict(cls, data: collections.abc.Mapping[str, typing.Any]) -> "Self":
         """From what `to_dict` wrote, in this version or one before. Raises: KeyError, TypeError or ValueError for anything else."""
         kind: typing.Any = cls
-        return _by_fields_reader(kind)(data)
+        result: Self = _by_fields_reader(kind)(data)
+        return result
 
 
 def field(*, key: str | None = None, digits: int | None = None, **options: typing.Any) -> typing.Any:

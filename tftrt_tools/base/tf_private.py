@@ -36,7 +36,7 @@ CHECKED_VERSIONS = ("2.14.1",)
 _NODE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*(?<!/)")
 
 
-class GraphPass(trt_convert.TrtGraphConverterV2):
+class GraphPass(trt_convert.TrtGraphConverterV2):  # type: ignore[misc]
     """TrtGraphConverterV2 without its own loading: one model, loaded once, serves all its signatures."""
 
     def run(self, meta_graph: meta_graph_pb2.MetaGraphDef) -> graph_pb2.GraphDef:
@@ -139,7 +139,8 @@ def meta_graph(graph_def: graph_pb2.GraphDef, preserved: Sequence[str]) -> meta_
 
 def function_body(function: function_pb2.FunctionDef) -> tuple[graph_pb2.GraphDef, dict[str, str]]:
     """A FunctionDef's body as (GraphDef with a Placeholder for each argument, {reference inside the function: tensor "node:port"})."""
-    return function_def_to_graph.function_def_to_graph_def(function)
+    result: tuple[graph_pb2.GraphDef, dict[str, str]] = function_def_to_graph.function_def_to_graph_def(function)
+    return result
 
 
 def optimized_as_on_gpu(graph_def: graph_pb2.GraphDef, optimizer: str, fetched: Sequence[str]) -> graph_pb2.GraphDef:
@@ -202,9 +203,11 @@ def call(function: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
     """Call a signature. Args: function: ConcreteFunction. feed: {input: tensor}, by argument_names. Returns: what the function does."""
     names = argument_names(function)
     if len(set(map(function_types.sanitize_arg_name, names))) == len(names):
-        return function(**feed)
+        answers: dict[str, Any] = function(**feed)
+        return answers
     # TensorFlow gives "input.1" and "input/1" the same name, and then cannot tell the two apart.
-    return function._call_flat([feed[name] for name in names], function.captured_inputs)
+    result: dict[str, Any] = function._call_flat([feed[name] for name in names], function.captured_inputs)
+    return result
 
 
 @contextlib.contextmanager
@@ -281,7 +284,8 @@ def serialize_engines(name: str, path: str | os.PathLike[str]) -> bool:
 def calibration_table(name: str) -> bytes | None:
     """End the calibration of engine op `name`, which builds its engine too. Returns: TensorRT's table (bytes); None where there is none."""
     try:
-        return gen_trt_ops.get_calibration_data_op(name).numpy()
+        result: bytes | None = gen_trt_ops.get_calibration_data_op(name).numpy()
+        return result
     except (tf.errors.UnknownError, tf.errors.NotFoundError):
         return None
 

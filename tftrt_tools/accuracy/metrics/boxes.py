@@ -25,7 +25,8 @@ def overlaps(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[A
     sides = np.clip(np.minimum(first[..., 2:], second[..., 2:]) - np.maximum(first[..., :2], second[..., :2]), 0, None)
     both = sides.prod(-1)
     either = (first[..., 2:] - first[..., :2]).prod(-1) + (second[..., 2:] - second[..., :2]).prod(-1) - both
-    return np.divide(both, either, out=np.zeros_like(both), where=either > 0)
+    result: npt.NDArray[Any] = np.divide(both, either, out=np.zeros_like(both), where=either > 0)
+    return result
 
 
 class Boxes(Measure):

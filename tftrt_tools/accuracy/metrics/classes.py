@@ -37,7 +37,8 @@ def rows_of(answer: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
 def _largest(answer: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     rows = rows_of(answer)
     assert rows is not None, "the answer and the reference both have rows of classes"
-    return rows.argmax(-1)
+    result: npt.NDArray[np.int64] = rows.argmax(-1)
+    return result
 
 
 class Top(Measure):

@@ -81,7 +81,10 @@ class Comparison(records.Record):
         """By hand: the metrics stand beside the fields, those that readers count on also where they do not apply."""
         plain = super().to_dict()
         values = plain.pop("values")
-        return plain | dict.fromkeys(one.name for one in registry.METRICS.values() if one.written) | values
+        result: dict[str, Any] = (
+            plain | dict.fromkeys(one.name for one in registry.METRICS.values() if one.written) | values
+        )
+        return result
 
 
 class Accumulator:

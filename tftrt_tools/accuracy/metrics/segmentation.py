@@ -19,7 +19,8 @@ def classes_of(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype.kind in "iub":
         return array.reshape(-1).astype(np.int64)
     if array.shape[-1] > 1:
-        return array.reshape(-1, array.shape[-1]).astype(np.float64).argmax(-1)
+        result: npt.NDArray[Any] = array.reshape(-1, array.shape[-1]).astype(np.float64).argmax(-1)
+        return result
     return (array.reshape(-1).astype(np.float64) >= _HALF).astype(np.int64)
 
 

@@ -176,7 +176,8 @@ class Worker:
                 return None
             message = json.loads(line)
             if "progress" not in message:
-                return message
+                result: dict[str, Any] | None = message
+                return result
             quiet.heard(message["progress"][1] is not None)
             progress.say(*message["progress"])
         return None

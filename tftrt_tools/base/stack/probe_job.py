@@ -133,7 +133,8 @@ def _answer(process: int, reader: int, said: typing.IO[bytes], deadline: float) 
     with os.fdopen(reader, "rb") as file:
         text = file.read()
     if text:
-        return json.loads(text)
+        result: dict[str, typing.Any] = json.loads(text)
+        return result
     name = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit code {os.WEXITSTATUS(status)}"
     said.seek(0)
     last = said.read().decode(errors="replace").strip().splitlines()[-1:]

@@ -41,7 +41,8 @@ def minutes(values: flags.FlagValues, always: bool = False) -> float | None:
         raise errors.UsageError(
             "--max_build_minutes bounds the building of engines, and none is built without --shapes", "give --shapes"
         )
-    return given
+    result: float | None = given
+    return result
 
 
 @contextlib.contextmanager

@@ -107,7 +107,8 @@ def original(converted: str) -> str:
     if not source or not os.path.exists(source):
         return ""
     shorter = os.path.relpath(source)
-    return source if shorter.startswith(os.pardir) else shorter
+    result: str = source if shorter.startswith(os.pardir) else shorter
+    return result
 
 
 def _conversion_flags() -> set[str]:

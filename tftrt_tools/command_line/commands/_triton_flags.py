@@ -106,7 +106,8 @@ def check(values: flags.FlagValues) -> bool:
     if given:
         other = "without" if not triton else "with"
         raise errors.UsageError(f"--{given[0]} has no effect {other} --server=triton", "leave it out")
-    return triton
+    result: bool = triton
+    return result
 
 
 def run(values: flags.FlagValues, model: str, command: str) -> int:

@@ -235,7 +235,8 @@ def read_layers(values: flags.FlagValues) -> bool:
         raise errors.UsageError(
             "--layers speaks of engines that are built, and none is without --shapes", "give --shapes, on a GPU"
         )
-    return values.layers
+    result: bool = values.layers
+    return result
 
 
 def print_layers(console: Console, done: Conversion | Build) -> None:

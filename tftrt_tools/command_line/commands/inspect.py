@@ -134,9 +134,10 @@ def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) ->
 
 def _ask(request: Mapping[str, Any], log_file: str | None) -> dict[str, Any]:
     try:
-        return pass_apart.run(
+        result: dict[str, Any] = pass_apart.run(
             "tftrt_tools.tftrt.conversion.inspect_job:job", request, env=pass_log.ENV, log_file=log_file
         ).result
+        return result
     except (child.ChildDied, child.ChildBug):
         from tftrt_tools.base import stack
 

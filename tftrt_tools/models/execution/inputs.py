@@ -99,7 +99,8 @@ def _most_whole(name: str) -> int:
     """The end of the whole numbers from 0 that a type holds."""
     if np.dtype(name).kind in "iu":
         return min(int(np.iinfo(name).max), int(np.iinfo(np.int64).max) - 1) + 1
-    return 2 ** (int(ml_dtypes.finfo(name).nmant) + 1)
+    result: int = 2 ** (int(ml_dtypes.finfo(name).nmant) + 1)
+    return result
 
 
 def _draw(spec: InputSpec, shape: tuple[int, ...], seed: int, bounds: tuple[float, float] | None) -> npt.NDArray[Any]:

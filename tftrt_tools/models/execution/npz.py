@@ -30,7 +30,7 @@ def save(path: str | os.PathLike[str], arrays: Mapping[str, npt.ArrayLike]) -> N
         for given, array in arrays.items():
             for name, part in _parts(given, np.asarray(array)):
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                    np.lib.format.write_array(file, part, allow_pickle=False)
+                    np.lib.format.write_array(file, part, allow_pickle=False)  # type: ignore[no-untyped-call]
 
 
 def _parts(name: str, array: Array) -> Iterator[tuple[str, Array]]:

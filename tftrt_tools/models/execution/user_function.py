@@ -47,7 +47,8 @@ def find(reference: str, flag: str, kind: str) -> Callable[..., Any]:
         ) from None
     if not callable(function):
         raise errors.UsageError(f"{_named(reference, flag)} is no function", f"name {kind}")
-    return function
+    result: Callable[..., Any] = function
+    return result
 
 
 def text(error: BaseException) -> str:

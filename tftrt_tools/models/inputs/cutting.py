@@ -140,4 +140,5 @@ def _check_shapes(signature: str, part: Arrays, specs: Sequence[InputSpec]) -> N
 
 def repeated(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
     """`rows` rows, by repeating those of an array in turn. Args: array: rows in front, at least one."""
-    return array[np.arange(rows) % len(array)]
+    result: npt.NDArray[Any] = array[np.arange(rows) % len(array)]
+    return result

@@ -179,8 +179,8 @@ def _write(
             shape = (len(parts), *parts[0].shape[1:]) if parts[0].ndim else ()
             dtype = max((part.dtype for part in parts), key=lambda one: one.itemsize)
             with archive.open(f"{prefix}{spec.name}.npy", "w", force_zip64=True) as file:
-                header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, header)
+                header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}  # type: ignore[no-untyped-call]
+                np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call]
                 for part in parts:
                     file.write(np.ascontiguousarray(part, dtype).tobytes())
             said[prefix + spec.name] = f"{'string' if dtype.kind == 'S' else dtype.name}[{','.join(map(str, shape))}]"

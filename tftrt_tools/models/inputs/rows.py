@@ -61,4 +61,5 @@ def _bytes(row: Any) -> bytes:
             value.encode() if isinstance(value, str) else bytes(value) for value in np.asarray(row, object).reshape(-1)
         ]
         return b"".join(len(value).to_bytes(8, "little") + value for value in values)
-    return row.tobytes()
+    result: bytes = row.tobytes()
+    return result

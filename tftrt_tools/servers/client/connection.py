@@ -117,7 +117,7 @@ def answered(
 ) -> Callable[Concatenate[Any, _Arguments], _Answer]:
     """The method of a Blocking client that sends what `build` makes, with its signature and its docstring."""
 
-    def method(self: Blocking, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
+    def method(self: Blocking, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
         return self._send(build(self, *args, **kwargs))
 
     _describe(method, build)
@@ -129,7 +129,7 @@ def awaited(
 ) -> Callable[Concatenate[Any, _Arguments], Coroutine[Any, Any, _Answer]]:
     """The same for an Awaiting client. Arguments that can never work raise when the method is called, before anything is awaited."""
 
-    def method(self: Awaiting, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Coroutine[Any, Any, _Answer]:
+    def method(self: Awaiting, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Coroutine[Any, Any, _Answer]:
         return self._send(build(self, *args, **kwargs))
 
     _describe(method, build)

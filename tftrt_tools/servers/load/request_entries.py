@@ -86,7 +86,8 @@ class Entries:
     @property
     def ok(self) -> Mask:
         """bool [n]: answered with OK."""
-        return self.code == 0
+        result: Mask = self.code == 0
+        return result
 
     @property
     def latency_ns(self) -> Column:

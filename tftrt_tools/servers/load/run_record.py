@@ -96,7 +96,8 @@ class Records:
     @functools.cached_property
     def ok(self) -> Mask:
         """bool [n]: answered with OK."""
-        return self.code == 0
+        result: Mask = self.code == 0
+        return result
 
     @functools.cached_property
     def latency_ns(self) -> Column:

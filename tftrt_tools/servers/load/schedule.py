@@ -22,7 +22,8 @@ Schedule: typing.TypeAlias = npt.NDArray[np.int64]
 def constant(rate: float, seconds: float) -> Schedule:
     """Equal gaps. Args: rate: requests a second, > 0. seconds: length, > 0. Returns: int64 [rate * seconds, rounded]; the first at 0."""
     count = _count(rate, seconds)
-    return np.round(np.arange(count) * (_SECOND / rate)).astype(np.int64)
+    result: Schedule = np.round(np.arange(count) * (_SECOND / rate)).astype(np.int64)
+    return result
 
 
 def poisson(rate: float, seconds: float, seed: int) -> Schedule:
@@ -41,7 +42,8 @@ def poisson(rate: float, seconds: float, seed: int) -> Schedule:
         sums.append(part)
         last = float(part[-1])
     instants = np.concatenate(sums)
-    return np.round(instants[instants < seconds] * _SECOND).astype(np.int64)
+    result: Schedule = np.round(instants[instants < seconds] * _SECOND).astype(np.int64)
+    return result
 
 
 def read(path: str | os.PathLike[str]) -> Schedule:
@@ -77,7 +79,8 @@ def read(path: str | os.PathLike[str]) -> Schedule:
         last = instant
     if not instants:
         raise errors.UsageError(f"{path} holds no times", "write seconds from the start, one number a line")
-    return np.round(np.array(instants) * _SECOND).astype(np.int64)
+    result: Schedule = np.round(np.array(instants) * _SECOND).astype(np.int64)
+    return result
 
 
 def checked(schedule: npt.ArrayLike) -> Schedule:

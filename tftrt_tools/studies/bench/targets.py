@@ -133,13 +133,15 @@ class Server:
     def encoded(self, call: run.Call) -> bytes:
         """The request of a call."""
         options = self._options
-        return self._protocol.request_bytes(
+        result: bytes = self._protocol.request_bytes(
             options.model_name, call.inputs, self._signature, options.model_version, options.version_label
         )
+        return result
 
     def read(self, answer: bytes) -> dict[str, npt.NDArray[Any]]:
         """{output: ndarray} of an answer's bytes. Raises: ValueError."""
-        return self._protocol.response_arrays(answer)[1]
+        result: dict[str, npt.NDArray[Any]] = self._protocol.response_arrays(answer)[1]
+        return result
 
     def empty_call_seconds(self) -> float:
         """Mean seconds of a call that moves next to nothing and runs no model, one at a time. Raises: TftrtError where none is answered."""

@@ -98,7 +98,8 @@ def _as_then(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _gaps(native: tuple[float, ...], candidate: tuple[float, ...]) -> npt.NDArray[np.float64]:
-    return np.log(np.asarray(candidate)) - np.log(np.asarray(native))
+    result: npt.NDArray[np.float64] = np.log(np.asarray(candidate)) - np.log(np.asarray(native))
+    return result
 
 
 def read(path: str | pathlib.Path) -> Baseline:

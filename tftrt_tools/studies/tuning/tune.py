@@ -644,7 +644,8 @@ def _declared_objective(text: str, specs: Mapping[str, Sequence[InputSpec]] | No
 
 def _objective(text: str, specs: Mapping[str, Sequence[InputSpec]], timed: Sequence[Mapping[str, Any]]) -> str:
     if not text:
-        return timed[-1]["call"]
+        result: str = timed[-1]["call"]
+        return result
     wanted = _declared_objective(text, specs)
     known = [one["call"] for one in timed]
     among = [one for one in wanted if one in known]

@@ -99,4 +99,5 @@ def _checked(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _opset(model: onnx.ModelProto) -> int:
-    return next(one.version for one in model.opset_import if one.domain in ("", "ai.onnx"))
+    result: int = next(one.version for one in model.opset_import if one.domain in ("", "ai.onnx"))
+    return result

@@ -40,7 +40,7 @@ def _arguments(loaded: Any, inputs: Iterable[Any]) -> list[Any]:
     return [value(spec) for spec in loaded.graph_signature.input_specs]
 
 
-class _Seen(torch.fx.Interpreter):
+class _Seen(torch.fx.Interpreter):  # type: ignore[misc]
     """Runs a graph and keeps what each op gives. found: {node: (op, value)}."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tftrt_tools.base import records
@@ -142,10 +142,11 @@ def _pairs(
     """[(EngineTable or None, EngineTable or None, how they were paired where it is not by graph)]."""
     left, right = list(a), list(b)
     pairs: list[tuple[EngineTable | Any, EngineTable | Any, str]] = []
-    for key, how in (
+    keys: tuple[tuple[Callable[[EngineTable], object], str], ...] = (
         (lambda one: one.segment, ""),
         (lambda one: one.engine, "engines of one name, made for different graphs"),
-    ):
+    )
+    for key, how in keys:
         for one in list(left):
             other = next((other for other in right if key(one) and key(one) == key(other)), None)
             if other:

@@ -80,7 +80,8 @@ class Build(passport.Stamped):
     def to_dict(self) -> dict[str, Any]:
         """The log's facts about the engines stand beside the fields, as in a manifest."""
         written = super().to_dict()
-        return written | written.pop("layers")
+        result: dict[str, Any] = written | written.pop("layers")
+        return result
 
 
 def build(

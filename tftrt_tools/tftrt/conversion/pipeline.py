@@ -120,7 +120,8 @@ class Conversion(passport.Stamped):
         written = super().to_dict()
         del written["cache_problem"]
         layers = written.pop("layers")
-        return written | {"calibration": _summary(self.calibration)} | layers
+        result: dict[str, Any] = written | {"calibration": _summary(self.calibration)} | layers
+        return result
 
 
 def _summary(calibration: Calibration | None) -> dict[str, Any] | None:

@@ -42,7 +42,8 @@ class PeakMemory:
             self._nvml.nvmlShutdown()
 
     def _used(self) -> int:
-        return self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used
+        result: int = self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used
+        return result
 
     def _watch(self) -> None:
         try:

@@ -144,4 +144,5 @@ def _picture(path: str, target: _Target, options: DataOptions) -> npt.NDArray[An
     image = picture_ops.resized(image, (target.height, target.width), options.image_resize)
     image.set_shape((target.height, target.width, target.channels))
     image = picture_ops.normalized(image, options, target.dtype)
-    return tf.transpose(image, (2, 0, 1)) if target.first else image
+    result: npt.NDArray[Any] = tf.transpose(image, (2, 0, 1)) if target.first else image
+    return result

@@ -171,5 +171,6 @@ def _bytes(array: Any) -> np.ndarray[Any, Any]:
     """Strings as TensorFlow gives them."""
     array = np.asarray(array)
     if array.dtype.kind not in "OU":
-        return array
+        result: np.ndarray[Any, Any] = array
+        return result
     return np.array([str(one).encode() for one in array.reshape(-1)], object).reshape(array.shape)

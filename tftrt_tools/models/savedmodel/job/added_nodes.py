@@ -27,4 +27,5 @@ def constant(
     nodes[made.name] = made
     made.attr["dtype"].type = tf.as_dtype(values.dtype).as_datatype_enum
     made.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(values))
-    return made.name
+    result: str = made.name
+    return result

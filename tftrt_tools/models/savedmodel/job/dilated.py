@@ -435,7 +435,8 @@ def _added(
     nodes[node.name] = node
     for key, value in types.items():
         node.attr[key].type = value
-    return node.name
+    result: str = node.name
+    return result
 
 
 def _padding(

@@ -113,7 +113,8 @@ class _Made:
 
     @property
     def type(self) -> str:
-        return self.node.op
+        result: str = self.node.op
+        return result
 
     def get_attr(self, name: str) -> Any:
         value = self.node.attr[name]

@@ -53,10 +53,11 @@ def _imported(
 
 
 def _is_large(node: node_def_pb2.NodeDef) -> bool:
-    return (
+    result: bool = (
         node.op == "Const"
         and np.prod([size.size for size in node.attr["value"].tensor.tensor_shape.dim]) > _LARGEST_SHAPE
     )
+    return result
 
 
 def _as_placeholder(constant: node_def_pb2.NodeDef, slim: graph_pb2.GraphDef) -> None:
@@ -94,7 +95,8 @@ def _sizes(node: node_def_pb2.NodeDef, index: int, dtype: int, slim: graph_pb2.G
     """Name of a new node with the shape of a node's input."""
     sizes = slim.node.add(name=f"{node.name}/sizes_", op="Shape", input=[node.input[index]])
     sizes.attr["T"].type = dtype
-    return sizes.name
+    result: str = sizes.name
+    return result
 
 
 def _elements(node: node_def_pb2.NodeDef, sizes: str, slim: graph_pb2.GraphDef) -> str:
@@ -105,4 +107,5 @@ def _elements(node: node_def_pb2.NodeDef, sizes: str, slim: graph_pb2.GraphDef) 
         bound.attr["value"].tensor.CopyFrom(tf.make_tensor_proto([value], tf.int32))
     rest = slim.node.add(name=f"{node.name}/rest_", op="Slice", input=[sizes, *(one.name for one in bounds)])
     rest.attr["T"].type = rest.attr["Index"].type = types_pb2.DT_INT32
-    return rest.name
+    result: str = rest.name
+    return result

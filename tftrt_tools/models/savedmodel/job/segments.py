@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Part of every digest: raise it if a change here gives the same segment another digest.
 _FORMAT = b"tftrt segment 1"
-_SCALARS = {
+_SCALARS: dict[str, Callable[[Any], bytes]] = {
     "s": bytes,
     "i": lambda value: struct.pack("<q", value),
     "f": lambda value: struct.pack("<f", value),

@@ -42,4 +42,5 @@ def _behind(tensors: Iterable[str], nodes: Mapping[str, node_def_pb2.NodeDef]) -
 
 
 def _variable(node: node_def_pb2.NodeDef) -> str:
-    return graph.attribute(node, "shared_name").s.decode(errors="replace") or node.name
+    result: str = graph.attribute(node, "shared_name").s.decode(errors="replace") or node.name
+    return result

@@ -62,7 +62,8 @@ class _Compared:
         ):
             return False
         if first.op in _FED:
-            return fed.get(first.name) == second.name
+            result: bool = fed.get(first.name) == second.name
+            return result
         return self._same_inputs(first, second, fed) and self._same_but_names(first, second)
 
     @staticmethod
@@ -122,4 +123,5 @@ def _without_nodes(function: function_pb2.FunctionDef) -> bytes:
     for attributes in copy.arg_attr.values():
         # TensorFlow makes such names anew for what each function captures.
         attributes.attr.pop("_user_specified_name", None)
-    return copy.SerializeToString(deterministic=True)
+    result: bytes = copy.SerializeToString(deterministic=True)
+    return result

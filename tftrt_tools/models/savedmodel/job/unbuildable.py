@@ -195,7 +195,8 @@ def _open_channels(op: Any) -> bool:
 
 
 def _axis(op: Any, letter: str) -> int:
-    return op.get_attr("data_format").decode().index(letter)
+    result: int = op.get_attr("data_format").decode().index(letter)
+    return result
 
 
 def _open_picture(op: Any) -> bool:

@@ -178,7 +178,8 @@ def _op_of(text: str) -> str:
     from tensorflow.core.framework import node_def_pb2
 
     try:
-        return node_def_pb2.NodeDef.FromString(text.encode()).op
+        result: str = node_def_pb2.NodeDef.FromString(text.encode()).op
+        return result
     except (message.DecodeError, UnicodeEncodeError):
         return "that cannot be read"
 

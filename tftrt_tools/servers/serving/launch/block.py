@@ -121,4 +121,5 @@ def _config(base: pathlib.Path, models: Mapping[str, str | os.PathLike[str]]) ->
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
-        return probe.getsockname()[1]
+        result: int = probe.getsockname()[1]
+        return result

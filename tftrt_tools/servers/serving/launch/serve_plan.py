@@ -35,11 +35,13 @@ class Plan:
 
     @property
     def port(self) -> int:
-        return self.values["port"]
+        result: int = self.values["port"]
+        return result
 
     @property
     def rest_port(self) -> int:
-        return self.values["rest_api_port"]
+        result: int = self.values["rest_api_port"]
+        return result
 
     @property
     def names(self) -> tuple[str, ...]:

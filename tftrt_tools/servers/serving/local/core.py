@@ -58,7 +58,8 @@ class Core:
 
         plain = plain_request.read(raw) if len(raw) >= _LARGE else None
         request = plain or predict_pb2.PredictRequest.FromString(bytes(raw))
-        return self._counted("Predict", predict_api.predict, request, timeout_ms)
+        result: Sequence[bytes | memoryview] = self._counted("Predict", predict_api.predict, request, timeout_ms)
+        return result
 
     def serve_classify(self, request: Any, timeout_ms: int) -> Any:
         """ClassificationResponse."""

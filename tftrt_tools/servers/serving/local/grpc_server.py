@@ -153,7 +153,7 @@ class GrpcServer:
             )
 
 
-class _Handler(grpc.GenericRpcHandler):
+class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, known: Mapping[str, Any]) -> None:
         self._known = known
 

@@ -200,7 +200,8 @@ def _session_config(options: types.SimpleNamespace) -> bytes:
     )
     if options.per_process_gpu_memory_fraction:
         config.gpu_options.per_process_gpu_memory_fraction = options.per_process_gpu_memory_fraction
-    return config.SerializeToString()
+    result: bytes = config.SerializeToString()
+    return result
 
 
 def _transport(shared: core.Core, options: types.SimpleNamespace) -> grpc_server.GrpcServer:

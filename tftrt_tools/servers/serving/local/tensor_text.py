@@ -15,7 +15,8 @@ def enum_name(array: Array) -> str:
     import tensorflow as tf
     from tensorflow.core.framework import types_pb2
 
-    return types_pb2.DataType.Name(tf.as_dtype(array.dtype).as_datatype_enum)
+    result: str = types_pb2.DataType.Name(tf.as_dtype(array.dtype).as_datatype_enum)
+    return result
 
 
 def short_name(array: Array) -> str:

@@ -45,7 +45,7 @@ def _new_strings(array: Array, shape: Any) -> Any:
     return library.TF_NewTensor(_STRING_TYPE, shape, array.ndim, start, array.size * size, _release, None)
 
 
-@c_api.DEALLOCATOR
+@c_api.DEALLOCATOR  # type: ignore[untyped-decorator]
 def _release(start: int, length: int, _: object) -> None:
     """Called by TensorFlow with the last reference to a tensor of strings, from whichever thread drops it."""
     size = c_api.string_size()

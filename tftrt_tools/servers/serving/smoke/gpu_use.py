@@ -148,7 +148,10 @@ def first_namespace() -> bool:
 
 def _nvml(request: Mapping[str, Any]) -> dict[str, int]:
     try:
-        return child.run("tftrt_tools.servers.serving.smoke.gpu_use_job:nvml", request, timeout=_SECONDS).result
+        result: dict[str, int] = child.run(
+            "tftrt_tools.servers.serving.smoke.gpu_use_job:nvml", request, timeout=_SECONDS
+        ).result
+        return result
     except (errors.TftrtError, child.ChildBug):
         return {}
 

@@ -28,7 +28,8 @@ class Steps:
 
     def read_model(self, path: str | pathlib.Path) -> dict[str, Any]:
         """What version_on_disk.from_step takes."""
-        return self._worker.call({"step": "read_model", "model": str(path)}).result
+        result: dict[str, Any] = self._worker.call({"step": "read_model", "model": str(path)}).result
+        return result
 
     def describe(self, path: str | pathlib.Path) -> Description:
         """describe.Description of a SavedModel."""

@@ -44,7 +44,7 @@ STREAMS = (1, 2, 4)
 _KEPT = 4
 
 
-class _Layers(trt.IProfiler):
+class _Layers(trt.IProfiler):  # type: ignore[misc]
     """Collects what TensorRT reports of each layer of each call."""
 
     def __init__(self) -> None:

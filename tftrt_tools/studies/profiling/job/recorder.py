@@ -93,7 +93,8 @@ class Recorder(abc.ABC, Generic[L]):
                             )
             for at_shape in calls:
                 self._turns(at_shape, _ROUNDS_AFTER)
-        return _rounded(self._found)
+        result: dict[str, Any] = _rounded(self._found)
+        return result
 
     def _loaded(self, stack: contextlib.ExitStack, model: dict[str, Any]) -> L:
         progress.say(f"loading the {model['name']}")

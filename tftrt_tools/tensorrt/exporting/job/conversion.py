@@ -153,7 +153,10 @@ def _graph(
         notes += [preparation.constant(*one) for one in defaulted.fold(opened, inputs)]
         notes += _dropouts(opened)
         with tf_private.graph_in_place(function.graph, opened):
-            return tf_loader.from_trackable(root, function, list(inputs), outputs, asked.outside)
+            result: tuple[graph_pb2.GraphDef, Any] = tf_loader.from_trackable(
+                root, function, list(inputs), outputs, asked.outside
+            )
+            return result
     placeholders = {name: tensor.removesuffix(":0") for tensor, name in inputs.items()}
     others = {name: value for name, value in asked.frozen.items() if name not in placeholders}
     notes += [preparation.constant(*one) for one in defaulted.fold(graph, inputs, others)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -567,8 +567,12 @@ def _function(op: str, number: float) -> float | None:
     try:
         if op in ("Log", "Sqrt") and number <= 0:
             return None
-        return {"Log": math.log, "Sqrt": math.sqrt, "Reciprocal": lambda one: 1 / one, "Neg": lambda one: -one}[op](
-            number
-        )
+        functions: dict[str, Callable[[float], float]] = {
+            "Log": math.log,
+            "Sqrt": math.sqrt,
+            "Reciprocal": lambda one: 1 / one,
+            "Neg": lambda one: -one,
+        }
+        return functions[op](number)
     except (KeyError, ZeroDivisionError):
         return None

@@ -52,11 +52,13 @@ def _drop_defaults(model: onnx.ModelProto, opset: int) -> None:
 def _as_without(node: onnx.NodeProto, attribute: onnx.AttributeProto, declared: onnx.defs.OpSchema.Attribute) -> bool:
     """Whether an attribute says what holds without it."""
     if (node.op_type, attribute.name) == ("Split", "num_outputs"):
-        return len(node.output) == attribute.i
+        said: bool = len(node.output) == attribute.i
+        return said
     default = declared.default_value
-    return default.type == attribute.type and helper.get_attribute_value(default) == helper.get_attribute_value(
+    result: bool = default.type == attribute.type and helper.get_attribute_value(default) == helper.get_attribute_value(
         attribute
     )
+    return result
 
 
 def _unpack(model: onnx.ModelProto) -> None:

@@ -265,11 +265,12 @@ def _shape(value: onnx.ValueInfoProto) -> tuple[int | None, ...] | None:
 def _dtype(number: int) -> str:
     if number in (TensorProto.UNDEFINED, TensorProto.STRING):
         return "string" if number else ""
-    return (
+    result: str = (
         TensorProto.DataType.Name(number).lower()
         if number > TensorProto.COMPLEX128
         else helper.tensor_dtype_to_np_dtype(number).name
     )
+    return result
 
 
 def _beyond_int32(value: Any) -> int | None:

@@ -83,7 +83,8 @@ class Histogram:
         finite = values[np.isfinite(values)]
         self.nan += nan
         self.infinite += values.size - finite.size - nan
-        return finite
+        result: npt.NDArray[Any] = finite
+        return result
 
     def _grow(self, absmax: float) -> None:
         if not self.range and absmax:
@@ -121,4 +122,5 @@ class Histogram:
 
     def rebinned(self, bins: int) -> npt.NDArray[np.int64]:
         """The counts in `bins` equal bins over [0, range]. Args: bins: a divisor of BINS. Returns: int64 [bins]."""
-        return self.counts.reshape(bins, -1).sum(axis=1)
+        result: npt.NDArray[np.int64] = self.counts.reshape(bins, -1).sum(axis=1)
+        return result

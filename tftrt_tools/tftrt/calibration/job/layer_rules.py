@@ -60,7 +60,8 @@ def _constant(op: Any, index: int) -> npt.NDArray[Any]:
     value = tf.get_static_value(op.inputs[index])
     if value is None:
         raise UnknownLayersError
-    return value
+    result: npt.NDArray[Any] = value
+    return result
 
 
 def _one(kind: str) -> Rule:

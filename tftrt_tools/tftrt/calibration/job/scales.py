@@ -90,7 +90,8 @@ def squared_errors(histogram: Histogram, amaxes: npt.NDArray[np.float64]) -> npt
     above0 = below0[-1] - below0[index] - inside
     above1 = below1[-1] - below1[index] - inside * (lower[index] + bounds) / 2
     sums = total2 - 2 * steps[:, 0] * above1.sum(axis=1) + steps[:, 0] ** 2 * ((2 * k - 1) * above0).sum(axis=1)
-    return np.maximum(sums, 0.0) / histogram.count
+    result: npt.NDArray[np.float64] = np.maximum(sums, 0.0) / histogram.count
+    return result
 
 
 # Of the entropy method: bins of the whole range, and levels of the quantized distribution.
@@ -152,7 +153,8 @@ def divergences(counts: npt.NDArray[np.float64], levels: int = QUANTIZED) -> npt
 
 
 def _x_log_x(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return x * np.log(np.where(x > 0, x, 1.0))
+    result: npt.NDArray[np.float64] = x * np.log(np.where(x > 0, x, 1.0))
+    return result
 
 
 @functools.cache

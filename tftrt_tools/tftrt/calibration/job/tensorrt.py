@@ -72,7 +72,8 @@ def _ready(frozen: Frozen, graph_def: Any, dynamic: bool, feed: Sequence[Any]) -
         graph.set_on_engines(graph_def, _profile_generation_mode=True, profile_strategy="Range")
         _call(tf_private.rebuild(graph_def, frozen), feed)
         graph.set_on_engines(graph_def, _profile_generation_mode=False)
-    return tf_private.rebuild(graph_def, frozen)
+    result: Callable[..., Any] = tf_private.rebuild(graph_def, frozen)
+    return result
 
 
 def _call(function: Callable[..., Any], feed: Sequence[Any]) -> None:

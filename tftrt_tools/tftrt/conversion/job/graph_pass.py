@@ -153,11 +153,13 @@ def freeze(name: str, function: Any, graph_def: graph_pb2.GraphDef | None = None
 
 def room(frozen: Frozen) -> int:
     """How many bytes the weights of a Frozen may grow."""
-    return PROTOBUF_LIMIT_BYTES - (1 << 20) - frozen.graph_def.ByteSize()
+    result: int = PROTOBUF_LIMIT_BYTES - (1 << 20) - frozen.graph_def.ByteSize()
+    return result
 
 
 def _bytes(variable: Any) -> int:
-    return (variable.shape.num_elements() or 0) * variable.dtype.size
+    result: int = (variable.shape.num_elements() or 0) * variable.dtype.size
+    return result
 
 
 def _check_no_writes(name: str, graph_def: graph_pb2.GraphDef) -> None:

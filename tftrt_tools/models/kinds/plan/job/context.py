@@ -189,7 +189,7 @@ class _Memory:
             self._cuda.free(address)
 
 
-class _Allocator(trt.IOutputAllocator):
+class _Allocator(trt.IOutputAllocator):  # type: ignore[misc]
     """Gives an output memory when its size is known."""
 
     def __init__(self, memory: _Memory) -> None:

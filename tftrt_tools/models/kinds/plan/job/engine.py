@@ -42,7 +42,7 @@ class Engine:
         return engine
 
 
-class Log(trt.ILogger):
+class Log(trt.ILogger):  # type: ignore[misc]
     """Prints what TensorRT says to the log of the process, and keeps its errors. verbose: also what it says of each tactic. heard: where
     (time, text) of everything is kept, None for nowhere."""
 
@@ -122,7 +122,8 @@ def names(engine: trt.ICudaEngine, inputs: bool) -> list[str]:
 
 def dtype_name(dtype: trt.DataType) -> str:
     """As NumPy names it."""
-    return {"FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16"}.get(dtype.name, dtype.name.lower())
+    result: str = {"FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16"}.get(dtype.name, dtype.name.lower())
+    return result
 
 
 def numpy_dtype(dtype: trt.DataType) -> np.dtype[Any]:

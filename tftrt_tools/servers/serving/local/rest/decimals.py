@@ -53,9 +53,10 @@ def _maybe_short(values: Floats) -> npt.NDArray[np.bool_]:
         unit = 10.0 ** (exponent - 5)
         error = np.abs(np.round(wide / unit) * unit - wide)
         # Half a unit in the last place would be enough, but double arithmetic has an error of a few units.
-        return ~(
+        result: npt.NDArray[np.bool_] = ~(
             error > (1 if values.dtype == np.float32 else 8) * np.spacing(np.abs(values)).astype(np.float64)
         )  # NaN: maybe
+        return result
 
 
 def _formatted(numbers: Sequence[float], digits: int) -> list[str]:

@@ -112,7 +112,8 @@ def _instances(document: dict[str, Any]) -> list[Any]:
         problem = "No values in 'instances' array"
     if problem:
         raise failure.invalid(f"JSON Value: {value_text.text(document)} {problem}")
-    return value
+    result: list[Any] = value
+    return result
 
 
 def _columns(value: Any, dtypes: Mapping[str, str]) -> dict[str, Array]:
