@@ -75,7 +75,9 @@ def test_ranges_of_rows_that_were_not_scaled_fail_without_a_gpu(made, zoo_model,
         "INT8",
         "INT8 simulated, no engine ran",
     )
-    assert found["bounds"]["serving_default/probabilities"]["snr_db"] == 15.0 and found["graph"][0]["snr_db"] > 100
+    assert (
+        found["bounds"]["serving_default/probabilities"]["snr_db"] == 15.0 and float(found["graph"][0]["snr_db"]) > 100
+    )
     assert any("calibration's values go from 0 to 255" in line and "from 0 to 1" in line for line in found["warnings"])
     assert found["simulation"]["simulated"] == {"serving_default": "INT8"} and found["simulation"]["rows"] == 400
     done = run_tftrt("publish", made / "bad", "--model_name=m", f"--base_path={tmp_path}")
@@ -250,7 +252,9 @@ def test_values_that_fp16_cannot_hold_fail_without_a_gpu(tmp_path):
 def test_fp16_is_simulated_too(zoo_model, images, tmp_path):
     model, _ = converted(zoo_model("digits_cnn"), tmp_path / "m", precision="FP16")
     _, found = verified(zoo_model("digits_cnn"), model, *data(images))
-    assert found["verdict"] == FP16 and 40 < found["comparisons"][0]["snr_db"] < 110 < found["graph"][0]["snr_db"]
+    assert found["verdict"] == FP16 and 40 < found["comparisons"][0]["snr_db"] < 110 < float(
+        found["graph"][0]["snr_db"]
+    )
 
 
 def test_a_graph_that_answers_otherwise_fails_whatever_the_simulation_allows(tmp_path):
