@@ -2,7 +2,9 @@
 
 import ast
 import functools
+import importlib
 import re
+from typing import Any
 
 import pytest
 
@@ -50,11 +52,18 @@ def in_a_room(module):
     return not beside and not module.startswith(OF_BOTH)
 
 
+def is_job(node):
+    """Whether it declares a job: its body runs in the child."""
+    return isinstance(node, ast.FunctionDef) and "jobs.job" in map(ast.unparse, node.decorator_list)
+
+
 def imports(module):
-    """Full names of what a module imports, anywhere in it but for types alone."""
+    """Full names of what a module imports, anywhere in it but for types alone and but for the jobs that it declares."""
     todo, found = [modules()[module]], []
     while todo:
         node = todo.pop()
+        if is_job(node):
+            continue
         if isinstance(node, ast.Import):
             found += [one.name for one in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -129,6 +138,25 @@ def test_a_process_begins_with_a_module_of_its_own():
         and (found := re.fullmatch(r"tftrt_tools\.([\w.]+):\w+", node.value))
     }
     assert len(entries) > 15 and all(is_child(one) and one in modules() for one in entries), entries
+
+
+def declared():
+    """[(module, name)] of all jobs."""
+    return [(module, node.name) for module, tree in modules().items() for node in tree.body if is_job(node)]
+
+
+@pytest.mark.parametrize("module, name", declared())
+def test_a_job_has_types_that_can_be_read_and_a_module_of_the_child(module, name):
+    one = getattr(importlib.import_module(f"tftrt_tools.{module}"), name)
+    assert len(one._types) == 2 and Any not in one._types
+    entry = next(node for node in modules()[module].body if is_job(node) and node.name == name)
+    entered = {
+        f"{node.module}.{one.name}".removeprefix("tftrt_tools.")
+        for node in ast.walk(entry)
+        if isinstance(node, ast.ImportFrom)
+        for one in node.names
+    }
+    assert entered and all(is_child(one) and one in modules() for one in entered), entered
 
 
 @pytest.mark.parametrize(

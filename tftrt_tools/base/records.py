@@ -66,6 +66,11 @@ def plain(value: typing.Any) -> typing.Any:
     return _converter().unstructure(value)
 
 
+def structured(value: typing.Any, kind: typing.Any) -> typing.Any:
+    """The reverse of `plain`. Args: kind: the type to read: a record, or what JSON takes. Raises: as Record.from_dict."""
+    return value if kind is typing.Any else _converter().structure(value, kind)
+
+
 @functools.cache
 def _converter() -> "cattrs.Converter":
     # cattrs is loaded only when a record is written or read, so every command's help stays fast.

@@ -1,4 +1,4 @@
-"""Runs a function of this package in a process of its own.
+"""Runs a function of this package in a process of its own; `jobs` says with which types.
 
 TensorFlow, TensorRT and CUDA abort the process on some inputs and broken installations. Code that calls them runs in a child, so an
 abort becomes an error message, and the command itself starts without loading them.
@@ -25,7 +25,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, Generic, TypeVar
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
@@ -37,13 +37,14 @@ _TERMINATE_SECONDS = 5
 # In a child; its process leaves this signal to Python.
 _LOST = background.Lost(signal.SIGINT)
 _LOOK_SECONDS = 0.5
+Result = TypeVar("Result")
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What a child leaves: its result (JSON values) and everything that it and its libraries printed."""
+class Outcome(Generic[Result]):
+    """What a child leaves: its result, and everything that it and its libraries printed."""
 
-    result: Any
+    result: Result
     log: str
 
 
@@ -78,7 +79,7 @@ def run(
     timeout: float | None = None,
     log_file: str | os.PathLike[str] | None = None,
     silence: Silence | None = None,
-) -> Outcome:
+) -> Outcome[Any]:
     """Call `target` ("package.module:function") with `request` in a child process of its own.
 
     Args:
@@ -134,7 +135,7 @@ class Worker:
         """Whether the process runs and can be called."""
         return not self._ended and self._process.poll() is None
 
-    def call(self, request: Any, timeout: float | None = None, silence: Silence | None = None) -> Outcome:
+    def call(self, request: Any, timeout: float | None = None, silence: Silence | None = None) -> Outcome[Any]:
         """Call the function with `request` (a JSON value); no longer than `timeout` seconds, and no longer without progress than `silence`
         says, or the child is killed.
 
@@ -366,18 +367,23 @@ def _serve(fd: int, target: str) -> None:
 
         # Import before the first call comes. An import that fails here fails again in the call, which reports it.
         with contextlib.suppress(Exception), collection.paused():
-            importlib.import_module(target.partition(":")[0])
+            _function(target).load()
         for line in requests:
             _answer(target, json.loads(line), send)
             sys.stdout.flush()
 
 
+def _function(target: str) -> Any:
+    """What "module:name" names: a jobs.Job."""
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
 def _answer(target: str, request: Any, send: Callable[[dict[str, Any]], None]) -> None:
     try:
-        module, function = target.split(":")
         with progress.listening(lambda *said: send({"progress": said})):
             try:
-                result = getattr(importlib.import_module(module), function)(request)
+                result = _function(target)(request)
             finally:
                 _LOST.raise_first()
         sys.stdout.flush()

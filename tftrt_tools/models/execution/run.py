@@ -112,7 +112,7 @@ def named(saved_calls: SavedCalls, names: Mapping[str, Names] | None = None) -> 
 class Started(Protocol):
     """A child process that runs models, such as child.Worker."""
 
-    def call(self, request: dict[str, Any]) -> child.Outcome:
+    def call(self, request: dict[str, Any]) -> child.Outcome[Any]:
         """What `run_job.answer` takes and returns."""
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from tftrt_tools.base.process import child, progress
 
@@ -17,7 +18,7 @@ _BEGINS, _ENDED = "INFO:tftrt:a graph pass begins", "INFO:tftrt:the graph pass h
 
 def run(
     target: str, request: object, env: dict[str, str], log_file: str | os.PathLike[str] | None = None
-) -> child.Outcome:
+) -> child.Outcome[Any]:
     """As child.run."""
     try:
         return child.run(target, request, env=env, log_file=log_file)

@@ -35,6 +35,6 @@ class Steps:
         """describe.Description of a SavedModel."""
         return Description.from_dict(self._worker.call({"step": "describe", "model": str(path)}).result)
 
-    def call(self, request: Any) -> child.Outcome:
+    def call(self, request: Any) -> child.Outcome[Any]:
         """For run.run(started=…): what execution.run_job.answer takes and returns, as an Outcome."""
         return self._worker.call({"step": "run", "request": request})
