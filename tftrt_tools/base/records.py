@@ -28,6 +28,8 @@ if typing.TYPE_CHECKING:
     from typing_extensions import Self
 
 _KEY, _DIGITS = "tftrt_key", "tftrt_digits"
+# Keys of a field's metadata, as `field` sets them.
+HELP, REPEATED = "tftrt_help", "tftrt_repeated"
 
 
 class Record:
@@ -55,10 +57,17 @@ class Record:
         return result
 
 
-def field(*, key: str | None = None, digits: int | None = None, **options: typing.Any) -> typing.Any:
-    """A dataclass field whose written form differs. Args: key: its name in the file. digits: to which it is rounded there.
-    options: of dataclasses.field."""
-    return dataclasses.field(metadata={_KEY: key, _DIGITS: digits}, **options)
+def field(
+    *, key: str | None = None, digits: int | None = None, help: str = "", repeated: bool = False, **options: typing.Any
+) -> typing.Any:
+    """A dataclass field whose written form differs, or that is a flag too.
+
+    Args:
+      key: its name in the file. digits: to which it is rounded there.
+      help: what `--help` says of its flag; "" for no flag. repeated: whether the flag of a list is given once for each value.
+      options: of dataclasses.field.
+    """
+    return dataclasses.field(metadata={_KEY: key, _DIGITS: digits, HELP: help, REPEATED: repeated}, **options)
 
 
 def plain(value: typing.Any) -> typing.Any:

@@ -321,7 +321,7 @@ def test_the_manifest_has_the_calls_that_a_plan_was_tuned_for_under_both_names(p
         source="/m",
         source_digest="sha256:0",
         output=str(plan),
-        settings=settings.Settings(signature="score", precision_mode="FP16"),
+        settings=settings.Settings(signature_keys=("score",), precision_mode="FP16"),
         versions={"tensorrt": "8.5.3.1"},
         gpu=HERE,
         plan=said,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -61,12 +61,7 @@ def resumable(values: flags.FlagValues, cache: dict[str, Any] | None) -> Iterato
         ) from None
 
 
-def exit_code(done: Conversion | Build) -> int:
-    """EXIT_CHECK where TensorRT refused an engine, because nobody asked for less than all of them."""
-    return errors.EXIT_CHECK if any(one.refused for one in done.unbuilt) else errors.EXIT_DONE
-
-
-def print_unbuilt(console: Console, done: Conversion | Build, cache: dict[str, Any] | None) -> None:
+def print_unbuilt(console: Console, done: Conversion | Build, cache: Mapping[str, Any] | None) -> None:
     """Name the ops of a Conversion or Build that have no engine, and what to do. Prints nothing if every op has one."""
     for one in done.unbuilt:
         console.print(f"  warning: {one.name} has no engine and runs in TensorFlow: {one.reason}", soft_wrap=True)

@@ -31,17 +31,36 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _building, _flags, _next, _output, _plans, _source_flags, convert
+from tftrt_tools.command_line.commands import (
+    _backend_flags,
+    _building,
+    _flags,
+    _made,
+    _next,
+    _output,
+    _source_flags,
+    convert,
+)
+from tftrt_tools.models.backends.protocol import Changes, Made, Work
 from tftrt_tools.models.kinds.onnx.kind import ONNX
-from tftrt_tools.models.savedmodel import files
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.models.sources.source import Source
+from tftrt_tools.studies import backends
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
-    from tftrt_tools.tftrt.conversion.build import Build, Options
+    from tftrt_tools.tftrt.conversion.build import Build
 
 
+# {flag: field of the back end's options}.
+_OPTIONS = {
+    "dynamic_shape_profile_strategy": "strategy",
+    "allow_build_at_runtime": "allow_build_at_runtime",
+    "tags": "tags",
+}
 # All builds are in GPU memory when they are timed.
 MOST_BUILDS = 16
 
@@ -102,13 +121,42 @@ def define(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Build. Returns: the exit code."""
     model = _flags.one_argument("build", positional, "MODEL")
-    if files.is_plan(model):
-        return _plans.build(values, model, convert.read_cache(values))
     if ONNX.takes(model):
         raise errors.UsageError(
             f"build takes what `tftrt convert` made, and {model} is an ONNX file",
             f"`tftrt convert --backend=tensorrt --input_saved_model_dir={model}` builds a plan of it",
         )
+    backend = backends.of_made(model) or backends.default()
+    _backend_flags.check_rebuilt(values, backend, model)
+    options = {flag: values[name].value for name, flag in _OPTIONS.items() if name in backend.build_flags}
+    if "tags" in options:
+        options["tags"] = tuple(filter(None, options["tags"]))
+    if "strip" in backend.build_flags:
+        _check_shapes(values)
+    several = _several(values)
+    cache = None if convert.read_layers(values) or several else convert.read_cache(values)
+    minutes = _building.minutes(values, always=backend.always_builds)
+    changes = Changes(shapes=values.shapes, max_workspace_size_bytes=values.max_workspace_size_bytes, options=options)
+    if several:
+        return _fastest(model, changes, values)
+    work = Work(
+        source=Source(path=model),
+        output=values.output_saved_model_dir,
+        settings=backend.settings(),
+        overwrite=values.overwrite,
+        cache=cache,
+        log_file=values.log_file,
+        layers=values.layers,
+        build_minutes=minutes,
+    )
+    with _building.resumable(values, cache if backend.resumes else None), progress.on_terminal():
+        done = backend.rebuild(model, changes, work)
+    _made.show(done, _output.console(values.json), cache)
+    _output.write_json(done, values.json)
+    return _end(model, done, values)
+
+
+def _check_shapes(values: flags.FlagValues) -> None:
     if bool(values.shapes) == values.strip:
         raise errors.UsageError(
             "--shapes and --strip exclude each other" if values.strip else "--shapes is missing",
@@ -116,34 +164,6 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         )
     if values.shapes:
         shape_grammar.parse(values.shapes)
-    several = _several(values)
-    cache = None if convert.read_layers(values) or several else convert.read_cache(values)
-    minutes = _building.minutes(values)
-    from tftrt_tools.tftrt.conversion import build
-
-    options = build.Options(
-        shapes=values.shapes,
-        strategy=values.dynamic_shape_profile_strategy,
-        max_workspace_size_bytes=values.max_workspace_size_bytes,
-        allow_build_at_runtime=values.allow_build_at_runtime,
-        tags=tuple(filter(None, values.tags)),
-    )
-    if several:
-        return _fastest(model, options, values)
-    with _building.resumable(values, cache), progress.on_terminal():
-        done = build.build(
-            model,
-            values.output_saved_model_dir,
-            options,
-            overwrite=values.overwrite,
-            cache=cache,
-            log_file=values.log_file,
-            layers=values.layers,
-            build_minutes=minutes,
-        )
-    _print(done, values.json, cache)
-    _output.write_json(done, values.json)
-    return _end(model, done, values)
 
 
 def _several(values: flags.FlagValues) -> bool:
@@ -160,15 +180,18 @@ def _several(values: flags.FlagValues) -> bool:
     return True
 
 
-def _fastest(model: str, options: Options, values: flags.FlagValues) -> int:
+def _fastest(model: str, changes: Changes, values: flags.FlagValues) -> int:
     """Build several times, and keep the fastest. Returns: the exit code."""
     from tftrt_tools.studies.tuning import repeats
+    from tftrt_tools.tftrt.conversion import build
 
     with progress.on_terminal():
         done = repeats.fastest(
             model,
             values.output_saved_model_dir,
-            options,
+            build.Options(
+                shapes=changes.shapes, max_workspace_size_bytes=changes.max_workspace_size_bytes, **changes.options
+            ),
             values.repeat,
             overwrite=values.overwrite,
             log_file=values.log_file,
@@ -190,21 +213,21 @@ def _fastest(model: str, options: Options, values: flags.FlagValues) -> int:
     columns = [">build", *(f">{call}, ms" for call in found.calls), ">mean ms", "the kept one is", ">built in"]
     console.print(_output.table("Builds, timed in turns", columns, rows))
     console.print(found.text(), soft_wrap=True)
-    _print(done.build, values.json, None)
+    _made.show(done.build, console, None)
     _output.write_json(done, values.json)
     return _end(model, done.build, values)
 
 
-def _end(model: str, done: Build, values: flags.FlagValues) -> int:
+def _end(model: str, done: Made, values: flags.FlagValues) -> int:
     """Show what comes next. Returns: the exit code."""
     made = values.output_saved_model_dir or model
     if original := _next.original(made):
         _next.show(values, _next.verify(values, original, made))
-    return _building.exit_code(done)
+    return _made.exit_code(done)
 
 
-def _print(done: Build, json_path: str | None, cache: dict[str, Any] | None) -> None:
-    console = _output.console(json_path)
+@_made.table("build")
+def _build(done: Build, console: Console, cache: Mapping[str, Any] | None) -> None:
     if done.built:
         _print_engines(console, done)
         convert.print_layers(console, done)

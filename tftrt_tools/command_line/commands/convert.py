@@ -29,26 +29,34 @@ from absl import flags
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
+    _backend_flags,
     _building,
     _calibration_flags,
     _comparison,
     _engine_cache,
     _flags,
+    _made,
     _next,
     _output,
-    _plans,
+    _record_flags,
     _source_flags,
     _worth,
 )
+from tftrt_tools.models.backends import recipe
+from tftrt_tools.models.backends.protocol import Work
 from tftrt_tools.models.savedmodel import passport
-from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.studies import backends
 from tftrt_tools.tftrt.calibration import file
 from tftrt_tools.tftrt.conversion import pass_log
 from tftrt_tools.tftrt.conversion import settings as settings_module
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
+    from tftrt_tools.models.backends.protocol import AnyBackend
+    from tftrt_tools.models.backends.recipe import Recipe
     from tftrt_tools.models.inputs.options import DataOptions
     from tftrt_tools.tftrt.calibration.file import Calibration
     from tftrt_tools.tftrt.conversion.build import Build
@@ -57,6 +65,9 @@ if TYPE_CHECKING:
 ARGUMENTS = ("input_saved_model_dir", "output_saved_model_dir")
 # Flags that have no effect with a calibration table.
 CALIBRATOR = ("calibrator", "calibration_method", "calibration_percentile")
+_MAKES_TABLES = {*CALIBRATOR, "high_precision_nodes"}
+# Settings of the conversion that a look at the graph pass does not have.
+_AFTER_THE_PASS = {"shapes", "save_engines", "allow_no_engines", "calibration_table", "allow_quantization_changes"}
 # Flags of one run, such as where it writes. They do not decide the conversion, so convert.flags leaves them out.
 _NOT_REPEATED = (
     "overwrite",
@@ -72,42 +83,15 @@ _NOT_REPEATED = (
 
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
-    default = settings_module.Settings()
     text = dict(flag_values=values)
     flags.DEFINE_string("input_saved_model_dir", None, "SavedModel directory, or a .keras or .h5 file", **text)
     flags.DEFINE_string("output_saved_model_dir", None, "directory to make", **text)
-    define_settings(values)
-    flags.DEFINE_string(
-        "shapes",
-        default.shapes,
-        "shapes to build engines for (GPU): 'x:1x224x224x3,8x224x224x3'; several inputs "
-        "'ids:1x128,8x128;mask:1x128,8x128'; SIGNATURE/INPUT picks one signature; 'scalar' for rank 0",
-        **text,
-    )
-    flags.DEFINE_boolean(
-        "save_engines", default.save_engines, "save the engines that --shapes built with the model", **text
-    )
-    flags.DEFINE_boolean("allow_no_engines", default.allow_no_engines, "accept a model that gets no engine", **text)
+    _backend_flags.define(values)
     _calibration_flags.define(values)
-    define_calibrator(values)
-    flags.DEFINE_boolean(
-        "allow_quantization_changes",
-        default.allow_quantization_changes,
-        "accept where TF-TRT departs from a quantization-aware model or from the precision",
-        **text,
-    )
-    flags.DEFINE_string(
-        "calibration_table",
-        default.calibration_table,
-        "INT8: a calibration file to reuse (of `tftrt calibrate`, `tftrt "
-        "table`, or a converted model) in place of data",
-        **text,
-    )
     _source_flags.define(values)
     _building.define(values)
     define_cache(values)
     define_layers(values)
-    _plans.define(values)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at the output", **text)
     flags.DEFINE_boolean("dry_run", False, "convert, report, and write nothing", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -115,91 +99,16 @@ def define(values: flags.FlagValues) -> None:
 
 def define_settings(values: flags.FlagValues) -> None:
     """The flags that decide the graph pass; `inspect` has them too."""
-    default = settings_module.Settings()
-    text = dict(flag_values=values)
-    flags.DEFINE_string(
-        "precision_mode",
-        default.precision_mode,
-        "precision of the engines: FP32 (TF32 on Ampere and later), FP16 or INT8",
-        **text,
-    )
-    flags.DEFINE_list(
-        "signature_keys", [], "signatures to convert, by default all; the others are kept as they are", **text
-    )
-    flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
-    flags.DEFINE_integer(
-        "minimum_segment_size", default.minimum_segment_size, "nodes that a segment needs to become an engine", **text
-    )
-    flags.DEFINE_integer(
-        "max_workspace_size_bytes",
-        default.max_workspace_size_bytes,
-        "scratch GPU memory of an engine; by default no limit",
-        **text,
-    )
-    flags.DEFINE_integer(
-        "maximum_cached_engines",
-        default.maximum_cached_engines,
-        "engines kept for one segment in implicit batch mode; raised to the number of --shapes",
-        **text,
-    )
-    flags.DEFINE_boolean(
-        "use_dynamic_shape",
-        None,
-        "explicit batch mode with optimization profiles; by default only with --shapes",
-        **text,
-    )
-    flags.DEFINE_string(
-        "dynamic_shape_profile_strategy",
-        None,
-        "Range, Optimal, Range+Optimal or ImplicitBatchModeCompatible; "
-        "by default Optimal: one profile for each declared shape",
-        **text,
-    )
-    flags.DEFINE_boolean(
-        "allow_build_at_runtime",
-        default.allow_build_at_runtime,
-        "let a request whose shape has no engine build one, "
-        "which blocks all requests meanwhile; --noallow_build_at_runtime runs it in TensorFlow",
-        **text,
-    )
-    flags.DEFINE_integer("max_engines", default.max_engines, "keep the largest segments only; 0 for no limit", **text)
-    flags.DEFINE_list("keep_native_ops", [], "op types that stay in TensorFlow, e.g. Cumsum,Softmax", **text)
-    flags.DEFINE_string(
-        "keep_native_nodes",
-        default.keep_native_nodes,
-        "regular expression: nodes whose whole name matches stay in TensorFlow",
-        **text,
-    )
-    flags.DEFINE_string(
-        "freeze",
-        default.freeze,
-        "inputs that get one constant value, as in training:false; several by ';', "
-        "SIGNATURE/INPUT:VALUE picks one signature",
-        **text,
-    )
-    flags.DEFINE_string(
-        "fp32_nodes",
-        default.fp32_nodes,
-        "regular expression: matching nodes go to FP32 engines, the rest follows --precision_mode",
-        **text,
+    _record_flags.define(
+        values,
+        settings_module.Settings,
+        set(_record_flags.names(settings_module.Settings)) - _MAKES_TABLES - _AFTER_THE_PASS,
     )
 
 
 def define_calibrator(values: flags.FlagValues) -> None:
     """The flags that say how INT8 tables are made; `calibrate` has them too."""
-    default = settings_module.Settings()
-    text = dict(flag_values=values)
-    flags.DEFINE_string(
-        "calibrator", default.calibrator, "toolkit (needs no GPU) or tensorrt (TensorRT's own, on the GPU)", **text
-    )
-    _calibration_flags.define_method(values)
-    flags.DEFINE_string(
-        "high_precision_nodes",
-        default.high_precision_nodes,
-        "INT8: regular expression; nodes whose whole name matches "
-        "get unquantized inputs, and so run in FP16 or FP32 inside the same engine",
-        **text,
-    )
+    _record_flags.define(values, settings_module.Settings, _MAKES_TABLES)
 
 
 def define_cache(values: flags.FlagValues) -> None:
@@ -247,9 +156,7 @@ def print_layers(console: Console, done: Conversion | Build) -> None:
 
 def read_settings(values: flags.FlagValues) -> settings_module.Settings:
     """Settings from the flags; fields without a flag keep their default."""
-    given = {name: values[name].value for name in settings_module.Settings().to_dict() if name in values}
-    listed = {name: tuple(part for part in value if part) for name, value in given.items() if isinstance(value, list)}
-    return settings_module.checked(settings_module.Settings(**{**given, **listed}))
+    return settings_module.checked(_record_flags.read(values, settings_module.Settings))
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
@@ -260,53 +167,33 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError("--input_saved_model_dir is missing", "`tftrt convert --help` lists the flags")
     if not values.output_saved_model_dir and not values.dry_run:
         raise errors.UsageError("--output_saved_model_dir is missing", "give it, or --dry_run")
-    _plans.check_flags(values)
-    if values.backend == _plans.TENSORRT:
-        asked = settings_module.checked(
-            settings_module.Settings(
-                precision_mode=values.precision_mode,
-                calibration_table=values.calibration_table,
-                calibration_method=values.calibration_method,
-                calibration_percentile=values.calibration_percentile,
-            )
-        )
-        return _plans.run(values, _flag_file(values), read_cache(values), read_data(values, asked))
-    settings = read_settings(values)
-    if settings.shapes:
-        shape_grammar.parse(settings.shapes)
+    backend = _backend_flags.chosen(values)
+    asked = _backend_flags.read(values, backend)
+    data = read_data(values, recipe.checked(asked))
+    settings = backend.check(asked, _backend_flags.given(values, data))
     cache = None if read_layers(values) else read_cache(values)
-    minutes = _building.minutes(values)
-    data = read_data(values, settings)
-    from tftrt_tools.tftrt.conversion import pipeline
-
-    source = _source_flags.read(values, values.input_saved_model_dir)
-    with _building.resumable(values, cache), progress.on_terminal():
-        done = pipeline.convert(
-            source,
-            values.output_saved_model_dir,
-            settings,
-            overwrite=values.overwrite,
-            dry_run=values.dry_run,
-            flag_file=_flag_file(values),
-            log_file=values.log_file,
-            data=data,
-            cache=cache,
-            layers=values.layers,
-            build_minutes=minutes,
-        )
-    _print(done, values.json, cache)
-    if done.calibration is None and (data or settings.calibration_table):
-        console = _output.console(values.json)
-        console.print(
-            "  warning: the calibration was not used: no INT8 engine of this model takes a table", soft_wrap=True
-        )
+    work = Work(
+        source=_source_flags.read(values, values.input_saved_model_dir),
+        output=None if values.dry_run else values.output_saved_model_dir,
+        settings=settings,
+        data=data,
+        overwrite=values.overwrite,
+        flag_file=_flag_file(values, backend),
+        log_file=values.log_file,
+        cache=cache,
+        layers=values.layers,
+        build_minutes=_building.minutes(values, always=backend.always_builds),
+    )
+    with _building.resumable(values, cache if backend.resumes else None), progress.on_terminal():
+        done = backend.make(work)
+    _made.show(done, _output.console(values.json), cache)
     _output.write_json(done, values.json)
     if done.output:
         _next.show(values, _next.verify(values, values.input_saved_model_dir, values.output_saved_model_dir))
-    return _building.exit_code(done)
+    return _made.exit_code(done)
 
 
-def read_data(values: flags.FlagValues, settings: settings_module.Settings) -> DataOptions | None:
+def read_data(values: flags.FlagValues, settings: Recipe) -> DataOptions | None:
     """DataOptions of an INT8 conversion, or None if nothing is to be calibrated. Raises: UsageError."""
     if settings.precision_mode != "INT8":
         for name in _calibration_flags.given(values):
@@ -321,9 +208,9 @@ def read_data(values: flags.FlagValues, settings: settings_module.Settings) -> D
     return _calibration_flags.read(values) if given else None
 
 
-def _calibrates(values: flags.FlagValues) -> bool:
+def _calibrates(values: flags.FlagValues, backend: AnyBackend) -> bool:
     """Whether the toolkit's calibration method has an effect. convert.flags then always names it, because its default has changed once."""
-    if values.backend == _plans.TENSORRT and not _plans.calibrates(values):
+    if backend is not backends.default() and not (values.calibration_data or values.calibrate_on_random_data):
         return False
     return values.precision_mode.upper() == "INT8" and values.calibrator == "toolkit" and not values.calibration_table
 
@@ -344,14 +231,14 @@ def older_flags(argv: list[str]) -> list[str]:
     return argv
 
 
-def _flag_file(values: flags.FlagValues) -> str:
+def _flag_file(values: flags.FlagValues, backend: AnyBackend) -> str:
     """The flags that differ from their defaults, one a line."""
     import os
 
     lines = []
     for name in sorted(values):
         flag = values[name]
-        default = flag.value == flag.default and not (name == "calibration_method" and _calibrates(values))
+        default = flag.value == flag.default and not (name == "calibration_method" and _calibrates(values, backend))
         if name != flag.name or name in _NOT_REPEATED or name in ("help", "json") or default:
             continue
         value = flag.value
@@ -367,8 +254,8 @@ def _flag_file(values: flags.FlagValues) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None) -> None:
-    console = _output.console(json_path)
+@_made.table("conversion")
+def _conversion(done: Conversion, console: Console, cache: Mapping[str, Any] | None) -> None:
     rows = [
         (
             one.label,
@@ -410,6 +297,10 @@ def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None
         f"{where}, TensorRT {done.versions['tensorrt']}; {_saved(done)}"
     )
     print_calibration(console, done.calibration)
+    if done.calibration_unused:
+        console.print(
+            "  warning: the calibration was not used: no INT8 engine of this model takes a table", soft_wrap=True
+        )
     reused = sum(engine.cached for one in done.signatures for engine in one.built)
     if reused:
         console.print(f"{_output.counted(reused, 'engine')} came from the engine cache")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from tftrt_tools.accuracy.verify import Verification
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.choices import CalibrationMethod, Precision
+from tftrt_tools.models.backends.recipe import Recipe
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.tftrt.calibration.comparison import Comparison
 from tftrt_tools.tftrt.calibration.methods import AUTO, PERCENTILE
@@ -35,6 +36,20 @@ class Asked:
     int8_said: str = ""
     # Where to write the ranges of all tensors, "" for nowhere.
     output_table: str = ""
+
+    @classmethod
+    def of(cls, recipe: Recipe, data: DataOptions | None = None, int8_as: str = "") -> Asked:
+        """What a recipe says of it. Args: data: of its calibration, which a table of the recipe stands for."""
+        int8 = recipe.precision_mode == "INT8"
+        return cls(
+            precision=recipe.precision_mode,
+            fp32_nodes=tuple(filter(None, (recipe.fp32_nodes,))),
+            data=data if int8 and not recipe.calibration_table else None,
+            table=recipe.calibration_table if int8 else "",
+            method=recipe.calibration_method,
+            percentile=recipe.calibration_percentile,
+            int8_as=int8_as,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

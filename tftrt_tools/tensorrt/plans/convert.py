@@ -88,7 +88,7 @@ def convert(
             source=str(pathlib.Path(source.path).absolute()),
             source_digest=table.kind(source.path).digest(source.path),
             output=target,
-            settings=dataclasses.replace(settings, signature=signature),
+            settings=dataclasses.replace(settings, signature_keys=(signature,) if signature else ()),
             ranges=ranges(settings.calibration_table),
             notes=notes,
             flag_file=flag_file,
@@ -164,7 +164,7 @@ def _place_chosen(
         file = Source(path=str(exported / document.ONNX))
         # The file has what was frozen already.
         unnamed = dataclasses.replace(
-            settings, signature="", shapes=shaping.without_signature(settings.shapes, (name,)), freeze=""
+            settings, signature_keys=(), shapes=shaping.without_signature(settings.shapes, (name,)), freeze=""
         )
         asked = dataclasses.replace(
             asked, data=asked.data and dataclasses.replace(asked.data, shapes=shaping.first_call(unnamed.shapes))

@@ -10,6 +10,7 @@ from tftrt_tools.base import records
 from tftrt_tools.models.kinds.plan.document import ENGINE, PlanFile
 from tftrt_tools.models.kinds.plan.profiles import Profile
 from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel.inspection import bytes_text
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
 from tftrt_tools.tensorrt.plans.settings import Settings
 
@@ -58,6 +59,32 @@ class Built(passport.Stamped):
     def backend(self) -> str:
         """What made it, beside TF-TRT."""
         return BACKEND
+
+    @property
+    def complete(self) -> bool:
+        """A plan is whole or not there."""
+        return True
+
+    def text(self) -> tuple[str, ...]:
+        """Lines for people."""
+        plan = self.plan
+        times = f", with {bytes_text(self.known_timings)} of times from earlier builds" if self.known_timings else ""
+        written = f"written: {self.output}" if self.output else "nothing was written (--dry_run)"
+        return (
+            f"{plan.precision} plan of {bytes_text(plan.bytes)} for TensorRT {plan.tensorrt} and {plan.gpu}",
+            f"it came from the engine cache; its build took {self.build_seconds:.1f} s"
+            if self.cached
+            else f"built in {self.build_seconds:.1f} s{times}",
+            *[f"{self.ranged} tensors have a range of the calibration table"] * bool(self.ranged),
+            *[f"{self.held} layers are held in FP32, as the file has them"] * bool(self.held),
+            *(
+                f"plugins: {one.file} ({', '.join(one.creators) or 'none that TensorRT did not have'})"
+                for one in plan.plugins
+            ),
+            *(f"note: {note}" for note in self.notes),
+            *[f"the engine cache was not used: {self.cache_problem}"] * bool(self.cache_problem),
+            f"{written} ({self.seconds:.1f} s)",
+        )
 
     @property
     def profiles(self) -> tuple[Profile, ...]:

@@ -103,7 +103,7 @@ class _OnnxFiles:
         convert.convert(
             file,
             target,
-            dataclasses.replace(settings, plugins=kept, signature="", shapes=shapes),
+            dataclasses.replace(settings, plugins=kept, signature_keys=(), shapes=shapes),
             log_file=self._log_file,
         )
         return plan_kind.at(str(target))

@@ -4,11 +4,11 @@ import dataclasses
 import typing
 
 from tftrt_tools.base import choices
+from tftrt_tools.models.backends import recipe
 
 METHODS = choices.METHODS
-# The method that harms the outputs least in the simulation of INT8.
-AUTO: typing.Final = "auto"
-PERCENTILE = 99.99
+AUTO: typing.Final = recipe.AUTO
+PERCENTILE = recipe.PERCENTILE
 
 
 @dataclasses.dataclass(frozen=True)

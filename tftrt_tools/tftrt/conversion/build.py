@@ -77,6 +77,20 @@ class Build(passport.Stamped):
         """Engine ops that were left without an engine."""
         return [one for signature in self.signatures for one in signature.unbuilt]
 
+    @property
+    def complete(self) -> bool:
+        """As Conversion.complete."""
+        return not any(one.refused for one in self.unbuilt)
+
+    def text(self) -> tuple[str, ...]:
+        """Lines for people."""
+        ops, count = sum(len(one.engines) for one in self.signatures), len(self.built)
+        return (
+            f"{ops} engine op{'' if ops == 1 else 's'}, {count} engine{'' if count == 1 else 's'} built",
+            *(f"{one.name} has no engine and runs in TensorFlow: {one.reason}" for one in self.unbuilt),
+            f"written: {self.output} ({self.seconds:.1f} s)",
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The log's facts about the engines stand beside the fields, as in a manifest."""
         written = super().to_dict()

@@ -63,6 +63,8 @@ class Conversion(passport.Stamped):
     cache_problem: str = ""
     # What the log says of the engines, if requested.
     layers: layer_log.Found = layer_log.Found()
+    # Whether calibration was asked for, and no INT8 engine takes a table.
+    calibration_unused: bool = False
 
     document: typing.ClassVar = "conversion"
     written_too: typing.ClassVar = (
@@ -83,6 +85,21 @@ class Conversion(passport.Stamped):
     def unbuilt(self) -> list[Unbuilt]:
         """Engine ops that were left without an engine though --shapes asked for them."""
         return [one for signature in self.signatures for one in signature.unbuilt]
+
+    @property
+    def complete(self) -> bool:
+        """Whether TensorRT refused no engine; one that was not ready in time is no fault of the model."""
+        return not any(one.refused for one in self.unbuilt)
+
+    def text(self) -> tuple[str, ...]:
+        """Lines for people."""
+        precisions = sorted({engine.precision for engine in self.engines}) or [self.settings.precision_mode]
+        count = len(self.engines)
+        return (
+            f"{' and '.join(precisions)}, {count} engine op{'' if count == 1 else 's'}, {self.coverage:.1%} of the computing ops",
+            *(f"{one.name} has no engine and runs in TensorFlow: {one.reason}" for one in self.unbuilt),
+            f"written: {self.output} ({self.seconds:.1f} s)" if self.output else "dry run: nothing was written",
+        )
 
     @property
     def coverage(self) -> float:
@@ -118,7 +135,7 @@ class Conversion(passport.Stamped):
         """The manifest. It has a summary of the calibration, which has a file of its own, and nothing of the cache, which is not the
         model's."""
         written = super().to_dict()
-        del written["cache_problem"]
+        del written["cache_problem"], written["calibration_unused"]
         layers = written.pop("layers")
         result: dict[str, Any] = written | {"calibration": _summary(self.calibration)} | layers
         return result
@@ -214,7 +231,10 @@ def convert(
             cache_problem=answer["cache_problem"],
             left_behind=tuple(answer["other_tags"]),
         )
-        done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
+        calibration = _calibration(answer, done, given)
+        done = dataclasses.replace(
+            done, calibration=calibration, calibration_unused=calibration is None and bool(data or given)
+        )
         if layers:
             tables = done.calibration.engines if done.calibration else ()
             done = dataclasses.replace(done, layers=layer_log.Found.of(outcome.log, signatures, tables))

@@ -1,19 +1,11 @@
 """The settings of a conversion, in one dataclass. Defaults are TF-TRT's own unless a comment says why not."""
 
 import dataclasses
-import re
+import typing
 
 from tftrt_tools.base import errors, records
-from tftrt_tools.base.choices import (
-    CALIBRATION_METHODS,
-    CALIBRATORS,
-    PRECISIONS,
-    STRATEGIES,
-    CalibrationMethod,
-    Calibrator,
-    Precision,
-    Strategy,
-)
+from tftrt_tools.base.choices import CALIBRATORS, STRATEGIES, Calibrator, Precision, Strategy
+from tftrt_tools.models.backends import recipe
 from tftrt_tools.models.savedmodel import frozen_inputs
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.tftrt.calibration import methods
@@ -24,61 +16,80 @@ KEEPS_HIGH: dict[Precision, str] = {"INT8": "high_precision_nodes", "FP16": "fp3
 MAX_WORKSPACE_BYTES = 2**63 - 1 - 512
 
 # The settings for INT8's ranges; they have no effect in another precision.
-CALIBRATION = ("calibration_table", "calibrator", "calibration_method", "calibration_percentile")
+CALIBRATION = (*recipe.RANGES, "calibrator")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(records.Record):
-    """Settings of one conversion."""
+class Settings(recipe.Recipe):
+    """Settings of one conversion: the recipe, and TF-TRT's options."""
 
-    # The precision of the engines.
-    precision_mode: Precision = "FP32"
-    # Signatures to convert; () for all. The others stay as they were.
-    signature_keys: tuple[str, ...] = ()
-    # Tags of the MetaGraph; () for the only one, or "serve".
-    tags: tuple[str, ...] = ()
-    # Nodes (Identity not counted, constants counted) that a segment needs to become an engine.
-    minimum_segment_size: int = 3
-    # Bytes of scratch GPU memory that an engine may use.
-    max_workspace_size_bytes: int = MAX_WORKSPACE_BYTES
-    # Engines kept for one segment in implicit batch mode.
-    maximum_cached_engines: int = 1
+    # In the order of the files of before.
+    written_first: typing.ClassVar[tuple[str, ...]] = (
+        "precision_mode",
+        "signature_keys",
+        "tags",
+        "minimum_segment_size",
+        "max_workspace_size_bytes",
+        "maximum_cached_engines",
+        "use_dynamic_shape",
+        "dynamic_shape_profile_strategy",
+        "allow_build_at_runtime",
+        "max_engines",
+        "keep_native_ops",
+        "keep_native_nodes",
+        "fp32_nodes",
+        "calibrator",
+    )
+
+    max_workspace_size_bytes: int = records.field(
+        default=MAX_WORKSPACE_BYTES, help="scratch GPU memory of an engine; by default no limit"
+    )
+    # () for the only one, or "serve".
+    tags: tuple[str, ...] = records.field(default=(), help="tags of the MetaGraph, by default the only one or 'serve'")
+    # Identity is not counted, constants are.
+    minimum_segment_size: int = records.field(default=3, help="nodes that a segment needs to become an engine")
+    maximum_cached_engines: int = records.field(
+        default=1, help="engines kept for one segment in implicit batch mode; raised to the number of --shapes"
+    )
     # Explicit batch with optimization profiles; None decides by `shapes`.
-    use_dynamic_shape: bool | None = None
+    use_dynamic_shape: bool | None = records.field(
+        default=None, help="explicit batch mode with optimization profiles; by default only with --shapes"
+    )
     # How profiles are made from shapes. None is "Optimal", one for each declared shape; for ranges (min=…,max=…) "Range" or
     # "Range+Optimal"; "Range" for INT8 without shapes.
-    dynamic_shape_profile_strategy: Strategy | None = None
-    # Whether a request whose shape has no engine may build one (it blocks all requests meanwhile).
-    allow_build_at_runtime: bool = True
-    # Keep the N largest segments; 0 for no limit.
-    max_engines: int = 20
-    # Op types that stay in TensorFlow.
-    keep_native_ops: tuple[str, ...] = ()
-    # Regular expression on node names of the frozen graph; full matches stay in TensorFlow.
-    keep_native_nodes: str = ""
-    # Regular expression; matching nodes go to FP32 engines, the rest follows precision_mode.
-    fp32_nodes: str = ""
-    # The maker of INT8 tables: "toolkit" (here, no GPU needed) or "tensorrt" (TensorRT's entropy calibration, on the GPU).
-    calibrator: Calibrator = "toolkit"
-    # For the toolkit's calibrator; "auto" takes the method that harms the outputs least in the simulation of INT8. TensorRT's calibrator
-    # knows only entropy.
-    calibration_method: CalibrationMethod = methods.AUTO
-    # The percentile of |x|, for "percentile" and "auto", in (50, 100].
-    calibration_percentile: float = methods.PERCENTILE
-    # Calibration file to reuse; "" to calibrate.
-    calibration_table: str = ""
-    # Regular expression; INT8 leaves the inputs of matching nodes unquantized, so that they run in FP16 or FP32.
-    high_precision_nodes: str = ""
-    # Accept where TF-TRT departs from a quantization-aware model or from the precision.
-    allow_quantization_changes: bool = False
-    # Text of --freeze: inputs that get one value for good.
-    freeze: str = ""
-    # Text of --shapes; "" builds no engines.
-    shapes: str = ""
-    # Whether built engines are saved with the model.
-    save_engines: bool = True
-    # Accept a model in which no segment is worth an engine.
-    allow_no_engines: bool = False
+    dynamic_shape_profile_strategy: Strategy | None = records.field(
+        default=None,
+        help="Range, Optimal, Range+Optimal or ImplicitBatchModeCompatible; by default Optimal: one profile for each declared shape",
+    )
+    allow_build_at_runtime: bool = records.field(
+        default=True,
+        help="let a request whose shape has no engine build one, which blocks all requests meanwhile; --noallow_build_at_runtime runs "
+        "it in TensorFlow",
+    )
+    max_engines: int = records.field(default=20, help="keep the largest segments only; 0 for no limit")
+    keep_native_ops: tuple[str, ...] = records.field(
+        default=(), help="op types that stay in TensorFlow, e.g. Cumsum,Softmax"
+    )
+    # Of the nodes of the frozen graph.
+    keep_native_nodes: str = records.field(
+        default="", help="regular expression: nodes whose whole name matches stay in TensorFlow"
+    )
+    # The maker of INT8 tables: "toolkit" (here, no GPU needed) or "tensorrt" (TensorRT's entropy calibration, on the GPU; it knows only
+    # entropy).
+    calibrator: Calibrator = records.field(
+        default="toolkit", help="toolkit (needs no GPU) or tensorrt (TensorRT's own, on the GPU)"
+    )
+    high_precision_nodes: str = records.field(
+        default="",
+        help="INT8: regular expression; nodes whose whole name matches get unquantized inputs, and so run in FP16 or FP32 inside the same "
+        "engine",
+    )
+    allow_quantization_changes: bool = records.field(
+        default=False, help="accept where TF-TRT departs from a quantization-aware model or from the precision"
+    )
+    save_engines: bool = records.field(default=True, help="save the engines that --shapes built with the model")
+    # Whether a model is taken in which no segment is worth an engine.
+    allow_no_engines: bool = records.field(default=False, help="accept a model that gets no engine")
 
     @property
     def dynamic(self) -> bool:
@@ -115,9 +126,9 @@ class Settings(records.Record):
 
 def checked(settings: Settings) -> Settings:
     """Return `settings`, or raise UsageError for a value that can never work."""
-    settings = dataclasses.replace(
-        settings, precision_mode=_precision(settings), dynamic_shape_profile_strategy=_strategy(settings)
-    )
+    _check_calibrator(settings)
+    settings = recipe.checked(settings)
+    settings = dataclasses.replace(settings, dynamic_shape_profile_strategy=_strategy(settings))
     for name, least in (
         ("minimum_segment_size", 1),
         ("max_workspace_size_bytes", 1),
@@ -141,61 +152,36 @@ def checked(settings: Settings) -> Settings:
         )
     if settings.fp32_nodes and settings.precision_mode == "FP32":
         raise errors.UsageError("--fp32_nodes has no effect with --precision_mode=FP32", "leave one of them out")
-    for name in ("keep_native_nodes", "fp32_nodes", "high_precision_nodes"):
-        _check_regex(name, getattr(settings, name))
-    _check_calibration(settings)
+    for name in ("keep_native_nodes", "high_precision_nodes"):
+        recipe.check_expression(name, getattr(settings, name))
+    if settings.precision_mode != "INT8":
+        recipe.check_unused(
+            settings,
+            ("calibrator", "high_precision_nodes"),
+            f"--precision_mode={settings.precision_mode}",
+            "use --precision_mode=INT8, or leave it out",
+        )
     frozen_inputs.parse(settings.freeze)
     return settings
 
 
-def _check_calibration(settings: Settings) -> None:
+def _check_calibrator(settings: Settings) -> None:
     if settings.calibrator not in CALIBRATORS:
         raise errors.UsageError(
             f"--calibrator={settings.calibrator} is unknown", "use one of " + ", ".join(CALIBRATORS)
         )
-    if settings.calibration_method not in CALIBRATION_METHODS:
-        raise errors.UsageError(
-            f"--calibration_method={settings.calibration_method} is unknown",
-            "use one of " + ", ".join(CALIBRATION_METHODS),
-        )
-    if settings.calibrator == "tensorrt" and settings.calibration_method not in (methods.AUTO, "entropy"):
+    if settings.calibrator != "tensorrt":
+        return
+    if settings.calibration_method not in (recipe.AUTO, "entropy"):
         raise errors.UsageError(
             f"--calibration_method={settings.calibration_method} is the toolkit's: TensorRT calibrates by entropy only",
             "leave it out, or use --calibrator=toolkit",
         )
-    if not 50 < settings.calibration_percentile <= 100:
+    if settings.calibration_percentile != recipe.PERCENTILE:
         raise errors.UsageError(
-            f"--calibration_percentile={settings.calibration_percentile:g} is not between 50 and 100", "e.g. 99.99"
+            "--calibration_percentile is the toolkit's: TensorRT calibrates by entropy only",
+            "leave it out, or use --calibrator=toolkit",
         )
-    default = Settings()
-    if settings.calibration_percentile != default.calibration_percentile:
-        if settings.calibrator == "tensorrt":
-            raise errors.UsageError(
-                "--calibration_percentile is the toolkit's: TensorRT calibrates by entropy only",
-                "leave it out, or use --calibrator=toolkit",
-            )
-        if settings.calibration_method not in (methods.AUTO, "percentile"):
-            raise errors.UsageError(
-                f"--calibration_percentile has no effect with --calibration_method={settings.calibration_method}",
-                "add --calibration_method=percentile, or leave it out",
-            )
-    if settings.precision_mode == "INT8":
-        return
-    for name in (*CALIBRATION, "high_precision_nodes"):
-        if getattr(settings, name) != getattr(default, name):
-            raise errors.UsageError(
-                f"--{name} has no effect with --precision_mode={settings.precision_mode}",
-                "use --precision_mode=INT8, or leave it out",
-            )
-
-
-def _precision(settings: Settings) -> Precision:
-    for known in PRECISIONS:
-        if known == settings.precision_mode.upper():
-            return known
-    raise errors.UsageError(
-        f"--precision_mode={settings.precision_mode.upper()} is unknown", "use one of " + ", ".join(PRECISIONS)
-    )
 
 
 def _strategy(settings: Settings) -> Strategy | None:
@@ -208,12 +194,3 @@ def _strategy(settings: Settings) -> Strategy | None:
     raise errors.UsageError(
         f"--dynamic_shape_profile_strategy={given} is unknown", "use one of " + ", ".join(STRATEGIES)
     )
-
-
-def _check_regex(name: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise errors.UsageError(
-            f"--{name}={pattern} is no regular expression: {error}", "see Python's `re` syntax"
-        ) from None

@@ -1,0 +1,1 @@
+"""Who builds: what is asked of a back end, and what it promises."""

@@ -1,0 +1,132 @@
+"""What a back end is: who makes a model from a recipe. `studies.backends` has those that are known.
+
+A new one is a class with these members, in a file of its own, and one line in `studies/backends/__init__.py`; one of another package is an
+entry point of the group "tftrt_tools.backends".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Generic, Protocol
+
+from tftrt_tools.models.backends.recipe import Settings
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.sources.source import Source
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Work(Generic[Settings]):
+    """One model to make."""
+
+    # As the user named it.
+    source: Source
+    # Directory or file to make; None to make it and keep nothing.
+    output: str | None
+    # As `Backend.check` returned them.
+    settings: Settings
+    # What ranges are calibrated on, None for nothing.
+    data: DataOptions | None = None
+    # Replace a model that is at the output.
+    overwrite: bool = False
+    # Text that repeats it, kept with the model.
+    flag_file: str = ""
+    # Where to keep what the libraries log.
+    log_file: str | None = None
+    # {"folder", "max_bytes"} of the engine cache; None for none.
+    cache: Mapping[str, Any] | None = None
+    # Bound of all builds together; None for none.
+    build_minutes: float | None = None
+    # Tell in what the layers compute.
+    layers: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What `tftrt build` changes of the settings that a model keeps; None and "" keep them. options: flags of the back end's own."""
+
+    shapes: str = ""
+    max_workspace_size_bytes: int | None = None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Given:
+    """What the user typed. names: of the flags; of_data: those of them that are about calibration data; data: what they say, None for
+    no data."""
+
+    names: Collection[str] = ()
+    of_data: Sequence[str] = ()
+    data: DataOptions | None = None
+
+
+class Made(Protocol):
+    """A model that was made; what a command prints and writes as JSON."""
+
+    @property
+    def output(self) -> str | None:
+        """Where it is; None where nothing was kept."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all engines that were asked for are there, but for those that the user's time bound left out."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+
+    def text(self) -> Sequence[str]:
+        """Lines for people; the last says what was written."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a model that was made tells of itself. build_seconds: of all engines; engine_bytes: of all of them; engines: how many;
+    coverage: share of the computing ops in them, 0 to 1; cached: how many came from the engine cache."""
+
+    build_seconds: float
+    engine_bytes: int
+    engines: int
+    coverage: float
+    cached: int = 0
+
+
+class Backend(Protocol[Settings]):
+    """Who makes a model from a recipe."""
+
+    # The word of --backend.
+    name: str
+    # What --help says of it.
+    about: str
+    # What its flags are for, in messages: "--tf32 is for plans".
+    makes: str
+    # Its settings: the recipe with options.
+    settings: type[Settings]
+    # More flags of `tftrt convert` and of `tftrt build` that it alone has.
+    convert_flags: frozenset[str]
+    build_flags: frozenset[str]
+    # Whether something is built where no shapes are given.
+    always_builds: bool
+    # Whether the engines of an interrupted run are in the engine cache.
+    resumes: bool
+
+    def takes(self, source: Source) -> None:
+        """Raise UsageError for a model from which it makes none."""
+
+    def check(self, settings: Settings, given: Given) -> Settings:
+        """The settings, with words in their own spelling. Raises: UsageError for what cannot work, or would have no effect."""
+
+    def make(self, work: Work[Settings]) -> Made:
+        """Make the model, whole or not at all. Raises: UsageError, TftrtError, CheckFailed; then the output is as it was."""
+
+    def made(self, model: str) -> bool:
+        """Whether a path is a model that it made and can rebuild. Cheap: nothing is loaded."""
+
+    def rebuild(self, model: str, changes: Changes, work: Work[Settings]) -> Made:
+        """Build a model that was made, for this machine. Args: work: its source, settings and data are not read. Raises: as `make`."""
+
+    def evidence(self, model: str) -> Evidence:
+        """Of a model that it made."""
+
+
+# One of whatever settings.
+AnyBackend = Backend[Any]

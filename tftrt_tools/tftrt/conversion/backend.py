@@ -1,0 +1,97 @@
+"""TF-TRT as a back end."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tftrt_tools.models.backends.protocol import Changes, Evidence, Given, Made, Work
+from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.models.sources.source import Source
+from tftrt_tools.tftrt.conversion import settings as settings_module
+from tftrt_tools.tftrt.conversion.settings import Settings
+
+
+class TfTrt:
+    """TF-TRT SavedModels."""
+
+    name = "tftrt"
+    about = "tftrt makes a TF-TRT SavedModel"
+    makes = "TF-TRT"
+    settings = Settings
+    convert_flags = frozenset({"layers"})
+    build_flags = frozenset(
+        {"strip", "repeat", "dynamic_shape_profile_strategy", "allow_build_at_runtime", "tags", "layers", "op_library"}
+    )
+    always_builds = False
+    resumes = True
+
+    def takes(self, source: Source) -> None:
+        """SavedModels, Keras files, frozen graphs, checkpoints. Raises: UsageError."""
+        from tftrt_tools.models.kinds import opening
+
+        opening.check(source)
+
+    def check(self, settings: Settings, given: Given) -> Settings:
+        """As settings.checked; and the text of --shapes. Raises: UsageError."""
+        settings = settings_module.checked(settings)
+        if settings.shapes:
+            shape_grammar.parse(settings.shapes)
+        return settings
+
+    def make(self, work: Work[Settings]) -> Made:
+        """Convert. Raises: as pipeline.convert."""
+        from tftrt_tools.tftrt.conversion import pipeline
+
+        return pipeline.convert(
+            work.source,
+            work.output,
+            work.settings,
+            overwrite=work.overwrite,
+            dry_run=work.output is None,
+            flag_file=work.flag_file,
+            log_file=work.log_file,
+            data=work.data,
+            cache=work.cache,
+            layers=work.layers,
+            build_minutes=work.build_minutes,
+        )
+
+    def made(self, model: str) -> bool:
+        """A SavedModel with the metadata of a conversion."""
+        manifest = passport.read(model, passport.MANIFEST) if files.is_saved_model(model) else None
+        return bool(manifest) and not files.is_plan(model)
+
+    def rebuild(self, model: str, changes: Changes, work: Work[Settings]) -> Made:
+        """Build the engines, or take them away where no shapes are given. Raises: as build.build."""
+        from tftrt_tools.tftrt.conversion import build
+
+        return build.build(
+            model,
+            work.output,
+            build.Options(
+                shapes=changes.shapes, max_workspace_size_bytes=changes.max_workspace_size_bytes, **changes.options
+            ),
+            overwrite=work.overwrite,
+            cache=work.cache,
+            log_file=work.log_file,
+            layers=work.layers,
+            build_minutes=work.build_minutes,
+        )
+
+    def evidence(self, model: str) -> Evidence:
+        """From the conversion's manifest."""
+        with passport.understood(model, passport.MANIFEST):
+            manifest: Any = passport.read(model, passport.MANIFEST) or {}
+            built = [engine for one in manifest["signatures"] for engine in one.get("built", ())]
+            return Evidence(
+                build_seconds=math.fsum(one["seconds"] for one in built),
+                engine_bytes=sum(one["bytes"] for one in built),
+                engines=manifest["engine_count"],
+                coverage=manifest["coverage"],
+                cached=sum(bool(one.get("cached")) for one in built),
+            )
+
+
+TFTRT = TfTrt()
