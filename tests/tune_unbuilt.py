@@ -6,9 +6,11 @@ python -m tests.tune_unbuilt MODEL [--flags]
 import sys
 from unittest import mock
 
+from tests import plan_runner
 from tftrt_tools.command_line import cli
-from tftrt_tools.studies.tuning import given, tune
+from tftrt_tools.studies.tuning import given, measuring, tune
 from tftrt_tools.studies.tuning.plans import Plans
+from tftrt_tools.studies.tuning.tried import Measured
 
 GPU = {"gpu": "none", "compute_capability": "", "driver": "", "tensorrt": "8.5.3"}
 
@@ -20,16 +22,20 @@ class Unbuilt(Plans):
         return self.export(settings).parent
 
     def facts_of(self, plan):
-        return {"build_seconds": 1.0, "engine_bytes": 1, "engines": 1, "coverage": 1.0}
+        return Measured(build_seconds=1.0, engine_bytes=1, engines=1, coverage=1.0)
 
 
 def unbuilt(make=tune._plans):
     """In place of tune._plans."""
-    return lambda *arguments: Unbuilt(**{**vars(make(*arguments)), "jobs": "tests.plan_runner"})
+    return lambda *arguments: Unbuilt(**vars(make(*arguments)))
 
 
 if __name__ == "__main__":
-    with mock.patch.object(given, "gpu", lambda: GPU), mock.patch.object(tune, "_plans", unbuilt()):
+    with (
+        mock.patch.object(given, "gpu", lambda: GPU),
+        mock.patch.object(tune, "_plans", unbuilt()),
+        mock.patch.object(measuring, "measure", plan_runner.measure),
+    ):
         code = cli.main(["tune", *sys.argv[1:]])
     loaded = {"tensorflow", "tensorrt"} & set(sys.modules)
     sys.exit(f"loaded: {loaded}" if loaded else code)

@@ -13,6 +13,7 @@ from tftrt_tools.servers.serving.smoke import answer_check as smoke_answers
 from tftrt_tools.studies.bench import answers as bench_answers
 from tftrt_tools.studies.regression import answers as regress_answers
 from tftrt_tools.studies.tuning import tune
+from tftrt_tools.studies.tuning.measuring import Scored
 
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
 
@@ -153,7 +154,7 @@ def test_every_command_that_judges_answers_says_so(tmp_path):
     assert "--allow_constant_outputs" in raised.value.mend
     npz.save(tmp_path / "x.npz", call.inputs)
     npz.save(tmp_path / "y.npz", answer)
-    calls = [{"signature": "s", "inputs": str(tmp_path / "x.npz"), "reference": str(tmp_path / "y.npz")}]
+    calls = [Scored(signature="s", rows=3, inputs=str(tmp_path / "x.npz"), reference=str(tmp_path / "y.npz"))]
     with pytest.raises(errors.CheckFailed, match="nothing was shown"):
         tune.nothing_shown(calls)
     assert "accepted" in tune.nothing_shown(calls, allowed=True)[0]

@@ -9,9 +9,9 @@ import shutil
 import numpy as np
 import pytest
 
+from tests import model_jobs
 from tests.command_line import assert_clear
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import child
 from tftrt_tools.command_line.commands import build as command
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.savedmodel import passport
@@ -39,9 +39,8 @@ def short_blocks(monkeypatch):
 def test_a_model_lives_as_long_as_its_process_for_its_engines_die_with_it(from_host, zoo_model, tmp_path):
     model = zoo_model("digits_cnn")
     saved = run.save_calls([run.Call("serving_default", {"image": np.zeros((1, 8, 8, 1), np.float32)})], tmp_path)
-    request = {"model": str(model), "calls": run.named(saved), "tags": [], "from_host": from_host}
-    found = child.run("tests.model_jobs:held", request).result
-    assert found["loaded"] == 1 and len(found["milliseconds"][0]) == 2
+    found = model_jobs.held.run(repeats.Load(model=str(model), calls=tuple(saved), from_host=from_host)).result
+    assert found.loaded == 1 and len(found.seconds) == 2
 
 
 def rounds(factors, noise=0.0, seed=0, base=(1.0, 4.0)):

@@ -5,7 +5,6 @@ import dataclasses
 import json
 import math
 import os
-import pathlib
 import re
 import time
 import xml.etree.ElementTree
@@ -17,26 +16,27 @@ from hypothesis import strategies as st
 
 from tests.command_line import assert_clear
 from tests.prepared_models import unet_with_conditionals
+from tests.trial_worker import worker
 from tftrt_tools.accuracy import goal as goals
 from tftrt_tools.accuracy import score
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.accuracy.harm import Effect, Kept, Node, SignatureHarm
 from tftrt_tools.accuracy.labels import Labels
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import child, signals
+from tftrt_tools.base.process import signals
 from tftrt_tools.command_line.commands import _flags
 from tftrt_tools.command_line.commands import convert as convert_command
 from tftrt_tools.command_line.commands import tune as tune_command
 from tftrt_tools.command_line.report import html
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds import opening
-from tftrt_tools.models.kinds.savedmodel.kind import RUNTIME
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.shapes import InputSpec
-from tftrt_tools.studies.tuning import final, journal, measure_job, ranking, search, space, tune, turns_job
+from tftrt_tools.studies.tuning import final, journal, measure_job, measuring, ranking, search, space, tune, turns_job
+from tftrt_tools.studies.tuning.measuring import InTurns, Original, Request, Scored, Scoring, Timed
 from tftrt_tools.studies.tuning.search import Budget
 from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
-from tftrt_tools.studies.tuning.tried import NATIVE, Latency, Measured, Tuning
+from tftrt_tools.studies.tuning.tried import Latency, Measured, Tuning
 from tftrt_tools.tftrt.calibration import file as calibration_file
 from tftrt_tools.tftrt.conversion.plan import Plan, SignaturePlan, SizeResult
 from tftrt_tools.tftrt.conversion.settings import Settings
@@ -44,6 +44,7 @@ from tftrt_tools.tftrt.conversion.signature_result import SignatureResult, Unbui
 
 CALL = "serving_default(image 8x8x8x1)"
 TOP1 = Goal("top1", "max-degradation", 0.01, True)
+SCORING = Scoring(goal=TOP1)
 BASE = Settings(shapes="image:1x8x8x1,8x8x8x1")
 
 
@@ -745,50 +746,12 @@ def test_a_damaged_trial_is_named(tmp_path, text):
 
 INT8 = dataclasses.replace(BASE, precision_mode="INT8")
 DATA = DataOptions(source="rows.npz")
-
-
-def worker_job(request):
-    """Stands in for measure.job. keep_native_nodes says what happens to a trial."""
-    if request["do"] == "calibrate":
-        table = {
-            "segment": "sha256:1",
-            "signature": "s",
-            "engine": "e",
-            "left_out": [],
-            "ranges": None,
-            "table": {"header": "TRT-8503-EntropyCalibration2", "scales": {"x": 0.5}},
-        }
-        record = {"source": "rows.npz", "samples": 8, "rows": [], "warnings": [], "kind": "arrays", "digest": ""}
-        return {
-            "tables": [table],
-            "data": [record],
-            "versions": {"tensorrt": "8.5.3", "tensorflow": "2.14.1"},
-            "method": "mse",
-            "comparison": None,
-        }
-    if request["do"] == "final":
-        if any(one["settings"]["keep_native_nodes"] == "bug" for one in request["converts"].values()):
-            raise ZeroDivisionError("a slip")
-        numbers = [NATIVE, *map(int, request["converts"])]
-        return final.final(request["timed"]["call"], numbers, [[[float(os.getpid())]] * 20] * len(numbers)).to_dict()
-    what = request["convert"]["settings"]["keep_native_nodes"]
-    if what == "abort":
-        (pathlib.Path(request["folder"]) / ".trial-abc").mkdir()
-        os.abort()
-    if what == "bug":
-        raise ZeroDivisionError("a slip")
-    if what == "error":
-        raise errors.CheckFailed("no segment", "a mend")
-    if what == "endless":
-        time.sleep(600)
-    minutes = request["convert"]["build_minutes"]
-    if what.startswith("late") and minutes is not None and minutes < 5:
-        said = f"--max_build_minutes={minutes:g}"
-        if what == "late, all":
-            raise errors.CheckFailed(f"none of the 2 engines was ready within {said}")
-        return Measured(failure=f"E_1 was not ready when {said} were over").to_dict()
-    given = request["convert"]["int8"]["given"]
-    return Measured(accuracy=float(os.getpid()), engines=len(given["engines"]) if given else 0).to_dict()
+TIMED = Timed(
+    call=CALL,
+    signature="serving_default",
+    shapes={"image": (8, 8, 8, 1)},
+    specs=(InputSpec("image", "float32", (None, 8, 8, 1)),),
+)
 
 
 def trials(tmp_path, task=None, **options):
@@ -796,12 +759,10 @@ def trials(tmp_path, task=None, **options):
     task = task or Task(
         model="model",
         timed=(),
-        scoring={},
+        scoring=SCORING,
         facts={"model": "sha256:0", "data": "sha256:1", "metric": "top1", "timed": [CALL], "name": "a GPU"},
     )
-    return Trials(
-        task, journal.Journal(tmp_path / "work"), target="tests.rooms.studies.test_tuning:worker_job", **options
-    )
+    return Trials(task, journal.Journal(tmp_path / "work"), job=worker, **options)
 
 
 def native_nodes(what, settings=BASE):
@@ -840,7 +801,7 @@ def test_what_is_done_is_not_done_again_unless_it_failed_and_that_is_asked_for(t
     with trials(tmp_path, retry_failed=True) as measure:
         measure(native_nodes("a")), measure(native_nodes("error"))
         assert measure.reused == 1
-    with trials(tmp_path, Task(model="model", timed=(), scoring={}, facts={"model": "sha256:another"})) as measure:
+    with trials(tmp_path, Task(model="model", timed=(), scoring=SCORING, facts={"model": "sha256:another"})) as measure:
         assert measure(native_nodes("a")).accuracy != first.accuracy and measure.reused == 0
 
 
@@ -857,7 +818,7 @@ def test_a_trial_that_takes_too_long_is_ended_and_done_again_under_a_longer_limi
 
 def test_engines_that_are_not_ready_in_time_fail_their_trial_and_end_the_worker(tmp_path):
     def measured(minutes, *names):
-        task = Task(model="model", timed=(), scoring={}, build_minutes=minutes)
+        task = Task(model="model", timed=(), scoring=SCORING, build_minutes=minutes)
         with trials(tmp_path, task) as measure:
             return [measure(native_nodes(name)) for name in names], measure.reused
 
@@ -890,13 +851,10 @@ def test_a_trial_names_the_engines_that_were_not_ready_or_refused():
 
 def test_a_frozen_input_is_timed_and_scored_with_its_value(tmp_path):
     model = unet_with_conditionals(tmp_path / "unet")
-    spec = [
-        {"name": "volume", "dtype": "float32", "shape": [None, 8, 8, 8, 1]},
-        {"name": "training", "dtype": "bool", "shape": []},
-    ]
-    timed = {"call": "c", "signature": "s", "shapes": {"volume": [2, 8, 8, 8, 1], "training": []}, "specs": spec}
+    spec = (InputSpec("volume", "float32", (None, 8, 8, 8, 1)), InputSpec("training", "bool", ()))
+    timed = Timed(call="c", signature="s", shapes={"volume": (2, 8, 8, 8, 1), "training": ()}, specs=spec)
     for value in (False, True):
-        feed = measure_job._inputs({**timed, "frozen": {"training": value}})
+        feed = measure_job._inputs(dataclasses.replace(timed, frozen={"training": value}))
         assert feed["training"].dtype == "bool" and bool(feed["training"]) is value
     np.savez(tmp_path / "rows.npz", volume=np.ones((4, 8, 8, 8, 1), np.float32))
     settings = Settings(shapes="volume:2x8x8x8x1;training:scalar", freeze="training:false")
@@ -905,8 +863,8 @@ def test_a_frozen_input_is_timed_and_scored_with_its_value(tmp_path):
         specs, walked = tune._specs(opened, settings)
         maker = tune._maker(settings, options, specs, walked)
         found = tune._prepare(opened, settings, options, specs, maker, maker.given(tmp_path / "given"), None, tmp_path)
-    assert found.timed[0]["frozen"] == {"training": False}
-    assert [bool(np.load(one["inputs"])["training"]) for one in found.scoring["calls"]] == [False, False]
+    assert found.timed[0].frozen == {"training": False}
+    assert [bool(np.load(one.inputs)["training"]) for one in found.scoring.calls] == [False, False]
 
 
 def test_rows_of_a_signature_that_is_not_tuned_are_left_aside(tmp_path):
@@ -928,7 +886,12 @@ def test_an_interruption_is_no_result(tmp_path):
 
 def test_a_table_is_made_once_for_each_choice_of_segments_and_given_to_the_trials(tmp_path):
     task = Task(
-        model="model", timed=(), scoring={}, data=DATA, facts={"model": "sha256:0"}, data_facts={"model": "sha256:0"}
+        model="model",
+        timed=(),
+        scoring=SCORING,
+        data=DATA,
+        facts={"model": "sha256:0"},
+        data_facts={"model": "sha256:0"},
     )
     with trials(tmp_path, task) as measure:
         variants = [INT8, space.with_high(INT8, ["a"]), space.with_strategy(INT8, "Range")]
@@ -941,7 +904,7 @@ def test_a_table_is_made_once_for_each_choice_of_segments_and_given_to_the_trial
 
 
 def test_the_best_are_timed_in_a_process_of_their_own_once(tmp_path):
-    best, timed = {3: native_nodes("a"), 5: native_nodes("b", INT8)}, {"call": CALL}
+    best, timed = {3: native_nodes("a"), 5: native_nodes("b", INT8)}, TIMED
     with trials(tmp_path) as measure:
         one = measure(native_nodes("a"))
         found = measure.in_turns(best, timed)
@@ -960,11 +923,11 @@ def test_what_is_simulated_is_what_sensitivity_says_of_the_same_ranges(zoo_model
     rows = np.load(images / "held_back.npz")["image"][:64]
     np.savez(tmp_path / "rows.npz", image=rows)
     data = DataOptions(source=str(images / "calibration.npz"), batch_size=64)
-    calls = [{"signature": "serving_default", "rows": len(rows), "inputs": str(tmp_path / "rows.npz")}]
+    one = Scored(signature="serving_default", rows=len(rows), inputs=str(tmp_path / "rows.npz"), reference="")
     task = Task(
         model=model,
         timed=(),
-        scoring={"calls": calls},
+        scoring=dataclasses.replace(SCORING, calls=(one,)),
         data=data,
         facts={"model": "sha256:0"},
         data_facts={"model": "sha256:0"},
@@ -1080,28 +1043,18 @@ def test_blocks_alternate_and_their_first_calls_do_not_count():
 
 
 def test_the_original_is_timed_by_tensorflow_and_what_has_no_engine_is_refused(zoo_model, tmp_path):
-    spec = {"name": "image", "dtype": "float32", "shape": [None, 8, 8, 1]}
-    request = {
-        "do": "final",
-        "model": str(zoo_model("digits_cnn")),
-        "jobs": RUNTIME.jobs,
-        "tags": ["serve"],
-        "converts": {},
-        "folder": str(tmp_path),
-        "plans": {},
-        "plan_jobs": "",
-        "timed": {"call": CALL, "signature": "serving_default", "shapes": {"image": [8, 8, 8, 1]}, "specs": [spec]},
-    }
-    found = final.Final.from_dict(child.run("tftrt_tools.studies.tuning.measure_job:job", request, env=ENV).result)
+    model = str(zoo_model("digits_cnn"))
+    asked = InTurns(original=Original(path=model, tags=("serve",)), folder=str(tmp_path), timed=TIMED)
+    found = measuring.measure.run(Request(final=asked), env=ENV).result.final
     assert (
         found.numbers == ()
         and found.latencies[0].ms > 0
         and len(found.rounds[0]) == turns_job.ROUNDS
         and not list(tmp_path.iterdir())
     )
-    task = Task(model=request["model"], timed=(request["timed"],), scoring={})
+    task = Task(model=model, timed=(TIMED,), scoring=SCORING)
     with Trials(task, journal.Journal(tmp_path / "work")) as measure, pytest.raises(errors.TftrtError):
-        measure.in_turns({4: Settings(precision_mode="FP32")}, request["timed"])
+        measure.in_turns({4: Settings(precision_mode="FP32")}, TIMED)
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["lock"]
 
 
@@ -1266,7 +1219,7 @@ def _kept(folder, **changes):
 
 def test_the_calls_of_a_work_folder_are_its_own(tmp_path):
     path, one = _kept(tmp_path / "good")
-    assert tune._kept_calls(path) == [one]
+    assert [kept.to_dict() for kept in tune._kept_calls(path)] == [one]
     for number, name in enumerate(("../x.npz", "/etc/passwd", "in/../../x.npz", "in", "in/sub/0.npz", "calls.json")):
         path, _ = _kept(tmp_path / str(number), inputs=name)
         with pytest.raises(errors.TftrtError, match="outside its folder"):

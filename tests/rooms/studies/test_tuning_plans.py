@@ -11,21 +11,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from tests import plan_runner
 from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
-from tests.rooms.studies.test_tuning import BASE, CALL, TOP1, Synthetic, models, turns
+from tests.rooms.studies.test_tuning import BASE, CALL, SCORING, TIMED, TOP1, Synthetic, models, turns
+from tests.trial_worker import worker
 from tftrt_tools.accuracy import verify
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import child
 from tftrt_tools.command_line.commands import _flags
 from tftrt_tools.command_line.commands import tune as tune_command
 from tftrt_tools.command_line.report import html
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
-from tftrt_tools.models.kinds.savedmodel.kind import RUNTIME
+from tftrt_tools.models.kinds.onnx import runner_job
 from tftrt_tools.models.sources.source import of
-from tftrt_tools.studies.tuning import final, journal, measure_job, search, space, tune, turns_job
+from tftrt_tools.studies.tuning import final, journal, measure_job, measuring, search, space, tune, turns_job
+from tftrt_tools.studies.tuning.measuring import InTurns, OfPlan, Original, Request, Scored, Scoring
 from tftrt_tools.studies.tuning.plans import Plans
 from tftrt_tools.studies.tuning.trial import Task, Trials
 from tftrt_tools.studies.tuning.tried import Latency, Measured, Tuning
@@ -33,8 +35,6 @@ from tftrt_tools.tensorrt.plans import shaping
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 SHAPES = "image:1x8x8x1,8x8x8x1"
-SPEC = {"name": "image", "dtype": "float32", "shape": [None, 8, 8, 1]}
-TIMED = {"call": CALL, "signature": "serving_default", "shapes": {"image": [8, 8, 8, 1]}, "specs": [SPEC], "frozen": {}}
 
 
 def unasked(settings):
@@ -295,7 +295,7 @@ def with_precision(precision):
 def trials(tmp_path, made, **changes):
     work = journal.Journal(tmp_path)
     return Trials(
-        Task(model="model", timed=(TIMED,), scoring={}, facts={"model": "sha256:0"}, plans=made, **changes), work
+        Task(model="model", timed=(TIMED,), scoring=SCORING, facts={"model": "sha256:0"}, plans=made, **changes), work
     )
 
 
@@ -376,11 +376,11 @@ def test_a_conversion_and_a_plan_of_the_same_settings_are_two_trials(tmp_path):
     task = Task(
         model="model",
         timed=(),
-        scoring={},
+        scoring=SCORING,
         facts={"model": "sha256:0"},
         plans=plans("model", tmp_path, names={"a": (), "b": ()}),
     )
-    with Trials(task, journal.Journal(tmp_path), target="tests.rooms.studies.test_tuning:worker_job") as measure:
+    with Trials(task, journal.Journal(tmp_path), job=worker) as measure:
         assert measure(BASE).accuracy and measure.plan(BASE).failure
     assert len(list(tmp_path.glob("trial-*.json"))) == 2
 
@@ -404,7 +404,7 @@ def test_a_model_is_exported_in_the_precision_once_and_without_a_gpu_the_build_s
     )
     before = made.onnx(settings).stat().st_mtime_ns
     with Trials(
-        Task(model="m", timed=(), scoring={}, plans=made), journal.Journal(tmp_path), retry_failed=True
+        Task(model="m", timed=(), scoring=SCORING, plans=made), journal.Journal(tmp_path), retry_failed=True
     ) as measure:
         assert "no GPU" in measure.plan(settings).failure and made.onnx(settings).stat().st_mtime_ns == before
 
@@ -438,54 +438,30 @@ def scoring(zoo_model, images, tmp_path_factory):
     rows = np.load(images / "held_back.npz")["image"][:40]
     saved = run.save_calls([run.Call("serving_default", {"image": part}) for part in np.split(rows, 5)], folder / "in")
     answered = run.run(kind.at(str(zoo_model("digits_cnn"))), saved, folder / "out", "the original")
-    calls = [
-        {"signature": "serving_default", "rows": 8, "inputs": path, "reference": answer}
+    calls = tuple(
+        Scored(signature="serving_default", rows=8, inputs=path, reference=answer)
         for (_, path), answer in zip(saved, answered.answers, strict=True)
-    ]
-    return {
-        "goal": Goal("snr_db", "threshold", 60.0, True).to_dict(),
-        "output": "",
-        "kinds": {},
-        "labels": "",
-        "calls": calls,
-    }
+    )
+    return Scoring(goal=Goal("snr_db", "threshold", 60.0, True), calls=calls)
 
 
 def test_a_plan_is_scored_and_timed_as_a_conversion_is(exported, scoring):
-    request = {
-        "plan": str(exported),
-        "plan_jobs": "tests.plan_runner",
-        "timed": [TIMED],
-        "scoring": scoring,
-        "facts": {"build_seconds": 3.0, "engine_bytes": 7, "engines": 1, "coverage": 1.0},
-    }
-    found = Measured.from_dict(
-        child.run("tftrt_tools.studies.tuning.measure_job:job", {"do": "plan", **request}).result
-    )
+    facts = Measured(build_seconds=3.0, engine_bytes=7, engines=1, coverage=1.0)
+    asked = OfPlan(plan=str(exported), facts=facts, timed=(TIMED,), scoring=scoring)
+    found = plan_runner.measure.run(Request(plan=asked)).result.measured
     assert (
         not found.failure and found.accuracy > 60 and found.latencies[CALL].ms > 0 and found.latencies[CALL].calls >= 30
     )
     assert (found.build_seconds, found.engine_bytes, found.kernels) == (3.0, 7, {})
     # A runner that says of no engine that it ran is no plan.
-    none = measure_job.plan(
-        {**request, "plan": str(exported / "model.onnx"), "plan_jobs": "tftrt_tools.models.kinds.onnx.runner_job"}
-    )
-    assert none["failure"] == f"no engine ran at {CALL}"
+    none = measure_job.plan(dataclasses.replace(asked, plan=str(exported / "model.onnx")), runner_job.load)
+    assert none.failure == f"no engine ran at {CALL}"
 
 
 def test_the_original_and_a_plan_are_timed_in_turns(exported, zoo_model, tmp_path):
-    request = {
-        "do": "final",
-        "model": str(zoo_model("digits_cnn")),
-        "jobs": RUNTIME.jobs,
-        "tags": ["serve"],
-        "converts": {},
-        "plans": {"4": str(exported)},
-        "plan_jobs": "tests.plan_runner",
-        "folder": str(tmp_path),
-        "timed": TIMED,
-    }
-    found = final.Final.from_dict(child.run("tftrt_tools.studies.tuning.measure_job:job", request).result)
+    original = Original(path=str(zoo_model("digits_cnn")), tags=("serve",))
+    asked = InTurns(original=original, plans={4: str(exported)}, folder=str(tmp_path), timed=TIMED)
+    found = plan_runner.measure.run(Request(final=asked)).result.final
     assert found.numbers == (4,) and len(found.rounds[4]) == turns_job.ROUNDS and found.faster(4).low > 0
 
 
@@ -496,7 +472,7 @@ class Unbuilt(Plans):
         return self.export(settings).parent
 
     def facts_of(self, plan):
-        return {"build_seconds": 1.0, "engine_bytes": 1, "engines": 1, "coverage": 1.0}
+        return Measured(build_seconds=1.0, engine_bytes=1, engines=1, coverage=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -527,7 +503,8 @@ def tuned(zoo_model, images, tmp_path_factory):
             tune, "_gpu", lambda: {"gpu": "none", "compute_capability": "", "driver": "", "tensorrt": "8.5.3"}
         )
         made = tune._plans
-        patch.setattr(tune, "_plans", lambda *given: Unbuilt(**{**vars(made(*given)), "jobs": "tests.plan_runner"}))
+        patch.setattr(tune, "_plans", lambda *given: Unbuilt(**vars(made(*given))))
+        patch.setattr(measuring, "measure", plan_runner.measure)
         return values, tune.tune(of(model), tune_command._settings(values), tune_command._options(values, of(model)))
 
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 import tensorflow as tf
 
-from tests import onnx_files, plan_recordings
+from tests import doubles, onnx_files, plan_jobs, plan_recordings
 from tests.command_line import assert_clear
 from tests.conftest import ROOT, run_tftrt
 from tftrt_tools.base import errors
@@ -18,7 +18,7 @@ from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.tensorrt.exporting import as_plan
 from tftrt_tools.tensorrt.exporting.as_plan import AsPlan, Seen
 from tftrt_tools.tensorrt.exporting.job import placement
-from tftrt_tools.tensorrt.plans import convert, making
+from tftrt_tools.tensorrt.plans import building, making
 
 
 def recorded(name):
@@ -205,7 +205,7 @@ def without_a_gpu(monkeypatch):
     def use(job):
         monkeypatch.setattr(making, "_BUILD", f"tests.plan_jobs:{job}")
         monkeypatch.setattr(making, "_check_calls", lambda *arguments: None)
-        monkeypatch.setattr(convert, "_CHECK", "tests.plan_jobs:checked")
+        doubles.job(monkeypatch, building.check, plan_jobs.checked)
 
     return use
 

@@ -19,8 +19,8 @@ from tftrt_tools.models.kinds.plan.kind import PLAN
 from tftrt_tools.models.kinds.pytorch.kind import PYTORCH
 from tftrt_tools.models.sources.source import Source, of
 from tftrt_tools.tensorrt.exporting import sensitivity
+from tftrt_tools.tensorrt.plans import building
 
-_CHECK = "tftrt_tools.tensorrt.plans.build_job:seen"
 _HALVES = ("float16", "bfloat16")
 
 
@@ -70,7 +70,7 @@ def gpu() -> dict[str, str]:
             "pip install the tensorrt of your GPU's driver, on the machine that the model is for",
         )
     try:
-        found = child.run(_CHECK, None).result
+        found = building.check.run(None).result
     except child.ChildDied:
         raise
     except errors.TftrtError as error:
@@ -78,7 +78,12 @@ def gpu() -> dict[str, str]:
             f"tune measures speed, and plans cannot be built here: {error.cause}",
             "run it on the machine that the model is for; `tftrt doctor` says what is missing",
         ) from None
-    return {"gpu": found["name"], **{name: found[name] for name in ("compute_capability", "driver", "tensorrt")}}
+    return {
+        "gpu": found.name,
+        "compute_capability": found.compute_capability,
+        "driver": found.driver,
+        "tensorrt": found.tensorrt,
+    }
 
 
 def runtime(package: str) -> str:

@@ -18,7 +18,7 @@ from tftrt_tools.tftrt.conversion.settings import Settings
 _NAME = re.compile(r"trial-([0-9]{4,})\.json")
 
 
-def key(**facts: Any) -> str:
+def key(**facts: object) -> str:
     """A digest of everything that a measurement depends on (JSON values). Returns: "sha256:…"."""
     return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

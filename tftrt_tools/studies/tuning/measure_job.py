@@ -3,147 +3,167 @@
 One process runs many trials, because TF-TRT keeps TensorRT's timings of kernels in memory only.
 """
 
+from __future__ import annotations
+
 import collections
 import contextlib
+import dataclasses
 import gc
-import importlib
 import pathlib
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from tftrt_tools.accuracy import score
-from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution import inputs, npz, run, run_job
 from tftrt_tools.models.execution.job import timing
 from tftrt_tools.models.execution.runner import Arrays, Load, Ready, Runner, Wanted
-from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.studies.tuning import final, turns_job
+from tftrt_tools.studies.tuning.measuring import (
+    Answer,
+    Calibrated,
+    Converting,
+    InTurns,
+    OfConversion,
+    OfOriginal,
+    OfPlan,
+    Original,
+    Request,
+    Scored,
+    Scoring,
+    Timed,
+)
 from tftrt_tools.studies.tuning.tried import NATIVE, Latency, Measured
-from tftrt_tools.tftrt.conversion.signature_result import SignatureResult, coverage
-
-# A request to `job`, plain values.
-Request = Mapping[str, Any]
+from tftrt_tools.tftrt.calibration.comparison import Comparison
+from tftrt_tools.tftrt.calibration.file import EngineTable
+from tftrt_tools.tftrt.calibration.record import DataRecord
+from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, SignatureResult, coverage
 
 _SECONDS = 0.5
 _LEAST_CALLS = 30
+_A_PLAN = Wanted(label="the plan")
 
 
-def job(request: Request) -> Any:
-    """Do request["do"]: "score", "native", "calibrate", "trial", "plan" or "final"; the functions of these names say what they take and
-    return."""
-    todo = {
-        "score": score_original,
-        "native": native,
-        "calibrate": calibrate,
-        "trial": trial,
-        "plan": plan,
-        "final": in_turns,
-    }
+def job(request: Request, load_plan: Load | None = None) -> Answer:
+    """Do what is asked. Args: load_plan: loads a plan; that of plans by default. Raises: UsageError, TftrtError."""
     try:
-        return todo[request["do"]](request)
+        return _done(request, load_plan or _plan)
     finally:
         # A model that is still referenced by a cycle would keep its engines in GPU memory during the next trial.
         gc.collect()
 
 
-def score_original(request: Request) -> float:
-    """Args: request: {"scoring": see _score}. Returns: the goal's metric of the original's own answers."""
-    return _score(request["scoring"], [npz.load(one["reference"]) for one in request["scoring"]["calls"]]).value
+def _done(request: Request, load_plan: Load) -> Answer:
+    if request.score:
+        return Answer(score=score_original(request.score))
+    if request.native:
+        return Answer(native=native(request.native))
+    if request.calibrate:
+        return Answer(calibrated=calibrate(request.calibrate))
+    if request.trial:
+        return Answer(measured=trial(request.trial))
+    if request.plan:
+        return Answer(measured=plan(request.plan, load_plan))
+    assert request.final
+    return Answer(final=in_turns(request.final, load_plan))
 
 
-def native(request: Request) -> dict[str, Any]:
-    """Args: request: {"model", "jobs": of its Runtime, "tags", "timed": see _ready}. Returns: {call: Latency dict} of the original."""
+def score_original(scoring: Scoring) -> float:
+    """The goal's metric of the original's own answers."""
+    return _score(scoring, [npz.load(one.reference) for one in scoring.calls]).value
+
+
+def native(asked: OfOriginal) -> dict[str, Latency]:
+    """{call: Latency} of the original."""
     progress.say("timing the original")
-    with _original(request) as model:
-        return {call: one.to_dict() for call, one in _latencies(model, request["timed"]).items()}
+    with _original(asked.original) as model:
+        return _latencies(model, asked.timed)
 
 
-def calibrate(request: Request) -> dict[str, Any]:
-    """Args: request: {"convert": a request of conversion.convert_job:job without output and shapes}.
+def calibrate(asked: Converting) -> Calibrated:
+    """The tables of a conversion, of which nothing is written."""
+    answer = _convert(asked, None)
+    return Calibrated(
+        tables=tuple(map(EngineTable.from_dict, answer["tables"])),
+        data=tuple(map(DataRecord.from_dict, answer["data"])),
+        versions=answer["versions"],
+        method=answer["method"],
+        comparison=answer["comparison"] and Comparison.from_dict(answer["comparison"]),
+    )
 
-    Returns: {"tables": EngineTable dicts, "data": DataRecord dicts, "versions", "method", "comparison"}.
-    """
-    answer = _convert(request["convert"])
-    return {name: answer[name] for name in ("tables", "data", "versions", "method", "comparison")}
 
-
-def trial(request: Request) -> dict[str, Any]:
-    """Convert and measure.
-
-    Args: request: {"convert": a request of conversion.convert_job:job without "output", "folder": for the temporary model, "tags", "timed",
-      "scoring"}.
-
-    Returns: Measured.to_dict() without seconds; its failure says why the model is unusable, if it is. Raises: UsageError, TftrtError.
-    """
-    with tempfile.TemporaryDirectory(prefix=".trial-", dir=request["folder"]) as folder:
+def trial(asked: OfConversion) -> Measured:
+    """Convert and measure. Raises: UsageError, TftrtError."""
+    with tempfile.TemporaryDirectory(prefix=".trial-", dir=asked.folder) as folder:
         stage = pathlib.Path(folder) / "model"
         stage.mkdir()
-        made = _convert({**request["convert"], "output": str(stage)})
+        made = _convert(asked.convert, stage)
         results = [SignatureResult.from_dict(one) for one in made["signatures"]]
         facts = _facts(results)
-        if not facts["engines"]:
-            return Measured(**facts, failure="no segment is worth an engine").to_dict()
+        if not facts.engines:
+            return dataclasses.replace(facts, failure="no segment is worth an engine")
         if missing := _missing(results):
-            return Measured(**facts, failure=missing).to_dict()
-        with _converted(stage, request) as model:
-            return _measured(model, request, facts).to_dict()
+            return dataclasses.replace(facts, failure=missing)
+        with _converted(stage, asked.convert) as model:
+            return _measured(model, asked, facts)
 
 
-def plan(request: Request) -> dict[str, Any]:
-    """Measure a plan.
-
-    Args: request: {"plan": its directory, "plan_jobs": of its Runtime, "facts": fields of Measured that its build told, "timed",
-      "scoring"}.
-
-    Returns: as `trial`. Raises: UsageError, TftrtError.
-    """
-    with _plan(request["plan"], request) as model:
-        return _measured(model, request, request["facts"]).to_dict()
+def plan(asked: OfPlan, load_plan: Load) -> Measured:
+    """Measure a plan. Raises: UsageError, TftrtError."""
+    with load_plan(asked.plan, _A_PLAN) as model:
+        return _measured(model, asked, asked.facts)
 
 
-def in_turns(request: Request) -> dict[str, Any]:
-    """Time the original and conversions of it in turns.
-
-    Args: request: {"model", "jobs": of its Runtime, "tags", "converts": {number of the trial: as of `trial`}, "plans": {number: directory
-      of a plan}, "plan_jobs": as of `plan`, "folder", "timed": one of those of `trial`}.
-    Returns: final.Final.to_dict(). Raises: UsageError, TftrtError.
-    """
-    one = request["timed"]
+def in_turns(asked: InTurns, load_plan: Load) -> final.Final:
+    """Time the original and what was made of it in turns. Raises: UsageError, TftrtError."""
+    one = asked.timed
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".trial-", dir=request["folder"]))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".trial-", dir=asked.folder))
         # All of them stay alive: an engine goes when its model goes.
-        models = {NATIVE: stack.enter_context(_original(request))}
-        for number, asked in request["converts"].items():
-            place = pathlib.Path(folder) / number
+        models = {NATIVE: stack.enter_context(_original(asked.original))}
+        for number, convert in asked.converts.items():
+            place = pathlib.Path(folder) / str(number)
             place.mkdir()
-            _convert({**asked, "output": str(place)})
-            models[int(number)] = stack.enter_context(_converted(place, request))
-        for number, path in request["plans"].items():
-            models[int(number)] = stack.enter_context(_plan(path, request))
+            _convert(convert, place)
+            models[number] = stack.enter_context(_converted(place, convert))
+        for number, path in asked.plans.items():
+            models[number] = stack.enter_context(load_plan(path, _A_PLAN))
         calls: dict[int, Ready] = {}
         for number, model in models.items():
             calls[number] = _ready(model, one)
-            _, problem = _watched(model, calls[number], one["call"])
+            _, problem = _watched(model, calls[number], one.call)
             if problem and number != NATIVE:
                 raise errors.TftrtError(f"trial {number}: {problem}")
             for _ in range(timing.WARM_UP_CALLS):
                 calls[number]()
         progress.say("timing the best in turns")
-        return final.final(one["call"], list(calls), turns_job.in_turns(list(calls.values()))).to_dict()
+        return final.final(one.call, list(calls), turns_job.in_turns(list(calls.values())))
 
 
-def _convert(request: Mapping[str, Any]) -> Any:
-    """convert_job.job. Plans alone are measured without TensorFlow, which that imports."""
+def _convert(asked: Converting, output: pathlib.Path | None) -> dict[str, Any]:
+    """convert_job.job. Plans alone are measured without TensorFlow, which that imports. Args: output: an empty folder, or None to write
+    nothing."""
     from tftrt_tools.tftrt.conversion import convert_job
 
-    return convert_job.job(request)
+    return convert_job.job(
+        {
+            "source": asked.source,
+            "output": str(output) if output else None,
+            "settings": asked.settings.to_dict(),
+            "int8": {
+                "options": asked.data.to_dict() if asked.data else None,
+                "given": asked.table.to_dict() if asked.table else None,
+            },
+            "cache": asked.cache,
+            "build_minutes": asked.build_minutes,
+        }
+    )
 
 
 def _missing(results: Sequence[SignatureResult]) -> str:
@@ -153,91 +173,98 @@ def _missing(results: Sequence[SignatureResult]) -> str:
     return f"{missing[0].name}: {missing[0].reason}{more}" if missing else ""
 
 
-def _original(request: Request) -> AbstractContextManager[Runner]:
-    load: Load = importlib.import_module(request["jobs"]).load
-    return load(request["model"], Wanted(label="the original", tags=tuple(request["tags"])))
+def _original(asked: Original) -> AbstractContextManager[Runner]:
+    wanted = Wanted(label="the original", tags=asked.tags)
+    if asked.kind == "ONNX":
+        from tftrt_tools.models.kinds.onnx import runner_job as onnx_runner
+
+        return onnx_runner.load(asked.path, wanted)
+    from tftrt_tools.models.kinds.savedmodel import runner_job
+
+    return runner_job.load(asked.path, wanted)
 
 
-def _plan(path: str, request: Request) -> AbstractContextManager[Runner]:
-    load: Load = importlib.import_module(request["plan_jobs"]).load
-    return load(path, Wanted(label="the plan"))
+def _plan(path: str, wanted: Wanted) -> AbstractContextManager[Runner]:
+    from tftrt_tools.models.kinds.plan import runner_job
+
+    return runner_job.load(path, wanted)
 
 
-def _converted(path: pathlib.Path, request: Request) -> AbstractContextManager[Runner]:
+def _converted(path: pathlib.Path, asked: Converting) -> AbstractContextManager[Runner]:
     """A conversion is a SavedModel, whatever the original is."""
     from tftrt_tools.models.kinds.savedmodel import runner_job
 
-    return runner_job.load(str(path), Wanted(label="the conversion", tags=tuple(request["tags"])))
+    return runner_job.load(str(path), Wanted(label="the conversion", tags=asked.settings.tags))
 
 
-def _facts(results: Sequence[SignatureResult]) -> dict[str, Any]:
+def _facts(results: Sequence[SignatureResult]) -> Measured:
+    """What the conversion tells."""
     built = [engine for one in results for engine in one.built]
-    return {
-        "engines": sum(len(one.engines) for one in results),
-        "coverage": coverage(results),
-        "build_seconds": sum(_op_seconds(one.built) for one in results),
-        "cached": sum(one.cached for one in built),
-        "engine_bytes": sum(one.bytes for one in built),
-    }
+    return Measured(
+        engines=sum(len(one.engines) for one in results),
+        coverage=coverage(results),
+        build_seconds=sum(_op_seconds(one.built) for one in results),
+        cached=sum(one.cached for one in built),
+        engine_bytes=sum(one.bytes for one in built),
+    )
 
 
-def _op_seconds(built: Iterable[Any]) -> float:
+def _op_seconds(built: Iterable[BuiltEngine]) -> float:
     """Seconds to build the engines: all engines of one engine op carry the same time, so each op counts once."""
     return sum({one.name: one.seconds or 0.0 for one in built}.values())
 
 
-def _measured(model: Runner, request: Request, facts: Mapping[str, Any]) -> Measured:
-    problem, arithmetic = _served(model, request["timed"])
+def _measured(model: Runner, asked: OfConversion | OfPlan, facts: Measured) -> Measured:
+    """`facts` with what was measured."""
+    problem, arithmetic = _served(model, asked.timed)
     if problem:
-        return Measured(**facts, failure=problem)
-    answers = _answers(model, request["scoring"]["calls"])
+        return dataclasses.replace(facts, failure=problem)
+    answers = _answers(model, asked.scoring.calls)
     if isinstance(answers, str):
-        return Measured(**facts, failure=answers)
-    found = _score(request["scoring"], answers)
+        return dataclasses.replace(facts, failure=answers)
+    found = _score(asked.scoring, answers)
     if found.nonfinite:
-        return Measured(**facts, failure=f"{found.nonfinite} NaN or Inf in its answers, where the original has none")
-    return Measured(**facts, accuracy=found.value, latencies=_latencies(model, request["timed"]), kernels=arithmetic)
-
-
-def _score(scoring: Mapping[str, Any], answers: Sequence[Arrays]) -> score.Score:
-    """Args: scoring: {"goal": Goal dict, "output", "kinds": of the outputs, "labels": of Labels.save, or "", "calls": [{"signature",
-    "inputs", "reference"}], .npz paths}."""
-    labels = None
-    if scoring["labels"]:
-        from tftrt_tools.accuracy import labels as label_reader
-
-        labels = label_reader.Labels.load(scoring["labels"])
-    calls = scoring["calls"]
-    return score.score(
-        Goal.from_dict(scoring["goal"]),
-        [one["signature"] for one in calls],
-        [npz.load(one["reference"]) for one in calls],
-        answers,
-        labels,
-        scoring["output"],
-        scoring.get("kinds"),
+        return dataclasses.replace(
+            facts, failure=f"{found.nonfinite} NaN or Inf in its answers, where the original has none"
+        )
+    return dataclasses.replace(
+        facts, accuracy=found.value, latencies=_latencies(model, asked.timed), kernels=arithmetic
     )
 
 
-def _ready(model: Runner, one: Mapping[str, Any]) -> Ready:
-    """A call that is timed. Args: one: as of _inputs, with its "call" as text, and "signature"."""
-    return model.ready(one["signature"], _inputs(one))
+def _score(scoring: Scoring, answers: Sequence[Arrays]) -> score.Score:
+    labels = None
+    if scoring.labels:
+        from tftrt_tools.accuracy import labels as label_reader
+
+        labels = label_reader.Labels.load(scoring.labels)
+    return score.score(
+        scoring.goal,
+        [one.signature for one in scoring.calls],
+        [npz.load(one.reference) for one in scoring.calls],
+        answers,
+        labels,
+        scoring.output,
+        scoring.kinds,
+    )
 
 
-def _inputs(one: Mapping[str, Any]) -> Arrays:
-    """Args: one: {"shapes": {input: shape}, "specs": [InputSpec dicts], "frozen": {input: value} of inputs with one value for good, left
-    out for none}."""
-    shapes = {name: tuple(shape) for name, shape in one["shapes"].items()}
-    arrays = inputs.random([InputSpec.from_dict(spec) for spec in one["specs"]], shapes, seed=0)
-    return arrays | {name: np.asarray(value, arrays[name].dtype) for name, value in one.get("frozen", {}).items()}
+def _ready(model: Runner, one: Timed) -> Ready:
+    """A call that is timed."""
+    return model.ready(one.signature, _inputs(one))
 
 
-def _served(model: Runner, timed: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
+def _inputs(one: Timed) -> Arrays:
+    arrays = inputs.random(one.specs, one.shapes, seed=0)
+    return arrays | {name: np.asarray(value, arrays[name].dtype) for name, value in one.frozen.items()}
+
+
+def _served(model: Runner, timed: Sequence[Timed]) -> tuple[str, dict[str, float]]:
     """Returns: (what did not run in a saved engine at the declared shapes, in words, or ""; {arithmetic: seconds of the GPU's kernels})."""
     total: dict[str, float] = collections.defaultdict(float)
     for one in timed:
         ready = _ready(model, one)
-        _, problem = _watched(model, ready, one["call"])
+        _, problem = _watched(model, ready, one.call)
         if problem:
             return problem, {}
         for name, seconds in model.kernels([ready]).items():
@@ -261,13 +288,13 @@ def _watched(model: Runner, ready: Ready, text: str) -> tuple[Arrays, str]:
     return answers, "" if seen.engine else f"no engine ran at {text}"
 
 
-def _answers(model: Runner, calls: Sequence[Mapping[str, Any]]) -> list[Arrays] | str:
+def _answers(model: Runner, calls: Sequence[Scored]) -> list[Arrays] | str:
     """The answers to the data, or what did not run in an engine; each shape is watched once."""
     answers: list[Arrays] = []
     watched: set[str] = set()
     for number, one in enumerate(calls):
         progress.say("answering the data", number, len(calls))
-        call = run.Call(one["signature"], npz.load(one["inputs"]))
+        call = run.Call(one.signature, npz.load(one.inputs))
         ready = model.ready(call.signature, run_job.objects(call.inputs))
         if call.text() in watched:
             answers.append(ready())
@@ -280,11 +307,11 @@ def _answers(model: Runner, calls: Sequence[Mapping[str, Any]]) -> list[Arrays] 
     return answers
 
 
-def _latencies(model: Runner, timed: Sequence[Mapping[str, Any]]) -> dict[str, Latency]:
+def _latencies(model: Runner, timed: Sequence[Timed]) -> dict[str, Latency]:
     found: dict[str, Latency] = {}
     for number, one in enumerate(timed):
-        progress.say(f"timing {one['call']}", number, len(timed))
-        found[one["call"]] = _latency(_ready(model, one))
+        progress.say(f"timing {one.call}", number, len(timed))
+        found[one.call] = _latency(_ready(model, one))
     return found
 
 

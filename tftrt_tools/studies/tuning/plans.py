@@ -13,11 +13,11 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.kinds.plan import document
-from tftrt_tools.models.kinds.plan import kind as plan_kind
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.studies.tuning import journal
+from tftrt_tools.studies.tuning.tried import Measured
 from tftrt_tools.tensorrt.exporting import export, precision, targets
 from tftrt_tools.tensorrt.plans import convert, shaping
 from tftrt_tools.tensorrt.plans import settings as plan_settings
@@ -47,8 +47,6 @@ class Plans:
     log_file: str | None = None
     # What the files depend on besides the settings (model, data, calibration, machine), for their place.
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    # What runs a plan, as execution.run.Runtime.jobs.
-    jobs: str = plan_kind.RUNTIME.jobs
 
     def onnx(self, settings: Settings) -> pathlib.Path:
         """Where the ONNX file of settings lies."""
@@ -119,16 +117,16 @@ class Plans:
             )
         return target
 
-    def facts_of(self, plan: pathlib.Path) -> dict[str, Any]:
-        """Fields of tried.Measured that the build of a plan tells."""
+    def facts_of(self, plan: pathlib.Path) -> Measured:
+        """What the build of a plan tells."""
         manifest = passport.read(plan, passport.MANIFEST) or {}
-        return {
-            "build_seconds": manifest["build_seconds"],
-            "engine_bytes": document.read(plan).bytes,
-            "engines": 1,
-            "coverage": 1.0,
-            "cached": int(manifest.get("cached", False)),
-        }
+        return Measured(
+            build_seconds=manifest["build_seconds"],
+            engine_bytes=document.read(plan).bytes,
+            engines=1,
+            coverage=1.0,
+            cached=int(manifest.get("cached", False)),
+        )
 
     def _place(self, settings: Settings) -> pathlib.Path:
         key = journal.key(settings=settings.to_dict(), **self.facts).removeprefix("sha256:")[:16]

@@ -9,6 +9,7 @@ from tftrt_tools.accuracy import harm
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child, progress
 from tftrt_tools.studies.tuning import journal as journal_module
+from tftrt_tools.studies.tuning.measuring import Scoring
 from tftrt_tools.studies.tuning.search import Ranked
 from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
 from tftrt_tools.tftrt.conversion.settings import Settings
@@ -56,14 +57,14 @@ class Ranking:
         return self._journal.fact(name, key, lambda: read(_simulated(request)))
 
 
-def first_calls(scoring: Mapping[str, Any]) -> dict[str, list[str]]:
-    """{signature: .npz paths} of the first rows of the data. Args: scoring: of a Task."""
+def first_calls(scoring: Scoring) -> dict[str, list[str]]:
+    """{signature: .npz paths} of the first rows of the data."""
     found: dict[str, list[str]] = {}
     rows: dict[str, int] = {}
-    for one in scoring["calls"]:
-        if rows.setdefault(one["signature"], 0) < ROWS:
-            found.setdefault(one["signature"], []).append(one["inputs"])
-            rows[one["signature"]] += one["rows"]
+    for one in scoring.calls:
+        if rows.setdefault(one.signature, 0) < ROWS:
+            found.setdefault(one.signature, []).append(one.inputs)
+            rows[one.signature] += one.rows
     return found
 
 

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from tftrt_tools.base import records
 from tftrt_tools.base.files import scratch
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import child, jobs, progress
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.savedmodel import describe, passport, staging
@@ -35,7 +35,6 @@ from tftrt_tools.tftrt.conversion.build import Build
 
 # Rounds that choose, and rounds that judge.
 ROUNDS = 10
-_JOB = "tftrt_tools.studies.tuning.repeats_job:job"
 # A model that takes longer hangs: to load it and to make its first calls, which may build engines; and for one block.
 _LOADED_WITHIN, _TIMED_WITHIN = child.Silence(1800, 1800), child.Silence(600, 600)
 
@@ -124,25 +123,53 @@ class Side:
     from_host: bool = False
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Load(records.Record):
+    """Load a model. calls: (signature, .npz path of its inputs) of each; the others are of Side."""
+
+    model: str
+    calls: tuple[tuple[str, str], ...]
+    tags: tuple[str, ...] = ()
+    from_host: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(records.Record):
+    """First `load`, then blocks of so many calls each."""
+
+    load: Load | None = None
+    counts: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer(records.Record):
+    """counts: of a Load, calls of a block, for each call. seconds: of blocks, of each call of each."""
+
+    counts: tuple[int, ...] = ()
+    seconds: tuple[tuple[float, ...], ...] = ()
+
+
+@jobs.job
+def time_model() -> Callable[[Request], Answer]:
+    """One model, loaded once, and timed block by block. Raises: TftrtError."""
+    from tftrt_tools.studies.tuning import repeats_job
+
+    return repeats_job.job
+
+
 class Timed:
     """A Side that is loaded in a process of its own: models with engine ops of the same names do not fit into one. counts: calls of a
     block, for each call."""
 
-    def __init__(self, worker: child.Worker, side: Side) -> None:
+    def __init__(self, worker: jobs.Worker[Request, Answer], side: Side) -> None:
         self._worker = worker
-        request = {
-            "do": "load",
-            "model": side.model,
-            "calls": run.named(side.saved),
-            "tags": list(side.tags),
-            "from_host": side.from_host,
-        }
-        self.counts: list[int] = worker.call(request, silence=_LOADED_WITHIN).result
+        asked = Load(model=side.model, calls=tuple(side.saved), tags=tuple(side.tags), from_host=side.from_host)
+        self.counts: Sequence[int] = worker.call(Request(load=asked), silence=_LOADED_WITHIN).result.counts
 
     def medians(self, counts: Sequence[int]) -> list[float]:
         """Median milliseconds of each call, in a block of so many calls each."""
-        blocks = self._worker.call({"do": "time", "counts": list(counts)}, silence=_TIMED_WITHIN).result
-        return [1e3 * statistics.median(block) for block in blocks]
+        answer = self._worker.call(Request(counts=tuple(counts)), silence=_TIMED_WITHIN).result
+        return [1e3 * statistics.median(block) for block in answer.seconds]
 
 
 def fastest(
@@ -221,7 +248,7 @@ def turns(sides: Mapping[int, Side], what: str, rounds: int = ROUNDS) -> Rounds:
         progress.say("loading " + " and ".join(f"model {number}" for number in sides))
         # Each loads in a process of its own, for seconds; the measuring begins when all have.
         pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(len(sides)))
-        workers = [stack.enter_context(child.worker(_JOB, ENV)) for _ in sides]
+        workers = [stack.enter_context(time_model.worker(ENV)) for _ in sides]
         asked = dict(zip(sides, pool.map(Timed, workers, sides.values()), strict=True))
         counts = next(iter(asked.values())).counts
         found: dict[int, list[list[float]]] = {number: [] for number in sides}

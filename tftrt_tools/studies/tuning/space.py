@@ -4,7 +4,7 @@ people."""
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tftrt_tools.base import choices
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
@@ -12,7 +12,7 @@ from tftrt_tools.tftrt.calibration.methods import AUTO
 from tftrt_tools.tftrt.conversion.plan import Plan
 from tftrt_tools.tftrt.conversion.settings import CALIBRATION, KEEPS_HIGH, Settings
 
-IMPLICIT = "implicit"
+IMPLICIT: Literal["implicit"] = "implicit"
 
 
 # {signature: [{input: shape}]} of --shapes.
@@ -64,7 +64,7 @@ def with_high(settings: Settings, nodes: Iterable[str], backend: choices.Backend
     return dataclasses.replace(settings, **kept)
 
 
-def with_strategy(settings: Settings, name: Any) -> Settings:
+def with_strategy(settings: Settings, name: choices.Strategy | Literal["implicit"]) -> Settings:
     """Settings with another profile strategy, or "implicit"."""
     if name == IMPLICIT:
         return dataclasses.replace(settings, use_dynamic_shape=False, dynamic_shape_profile_strategy=None)

@@ -8,24 +8,23 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.choices import Backend
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import child, jobs, progress
 from tftrt_tools.models.inputs.options import DataOptions
-from tftrt_tools.models.kinds.savedmodel import kind as saved_model
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.studies.tuning import journal as journal_module
+from tftrt_tools.studies.tuning import measuring, space
 from tftrt_tools.studies.tuning import plans as plans_module
-from tftrt_tools.studies.tuning import space
 from tftrt_tools.studies.tuning.final import Final
+from tftrt_tools.studies.tuning.measuring import Answer, Calibrated, Converting, Original, Request, Scoring, Timed
 from tftrt_tools.studies.tuning.plans import Plans
-from tftrt_tools.studies.tuning.tried import Measured
+from tftrt_tools.studies.tuning.tried import Latency, Measured
 from tftrt_tools.tftrt.calibration import file as calibration_file
 from tftrt_tools.tftrt.calibration import merge
-from tftrt_tools.tftrt.calibration.comparison import Comparison
-from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
+from tftrt_tools.tftrt.calibration.file import Calibration
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 # The settings that decide the segments, and so which table an engine needs; nodes in a higher precision only remove entries.
@@ -41,7 +40,6 @@ _OF_SEGMENTS = (
     "calibration_percentile",
     "allow_quantization_changes",
 )
-TARGET = "tftrt_tools.studies.tuning.measure_job:job"
 # The last comparison says when it loads a model, and nothing during its rounds.
 _TURNS_WITHIN = child.Silence(3600, 3600)
 _TOO_LONG = "took longer than --max_trial_minutes="
@@ -49,6 +47,7 @@ _TOO_LONG = "took longer than --max_trial_minutes="
 _LATE = re.compile(r"--max_build_minutes=([0-9.e+]+)")
 # Only the segmenter's log is read here. The engine op would log in every call, while the time is taken.
 ENV = {"TF_CPP_VMODULE": "segment=2", "TF_CPP_MIN_LOG_LEVEL": "0"}
+Part = TypeVar("Part")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,9 +56,8 @@ class Task:
 
     # Path of the SavedModel.
     model: str
-    # As measure_job.job takes them.
-    timed: Sequence[Mapping[str, Any]]
-    scoring: Mapping[str, Any]
+    timed: Sequence[Timed]
+    scoring: Scoring
     # The calibration's data, or a table to use in its place.
     data: DataOptions | None = None
     table: Calibration | None = None
@@ -70,8 +68,8 @@ class Task:
     # For the journal: the facts besides the settings that measurements depend on (model, data, machine); and the same for calibration.
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     data_facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    # What runs the model, as execution.run.Runtime.jobs.
-    jobs: str = saved_model.RUNTIME.jobs
+    # What the model is.
+    kind: measuring.Kind = "SavedModel"
     # The path that the user named, "" where it is `model`.
     given: str = ""
     # Makes plans, where they are tried.
@@ -82,18 +80,22 @@ class Task:
         """The model's path for people and evidence."""
         return self.given or self.model
 
-    def convert_request(
+    def original(self, settings: Settings) -> Original:
+        """The model. Args: settings: of one of its conversions."""
+        return Original(path=self.model, kind=self.kind, tags=settings.tags)
+
+    def conversion(
         self, settings: Settings, table: Calibration | None = None, data: DataOptions | None = None
-    ) -> dict[str, Any]:
-        """A request of conversion.convert_job:job, less "output"."""
-        int8 = {"options": data.to_dict() if data else None, "given": table.to_dict() if table else None}
-        return {
-            "source": self.model,
-            "settings": settings.to_dict(),
-            "int8": int8,
-            "cache": self.cache,
-            "build_minutes": self.build_minutes,
-        }
+    ) -> Converting:
+        """A conversion of it. Args: table, data: of INT8."""
+        return Converting(
+            source=self.model,
+            settings=settings,
+            data=data,
+            table=table,
+            cache=self.cache,
+            build_minutes=self.build_minutes,
+        )
 
 
 class Trials:
@@ -106,20 +108,15 @@ class Trials:
         log_file: str | None = None,
         retry_failed: bool = False,
         trial_minutes: float = 0,
-        target: str = TARGET,
+        job: jobs.Job[Request, Answer] | None = None,
     ) -> None:
         """Args: task: Task; journal: journal.Journal. retry_failed: do failed trials of an earlier run again. trial_minutes: a trial is
-        ended after this time, 0 for never. target: the function that the worker calls."""
-        self._task, self._journal, self._log_file, self._retry_failed, self._target = (
-            task,
-            journal,
-            log_file,
-            retry_failed,
-            target,
-        )
+        ended after this time, 0 for never. job: of the worker; measuring.measure by default."""
+        self._task, self._journal, self._log_file, self._retry_failed = task, journal, log_file, retry_failed
+        self._job = job or measuring.measure
         self._trial_minutes = trial_minutes
         self._stack, self._started = contextlib.ExitStack(), 0
-        self._worker: Any = None
+        self._worker: jobs.Worker[Request, Answer] | None = None
         self.reused = 0
 
     def __enter__(self) -> "Trials":
@@ -145,16 +142,23 @@ class Trials:
         for path in self._journal.folder.glob(".trial-*"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def ask(
-        self, request: Mapping[str, Any], seconds: float | None = None, silence: child.Silence | None = None
-    ) -> Any:
-        """Call measure_job.job in the worker for `seconds` at most, and without progress as long as `silence` says; start a worker if there
-        is none. Raises: as child.Worker.call."""
+    def score(self, scoring: Scoring) -> float:
+        """The goal's metric of the original's own answers. Raises: as child.Worker.call."""
+        return _present(self._ask(Request(score=scoring)).score)
+
+    def native(self, settings: Settings) -> Mapping[str, Latency]:
+        """{call: Latency} of the original. Args: settings: of one of its conversions. Raises: as child.Worker.call."""
+        asked = measuring.OfOriginal(original=self._task.original(settings), timed=tuple(self._task.timed))
+        return _present(self._ask(Request(native=asked)).native)
+
+    def _ask(self, request: Request, seconds: float | None = None, silence: child.Silence | None = None) -> Answer:
+        """Call the job in the worker for `seconds` at most, and without progress as long as `silence` says; start a worker if there is
+        none. Raises: as child.Worker.call."""
         if self._worker is None or not self._worker.alive:
             self._end_worker()
             self._started += 1
             log_file = self._log_file and self._log_file + (f".{self._started}" if self._started > 1 else "")
-            self._worker = self._stack.enter_context(child.worker(self._target, ENV, log_file))
+            self._worker = self._stack.enter_context(self._job.worker(ENV, log_file))
         return self._worker.call(request, seconds, silence).result
 
     def __call__(self, settings: Settings) -> Measured:
@@ -208,15 +212,13 @@ class Trials:
 
     def _measured(self, settings: Settings, table: Calibration | None) -> Measured:
         task = self._task
-        request = {
-            "do": "trial",
-            "convert": task.convert_request(settings, table),
-            "folder": str(self._journal.folder.absolute()),
-            "tags": list(settings.tags),
-            "timed": list(task.timed),
-            "scoring": task.scoring,
-        }
-        return self._tried(lambda limit: Measured.from_dict(self.ask(request, limit)))
+        asked = measuring.OfConversion(
+            convert=task.conversion(settings, table),
+            folder=str(self._journal.folder.absolute()),
+            timed=tuple(task.timed),
+            scoring=task.scoring,
+        )
+        return self._tried(lambda limit: _present(self._ask(Request(trial=asked), limit).measured))
 
     def _of_plan(self, settings: Settings, limit: float | None) -> Measured:
         """Export, build, measure. The export takes the time that it needs. Args: limit: seconds."""
@@ -226,15 +228,11 @@ class Trials:
         left = limit and max(limit - (time.monotonic() - begun), 1.0)
         minutes = min((one for one in (task.build_minutes, left and left / 60) if one), default=None)
         path = task.plans.made(settings, minutes)
-        request = {
-            "do": "plan",
-            "plan": str(path.absolute()),
-            "plan_jobs": task.plans.jobs,
-            "facts": task.plans.facts_of(path),
-            "timed": list(task.timed),
-            "scoring": task.scoring,
-        }
-        return Measured.from_dict(self.ask(request, limit and max(limit - (time.monotonic() - begun), 1.0)))
+        asked = measuring.OfPlan(
+            plan=str(path.absolute()), facts=task.plans.facts_of(path), timed=tuple(task.timed), scoring=task.scoring
+        )
+        answer = self._ask(Request(plan=asked), limit and max(limit - (time.monotonic() - begun), 1.0))
+        return _present(answer.measured)
 
     def _tried(self, measure: Callable[[float | None], Measured]) -> Measured:
         """What `measure` gives, with the seconds that a trial may take; what it raises is the trial's failure."""
@@ -257,7 +255,7 @@ class Trials:
         return measured
 
     def in_turns(
-        self, settings: Mapping[int, Settings], timed: Mapping[str, Any], plans: Mapping[int, Settings] | None = None
+        self, settings: Mapping[int, Settings], timed: Timed, plans: Mapping[int, Settings] | None = None
     ) -> Final:
         """Time conversions and the original in turns, or take what the journal has.
 
@@ -271,34 +269,28 @@ class Trials:
             {number: self.calibration(one) for number, one in settings.items()},
             plans or {},
         )
-        request = {
-            "do": "final",
-            "model": task.model,
-            "jobs": task.jobs,
-            "tags": list(next(iter((settings or plans).values())).tags),
-            "timed": timed,
-            "folder": str(self._journal.folder.absolute()),
-            "converts": {str(number): task.convert_request(one, tables[number]) for number, one in settings.items()},
-            "plans": {str(number): str(task.plans.made(one).absolute()) for number, one in plans.items()}
-            if task.plans
-            else {},
-            "plan_jobs": task.plans.jobs if task.plans else "",
-        }
+        asked = measuring.InTurns(
+            original=task.original(next(iter((settings or plans).values()))),
+            timed=timed,
+            folder=str(self._journal.folder.absolute()),
+            converts={number: task.conversion(one, tables[number]) for number, one in settings.items()},
+            plans={number: str(task.plans.made(one).absolute()) for number, one in plans.items()} if task.plans else {},
+        )
         # The task's facts are one entry: their own names could collide with names in this key.
         key = journal_module.key(
-            timed=timed["call"],
+            timed=timed.call,
             settings={number: one.to_dict() for number, one in settings.items()},
             tables={number: _digest(one) for number, one in tables.items()},
             task=self._task.facts,
             **({"plans": {number: one.to_dict() for number, one in plans.items()}} if plans else {}),
         )
         progress.say("loading the best once more")
-        return Final.from_dict(self._journal.fact("final", key, lambda: self._alone(request)))
+        return Final.from_dict(self._journal.fact("final", key, lambda: self._alone(Request(final=asked)).to_dict()))
 
-    def _alone(self, request: Mapping[str, Any]) -> Any:
+    def _alone(self, request: Request) -> Final:
         self._end_worker()
         try:
-            return self.ask(request, silence=_TURNS_WITHIN)
+            return _present(self._ask(request, silence=_TURNS_WITHIN).final)
         except child.ChildBug as bug:
             raise errors.TftrtError(_told(bug)) from bug
 
@@ -328,10 +320,8 @@ class Trials:
             high_precision_nodes="",
         )
         progress.say("calibrating")
-        answer = self.ask(
-            {"do": "calibrate", "convert": {**task.convert_request(plain, data=task.data), "output": None}}
-        )
-        made = _calibration(answer, settings, task)
+        answer = self._ask(Request(calibrate=task.conversion(plain, data=task.data)))
+        made = _calibration(_present(answer.calibrated), settings, task)
         made.write(path)
         return made
 
@@ -345,24 +335,29 @@ class Trials:
         return self._journal.folder / f"calibration-{key.removeprefix('sha256:')[:16]}.json"
 
 
-def _calibration(answer: Mapping[str, Any], settings: Settings, task: Task) -> Calibration:
-    records = answer["data"]
+def _calibration(answer: Calibrated, settings: Settings, task: Task) -> Calibration:
+    records = [one.to_dict() for one in answer.data]
     # No engine has a record, so none needs a table: a quantization-aware model carries its own ranges.
     record = merge.combined(records) if len(records) > 1 else dict(*records)
-    compared = answer["comparison"]
     stamp: dict[str, Any] = passport.stamp()
     return Calibration(
         **stamp,
         calibrator=settings.calibrator,
-        method=answer["method"],
-        tensorrt=answer["versions"]["tensorrt"],
-        tensorflow=answer["versions"]["tensorflow"],
+        method=answer.method,
+        tensorrt=answer.versions["tensorrt"],
+        tensorflow=answer.versions["tensorflow"],
         model=task.named,
         model_digest=task.facts.get("model", ""),
         data=record,
-        engines=tuple(map(EngineTable.from_dict, answer["tables"])),
-        comparison=Comparison.from_dict(compared) if compared else None,
+        engines=answer.tables,
+        comparison=answer.comparison,
     )
+
+
+def _present(value: Part | None) -> Part:
+    """The part of an answer that was asked for."""
+    assert value is not None
+    return value
 
 
 def _told(bug: child.ChildBug) -> str:

@@ -23,9 +23,11 @@ from tftrt_tools.models.execution.run import Call
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs import drawing, find
 from tftrt_tools.models.inputs import rows as row_module
+from tftrt_tools.models.inputs.given import Given
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.kinds.model import Model
+from tftrt_tools.models.kinds.onnx.kind import ONNX
 from tftrt_tools.models.savedmodel import files, frozen_inputs, signatures
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.shapes import InputSpec
@@ -38,6 +40,7 @@ from tftrt_tools.studies.tuning import plans as plans_module
 from tftrt_tools.studies.tuning import search as search_module
 from tftrt_tools.studies.tuning import space as space_module
 from tftrt_tools.studies.tuning.final import Final
+from tftrt_tools.studies.tuning.measuring import Kind, Scored, Scoring, Timed
 from tftrt_tools.studies.tuning.plans import Plans
 from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
 from tftrt_tools.studies.tuning.tried import Latency, Trial, Tuning
@@ -171,7 +174,7 @@ def _searched(
     names: Mapping[str, tuple[str, ...]],
 ) -> Found:
     """Try, choose, and time the best in turns. Args: source: as the user named it; names: of each signature. Returns: Found."""
-    shown = nothing_shown(prepared.scoring["calls"], options.allow_constant_outputs)
+    shown = nothing_shown(prepared.scoring.calls, options.allow_constant_outputs)
     data_facts = {"model": prepared.digest, "tensorrt": gpu["tensorrt"], "calibration": _facts_of(options.calibration)}
     facts = {
         "model": prepared.digest,
@@ -181,12 +184,12 @@ def _searched(
         "metric_digest": _metric_digest(options.goal),
         "output": options.output,
         **_kind_facts(options),
-        "timed": [one["call"] for one in prepared.timed],
+        "timed": [one.call for one in prepared.timed],
         **gpu,
     }
     task = Task(
         model=prepared.model,
-        jobs=prepared.jobs,
+        kind=prepared.kind,
         timed=prepared.timed,
         scoring=prepared.scoring,
         data=options.calibration,
@@ -203,9 +206,7 @@ def _searched(
     converted = "tftrt" in options.backends
     with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
         key = journal_module.key(**facts)
-        original = float(
-            journal.fact("original", key, lambda: str(trials.ask({"do": "score", "scoring": prepared.scoring})))
-        )
+        original = float(journal.fact("original", key, lambda: str(trials.score(prepared.scoring))))
         if not options.goal.kept(original, original):
             raise errors.CheckFailed(
                 f"the original itself misses the goal {options.goal.text(original)}: its {options.goal.metric} is "
@@ -213,17 +214,7 @@ def _searched(
                 "ask for what the original can do, or use max-degradation",
             )
         native = journal.fact(
-            "native",
-            key,
-            lambda: trials.ask(
-                {
-                    "do": "native",
-                    "model": task.model,
-                    "jobs": task.jobs,
-                    "tags": list(settings.tags),
-                    "timed": list(prepared.timed),
-                }
-            ),
+            "native", key, lambda: {call: one.to_dict() for call, one in trials.native(settings).items()}
         )
         base = dataclasses.replace(settings, precision_mode="FP32")
         if converted and "INT8" in options.precisions:
@@ -254,12 +245,12 @@ def _searched(
         )
         winner, final, said = _in_turns(outcome, prepared, trials, options)
         calibration = _calibration_path(winner or outcome.best, options, trials)
-    warnings = (*options.warnings, *prepared.warnings, *shown, *_overlap(table, prepared.scoring["calls"]))
+    warnings = (*options.warnings, *prepared.warnings, *shown, *_overlap(table, prepared.scoring.calls))
     done = Tuning(
         model=task.named,
         goal=options.goal,
         original=original,
-        calls=tuple(one["call"] for one in prepared.timed),
+        calls=tuple(one.call for one in prepared.timed),
         objective=prepared.objective,
         native={call: Latency(**one) for call, one in native.items()},
         trials=outcome.trials,
@@ -318,15 +309,14 @@ def _means(task: Task, journal: journal_module.Journal, trials: Trials) -> dict[
     return found
 
 
-def nothing_shown(calls: Sequence[Mapping[str, Any]], allowed: bool = False) -> tuple[str, ...]:
-    """Check that the original's answers show anything. Args: calls: of the scoring part of a request, on disk. allowed:
-    --allow_constant_outputs.
+def nothing_shown(calls: Sequence[Scored], allowed: bool = False) -> tuple[str, ...]:
+    """Check that the original's answers show anything. Args: calls: of the data. allowed: --allow_constant_outputs.
 
     Returns: warnings, a line each. Raises: CheckFailed if they show nothing, because any conversion would keep any goal.
     """
     watch = constancy.Watch()
     for one in calls:
-        watch.add(run.Call(one["signature"], npz.load(one["inputs"])), npz.load(one["reference"]))
+        watch.add(run.Call(one.signature, npz.load(one.inputs)), npz.load(one.reference))
     nothing, beside = watch.findings()
     if nothing and not allowed:
         raise errors.CheckFailed(next(iter(nothing.values())), judgement.mend(own_data=True))
@@ -346,7 +336,7 @@ def _in_turns(
             ("the best trials were not timed in turns: without an engine cache all engines would be built again",),
         )
     best = final_module.finalists(outcome.trials, outcome.winner, prepared.objective)
-    timed = next(one for one in prepared.timed if one["call"] == prepared.objective)
+    timed = next(one for one in prepared.timed if one.call == prepared.objective)
     try:
         found = trials.in_turns(
             {one.number: one.settings for one in best if not one.is_plan},
@@ -405,15 +395,14 @@ def _gpu() -> dict[str, str]:
 class _Prepared:
     """What all trials share."""
 
-    # Absolute path of the model, what runs it (Runtime.jobs), and its digest.
+    # Absolute path of the model, what it is, and its digest.
     model: str
-    jobs: str
+    kind: Kind
     digest: str
     # {signature: [{input: shape}]}.
     calls: space_module.Calls
-    # As measure_job.job takes them.
-    timed: tuple[Mapping[str, Any], ...]
-    scoring: Mapping[str, Any]
+    timed: tuple[Timed, ...]
+    scoring: Scoring
     # Text of the call that counts.
     objective: str
     # As in Tuning.
@@ -480,7 +469,7 @@ def _prepare(
     options: Options,
     specs: Mapping[str, Sequence[InputSpec]],
     maker: inputs.CallMaker,
-    given: Any,
+    given: Given,
     labels: label_reader.Labels | None,
     folder: pathlib.Path,
 ) -> _Prepared:
@@ -500,7 +489,7 @@ def _prepare(
     )
     return _Prepared(
         model=str(pathlib.Path(model.path).absolute()),
-        jobs=model.runtime.jobs,
+        kind="ONNX" if model.kind is ONNX else "SavedModel",
         digest=digest,
         calls=calls,
         timed=timed,
@@ -514,25 +503,25 @@ def _prepare(
 
 def _timed(
     calls: space_module.Calls, settings: Settings, specs: Mapping[str, Sequence[InputSpec]]
-) -> tuple[Mapping[str, Any], ...]:
-    """The calls that are timed, as measure_job.job takes them, each once. Args: calls: of --shapes."""
+) -> tuple[Timed, ...]:
+    """The calls that are timed, each once. Args: calls: of --shapes."""
     frozen = _frozen(settings, specs)
     timed = tuple(
-        {
-            "call": f"{name}({shape_grammar.call_text(dict(call))})",
-            "signature": name,
-            "shapes": {key: list(shape) for key, shape in call.items()},
-            "specs": [spec.to_dict() for spec in specs[name]],
-            "frozen": {key: value.item() for key, value in frozen.get(name, {}).items()},
-        }
+        Timed(
+            call=f"{name}({shape_grammar.call_text(dict(call))})",
+            signature=name,
+            shapes=dict(call),
+            specs=tuple(specs[name]),
+            frozen={key: value.item() for key, value in frozen.get(name, {}).items()},
+        )
         for name, listed in calls.items()
         for call in listed
     )
-    return tuple({one["call"]: one for one in timed}.values())
+    return tuple({one.call: one for one in timed}.values())
 
 
 def _scored_calls(
-    maker: inputs.CallMaker, given: Any, calls: space_module.Calls, ranged: bool, batch_size: int
+    maker: inputs.CallMaker, given: Given, calls: space_module.Calls, ranged: bool, batch_size: int
 ) -> tuple[list[Call], int]:
     """The data cut into calls that engines serve. Returns: ([run.Call], rows left out)."""
     declared = {shape[0] for listed in calls.values() for call in listed for shape in call.values() if shape}
@@ -564,8 +553,8 @@ def _reference(
     folder: pathlib.Path,
     options: Options,
     labels: label_reader.Labels | None,
-) -> dict[str, Any]:
-    """The scoring part of a trial's request. The original answers once, in float32 without TF32, and its answers are kept."""
+) -> Scoring:
+    """How trials are scored. The original answers once, in float32 without TF32, and its answers are kept."""
     key = journal_module.key(model=digest, data=data_digest).removeprefix("sha256:")[:16]
     place = folder / f"calls-{key}"  # that of a version before, data-…, has pickled strings
     done = place / "calls.json"
@@ -576,38 +565,40 @@ def _reference(
         saved = run.save_calls(scored, place / "in")
         answered = run.run(model, saved, place / "original", "the original", exact=True)
         calls = [
-            {
-                "signature": call.signature,
-                "rows": call.rows,
-                "inputs": f"in/{pathlib.Path(path).name}",
-                "reference": f"original/{pathlib.Path(answer).name}",
-            }
+            Scored(
+                signature=call.signature,
+                rows=call.rows,
+                inputs=f"in/{pathlib.Path(path).name}",
+                reference=f"original/{pathlib.Path(answer).name}",
+            )
             for call, (_, path), answer in zip(scored, saved, answered.answers, strict=True)
         ]
-        whole_file.write_text(done, json.dumps(calls))
-    absolute = [
-        {**one, **{name: str((place / one[name]).absolute()) for name in ("inputs", "reference")}} for one in calls
-    ]
+        whole_file.write_text(done, json.dumps([one.to_dict() for one in calls]))
     kept = (place / "labels.npz").absolute()
     if labels is not None:
         labels.save(kept)
-    return {
-        "goal": options.goal.to_dict(),
-        "output": options.output,
-        "kinds": kinds.parse(options.output_kind),
-        "labels": str(kept) if labels is not None else "",
-        "calls": absolute,
-    }
+    here = place.absolute()
+    return Scoring(
+        goal=options.goal,
+        output=options.output,
+        kinds=kinds.parse(options.output_kind),
+        labels=str(kept) if labels is not None else "",
+        calls=tuple(
+            dataclasses.replace(one, inputs=str(here / one.inputs), reference=str(here / one.reference))
+            for one in calls
+        ),
+    )
 
 
-def _kept_calls(path: pathlib.Path) -> list[dict[str, Any]]:
+def _kept_calls(path: pathlib.Path) -> list[Scored]:
     """The calls that an earlier run has kept; their files are in the same folder. Raises: TftrtError for a damaged file, and for one that
     names files elsewhere."""
     home = os.path.realpath(path.parent)
     with documents.reading(path, f"remove {path.parent}: the original then answers again"):
-        calls: list[dict[str, Any]] = documents.parse(documents.read_text(path))
-        documents.check(calls, [{"signature!": str, "rows!": int, "inputs!": str, "reference!": str}])
-    for name in (str(one[part]) for one in calls for part in ("inputs", "reference")):
+        read: list[dict[str, Any]] = documents.parse(documents.read_text(path))
+        documents.check(read, [{"signature!": str, "rows!": int, "inputs!": str, "reference!": str}])
+        calls = [Scored.from_dict(one) for one in read]
+    for name in (name for one in calls for name in (one.inputs, one.reference)):
         if os.path.dirname(os.path.dirname(os.path.realpath(path.parent / name))) != home:
             raise errors.TftrtError(
                 f"{path} names a file outside its folder: {name}",
@@ -642,12 +633,11 @@ def _declared_objective(text: str, specs: Mapping[str, Sequence[InputSpec]] | No
     return [f"{name}({shape_grammar.call_text(call)})" for name, listed in calls.items() for call in listed]
 
 
-def _objective(text: str, specs: Mapping[str, Sequence[InputSpec]], timed: Sequence[Mapping[str, Any]]) -> str:
+def _objective(text: str, specs: Mapping[str, Sequence[InputSpec]], timed: Sequence[Timed]) -> str:
     if not text:
-        result: str = timed[-1]["call"]
-        return result
+        return timed[-1].call
     wanted = _declared_objective(text, specs)
-    known = [one["call"] for one in timed]
+    known = [one.call for one in timed]
     among = [one for one in wanted if one in known]
     if len(wanted) != 1 and len(among) != 1 or not among:
         raise errors.UsageError(f"--objective_shape={text} is not one of --shapes", "declared: " + "; ".join(known))
@@ -689,14 +679,14 @@ def _calibration_path(chosen: Trial | None, options: Options, trials: Trials) ->
     return str(trials.calibration_path(chosen.settings).absolute()) if options.calibration else ""
 
 
-def _overlap(table: Calibration | None, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A warning if the model is scored on rows that calibrated it. Args: calls: of the scoring part of a request, on disk."""
+def _overlap(table: Calibration | None, calls: Sequence[Scored]) -> Iterator[str]:
+    """A warning if the model is scored on rows that calibrated it."""
     if table is None or not table.data.get("rows"):
         return
     known = set(table.data["rows"])
-    shared = sum(row_module.overlap(known, npz.load(one["inputs"])) for one in calls)
+    shared = sum(row_module.overlap(known, npz.load(one.inputs)) for one in calls)
     if shared:
-        yield f"{shared} of the {sum(one['rows'] for one in calls)} rows of --data were used for calibration as well: score on other rows"
+        yield f"{shared} of the {sum(one.rows for one in calls)} rows of --data were used for calibration as well: score on other rows"
 
 
 def _metric_digest(goal: Goal) -> str:

@@ -20,6 +20,7 @@ from tftrt_tools.models.engine_cache.timings import Timings
 from tftrt_tools.models.execution.job import device, gpu
 from tftrt_tools.models.kinds.plan.job import engine as engines
 from tftrt_tools.models.kinds.plan.profiles import Profile
+from tftrt_tools.tensorrt.plans.building import Machine
 from tftrt_tools.tensorrt.plans.job import cached, differences, mixed
 from tftrt_tools.tensorrt.plans.job import network as networks
 from tftrt_tools.tensorrt.plans.settings import Settings
@@ -27,7 +28,12 @@ from tftrt_tools.tftrt.conversion.job import watched
 from tftrt_tools.tftrt.conversion.job.timing_log import TimingLog
 
 
-def check(_request: None) -> dict[str, str]:
+def check(_request: None) -> Machine:
+    """This machine. Raises: TftrtError where nothing can be built."""
+    return Machine(**_gpu(), tensorrt=trt.__version__)
+
+
+def _gpu() -> dict[str, str]:
     """What device.seen says. Raises: TftrtError where nothing can be built."""
     here = device.seen()
     if here is None:
@@ -36,11 +42,6 @@ def check(_request: None) -> dict[str, str]:
             "build it there; `tftrt export` makes the ONNX file without a GPU",
         )
     return here
-
-
-def seen(request: None) -> dict[str, str]:
-    """As `check`, with "tensorrt", its version."""
-    return {**check(request), "tensorrt": trt.__version__}
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
       bytes of the timing cache that the build began with, "layers": what the inspector says, "cache_problem": why the cache did not work,
       or ""}. Raises: TftrtError.
     """
-    here = check(None)
+    here = _gpu()
     settings = Settings.from_dict(request["settings"])
     log = engines.logger()
     log.verbose = request["verbose"]

@@ -16,7 +16,7 @@ from typing import Any
 from tftrt_tools.accuracy import verify
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import progress
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.kinds.onnx import file as onnx_file
@@ -30,13 +30,12 @@ from tftrt_tools.models.sources import opened
 from tftrt_tools.models.sources.source import Source, of
 from tftrt_tools.tensorrt.exporting import as_plan, export, parser, precision, targets
 from tftrt_tools.tensorrt.exporting.result import Exported
-from tftrt_tools.tensorrt.plans import making, shaping
+from tftrt_tools.tensorrt.plans import building, making, shaping
 from tftrt_tools.tensorrt.plans.result import Built
 from tftrt_tools.tensorrt.plans.settings import Settings
 from tftrt_tools.tftrt.calibration import file as calibration_file
 from tftrt_tools.tftrt.calibration import table as calibration_table
 
-_CHECK = "tftrt_tools.tensorrt.plans.build_job:check"
 # The --target whose TensorRT takes tables, and so may choose where to compute in INT8. Release 9 does, too; it has no target of its own.
 _CHOOSES = "8.5"
 
@@ -72,7 +71,7 @@ def convert(
     source = _checked(source, settings)
     if asked or settings.freeze or not _is_onnx(source):
         # An export takes longer than to see whether it can be of use.
-        child.run(_CHECK, None)
+        building.check.run(None)
     target = staging.check_target(output, overwrite, [source.path]) if output else None
     with contextlib.ExitStack() as stack:
         if target:
