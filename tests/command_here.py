@@ -30,7 +30,7 @@ _ALONE = (
     "tests.rooms.base.test_lean_import:",
 )  # the start, the first import and its log are what they look at
 # It asks the system's loader, which reads its variable at the start of a process; and it does without TensorFlow.
-_LOADER = "tftrt_tools.base.stack.probe_job:machine"
+_LOADER = "tftrt_tools.base.stack.probes:machine"
 _UNSHARED = (*_ALONE, "tftrt_tools.base.stack.")  # they ask a process that is new
 _start = child.worker
 

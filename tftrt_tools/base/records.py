@@ -12,9 +12,10 @@
 
 If a file lacks a field, the field gets its default; a key that no field has is ignored. So files of another version stay readable. A
 class with another form has its own `to_dict` and `from_dict`; they may call `super().to_dict()` and `super().from_dict(data)`. JSON has
-no infinity and no NaN: they are written as "inf", "-inf" and "nan".
+no infinity and no NaN: they are written as "inf", "-inf" and "nan". Bytes are written in base64.
 """
 
+import base64
 import collections.abc
 import dataclasses
 import functools
@@ -92,6 +93,8 @@ def _converter() -> "cattrs.Converter":
     for kind, read in ((bool, _boolean), (int, _integer), (float, _number), (str, _text)):
         converter.register_structure_hook(kind, read)
     converter.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
+    converter.register_structure_hook(bytes, lambda value, _: base64.b64decode(_text(value, str), validate=True))
+    converter.register_unstructure_hook(bytes, lambda value: base64.b64encode(value).decode())
     converter.register_structure_hook(pathlib.Path, lambda value, _: pathlib.Path(value))
     converter.register_unstructure_hook(pathlib.PurePath, str)
     converter.register_unstructure_hook(float, _finite)

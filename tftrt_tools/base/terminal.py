@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
 
 # C0 without tab and line feed, DEL, C1; the ends of lines and paragraphs that only Unicode knows; what turns the direction of text;
 # halves of characters, which no file can hold.
@@ -63,10 +63,10 @@ def console(stream: TextIO, width: int | None = None) -> Console:
     from rich.segment import Segment
 
     class Plain(Console):
-        def print(self, *objects: Any, **options: Any) -> None:
+        def print(self, *objects: object, **options: Any) -> None:
             super().print(*(shown(one) if isinstance(one, str) else one for one in objects), **options)
 
-        def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
             for part in super().render(renderable, options):
                 yield part if part.control or not _CONTROL.search(part.text) else Segment(shown(part.text), part.style)
 

@@ -82,7 +82,7 @@ def tensorrt_versions() -> tuple[str, str]:
     return linked, loaded
 
 
-def clear_collections(function: Any) -> None:
+def clear_collections(function: tf.types.experimental.ConcreteFunction) -> None:
     """Empty the collections of a signature's graph: those of a TF1 export name initializers that it does not hold, and grappler would
     refuse it."""
     for name in list(function.graph.collections):
@@ -90,7 +90,7 @@ def clear_collections(function: Any) -> None:
 
 
 def freeze(
-    function: Any, graph_def: graph_pb2.GraphDef | None = None
+    function: tf.types.experimental.ConcreteFunction, graph_def: graph_pb2.GraphDef | None = None
 ) -> tuple[graph_pb2.GraphDef, list[str], list[str], dict[str, Any]]:
     """The graph of a function with constants in place of its variables, and its calls inlined.
 
@@ -118,7 +118,7 @@ def freeze(
 
 
 @contextlib.contextmanager
-def graph_in_place(graph: Any, graph_def: graph_pb2.GraphDef | None) -> Iterator[None]:
+def graph_in_place(graph: tf.Graph, graph_def: graph_pb2.GraphDef | None) -> Iterator[None]:
     """Let a function's graph return `graph_def` as its own."""
     if graph_def is not None:
         graph.as_graph_def = lambda *_, **__: graph_def
@@ -191,7 +191,7 @@ def _source_of_shape(node: node_def_pb2.NodeDef) -> None:
     node.attr["memory_region_name"].s = b"argument"
 
 
-def argument_names(function: Any) -> tuple[str, ...]:
+def argument_names(function: tf.types.experimental.ConcreteFunction) -> tuple[str, ...]:
     """The names of a signature's inputs, as its SignatureDef has them, in the order of the ConcreteFunction's arguments.
 
     structured_input_signature will not do: it turns names into Python's ("input.1" into "input_1"), and has another order.
@@ -199,7 +199,7 @@ def argument_names(function: Any) -> tuple[str, ...]:
     return tuple(map(tf.compat.as_str, function._arg_keywords))
 
 
-def call(function: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
+def call(function: tf.types.experimental.ConcreteFunction, feed: Mapping[str, Any]) -> dict[str, Any]:
     """Call a signature. Args: function: ConcreteFunction. feed: {input: tensor}, by argument_names. Returns: what the function does."""
     names = argument_names(function)
     if len(set(map(function_types.sanitize_arg_name, names))) == len(names):

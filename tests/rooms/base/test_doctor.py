@@ -456,7 +456,7 @@ def on_a_gpu():
         died=None,
         log="",
         libraries=found,
-        driver={"driver": "580.0", "cuda": "13.0"},
+        driver=gpus.Driver(driver="580.0", cuda="13.0"),
         gpus=(gpus.Gpu(0, "H100", 81559, "9.0"),),
     )
 
@@ -470,7 +470,7 @@ def test_with_a_gpu_everything_can_be_done(on_a_gpu):
 @pytest.mark.parametrize(
     "change, cause",
     [
-        ({"driver": {"driver": "450.1", "cuda": "10.2"}}, "the driver runs CUDA 10.2 and older"),
+        ({"driver": gpus.Driver(driver="450.1", cuda="10.2")}, "the driver runs CUDA 10.2 and older"),
         ({"gpus": ()}, "lists no GPU"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from tests import doubles
 from tests.typed_jobs import Asked, Told, plain, work
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import child
+from tftrt_tools.base.process import child, jobs
 
 
 def test_a_job_takes_and_gives_records_through_another_process():
@@ -22,6 +22,16 @@ def test_a_worker_answers_many_calls_and_goes_on_after_a_refusal():
         with pytest.raises(errors.UsageError, match="no"):
             worker.call(Asked("refuse"))
         assert worker.alive and worker.call(Asked("b")).result.process == first.process
+
+
+def test_a_process_runs_several_jobs_and_goes_on_after_a_refusal():
+    with jobs.process() as process:
+        first = process.call(work, Asked("a", 3)).result
+        assert first.asked == Asked("a", 3) and first.process != os.getpid()
+        with pytest.raises(errors.UsageError, match="no"):
+            process.call(work, Asked("refuse"))
+        told = process.call(plain, None).result["all"]
+        assert [one.asked.text for one in told] == ["a", "b"] and {one.process for one in told} == {first.process}
 
 
 def test_what_is_no_request_ends_in_the_child_with_its_traceback():

@@ -178,3 +178,17 @@ def test_keys_that_come_first_are_written_once_and_in_order():
 
 def test_a_form_of_its_own_may_build_on_the_common_one():
     assert Document.from_dict({"inside": 1, "all": 4}) == Document(inside=1, total=4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sent(records.Record):
+    tensors: dict[str, bytes]
+    more: tuple[bytes, ...] = ()
+
+
+def test_bytes_go_through_json():
+    sent = Sent({"x": bytes(range(256))}, (b"", b"\0"))
+    assert Sent.from_dict(json.loads(json.dumps(sent.to_dict()))) == sent
+    for wrong in (3, "not base64!", "abc"):
+        with pytest.raises((TypeError, ValueError)):
+            Sent.from_dict({"tensors": {"x": wrong}})

@@ -21,7 +21,7 @@ from tftrt_tools.models.execution import npz
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.servers.serving import version_directories
 from tftrt_tools.servers.serving.publishing import model_facts_job, publish
-from tftrt_tools.servers.serving.warmup import warmup_file_job, warmup_requests
+from tftrt_tools.servers.serving.warmup import warmup_file, warmup_file_job, warmup_requests
 
 NO_WARMUP = publish.Options(warm_up=False)
 
@@ -327,11 +327,16 @@ def bad_logs():
     }
 
 
+def warmed(path, model, folder):
+    """[(signature, .npz)] of a warm-up file."""
+    return warmup_file_job.read(warmup_file.ToRead(path=str(path), model=str(model), folder=str(folder)))
+
+
 def test_a_warm_up_file_that_would_fail_the_load_is_named(verified_once, tmp_path):
     import tensorflow as tf
 
     def read(path):
-        return warmup_file_job.read(path, verified_once, tmp_path / "out")
+        return warmed(path, verified_once, tmp_path / "out")
 
     path = tmp_path / "requests"
     good = predict_log(image=np.zeros((1, 8, 8, 1), np.float32))
@@ -396,7 +401,7 @@ def test_examples_of_classify_regress_and_multi_inference_are_read_as_the_server
             writer.write(log.SerializeToString())
     loaded = tf.saved_model.load(str(model)).signatures["score"]
     answers = []
-    for signature, inputs in warmup_file_job.read(path, model, tmp_path / "out"):
+    for signature, inputs in warmed(path, model, tmp_path / "out"):
         arrays = npz.load(inputs)
         answers.append(
             (
@@ -419,7 +424,7 @@ def test_an_input_that_has_a_default_may_be_left_out(verified_once, tmp_path):
     (model / "saved_model.pb").write_bytes(proto.SerializeToString())
     with tf.io.TFRecordWriter(str(tmp_path / "requests")) as writer:
         writer.write(predict_log().SerializeToString())
-    ((_, inputs),) = warmup_file_job.read(tmp_path / "requests", model, tmp_path / "out")
+    ((_, inputs),) = warmed(tmp_path / "requests", model, tmp_path / "out")
     assert np.array_equal(np.load(inputs)["image"], image)
 
 

@@ -10,8 +10,8 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tftrt_tools.base import errors
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     Message = TypeVar("Message", bound=message.Message)
 
+# What `check` takes as a shape.
+Shape: TypeAlias = type | list[Any] | Mapping[Any, Any]
 # Far above what the tools write: a profile of a large model has some megabytes, and twelve levels.
 MOST_BYTES = 256 << 20
 MOST_LEVELS = 100
@@ -53,7 +55,7 @@ def parse_object(text: str | bytes, levels: int = MOST_LEVELS) -> dict[str, Any]
     return found
 
 
-def check(values: Any, shape: Any, place: str = "") -> None:
+def check(values: object, shape: Shape, place: str = "") -> None:
     """Refuse values of other types than those that are read without a look. null stands for a missing value, but for a list.
 
     Args: shape: a type (float takes whole numbers, too), [shape of each value], {str: shape of each value}, or {key: shape}, where a key
@@ -67,12 +69,15 @@ def check(values: Any, shape: Any, place: str = "") -> None:
             raise ValueError(f"{place or 'it'} is no {_WORDS[shape]}")
     elif isinstance(shape, list):
         check(values, list, place)
+        assert isinstance(values, list)
         for number, one in enumerate(values):
             _check_entry(one, shape[0], f"{place}[{number}]")
     else:
         check(values, dict, place)
-        every = shape.get(str)
+        assert isinstance(values, dict)
+        every: Shape | None = shape.get(str)
         for key, one in values.items() if every is not None else ():
+            assert every is not None
             _check_entry(one, every, f"{place}.{key}".lstrip("."))
         for key, one in shape.items() if every is None else ():
             name = key.removesuffix("!")
@@ -84,7 +89,7 @@ def check(values: Any, shape: Any, place: str = "") -> None:
             check(values.get(name), one, where)
 
 
-def _check_entry(value: Any, shape: Any, place: str) -> None:
+def _check_entry(value: object, shape: Shape, place: str) -> None:
     if value is None:
         raise ValueError(f"{place} is null")
     check(value, shape, place)
@@ -157,7 +162,7 @@ def reason(error: BaseException) -> str:
     return (text or type(error).__name__)[:_LONGEST_REASON]
 
 
-def _deeper(values: Any, levels: int) -> bool:
+def _deeper(values: object, levels: int) -> bool:
     """Whether values lie deeper than `levels`."""
     here = [values]
     for _ in range(levels + 1):

@@ -25,7 +25,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, BinaryIO, Generic, TypeVar
+from typing import IO, Any, BinaryIO, Generic, Protocol, TypeVar
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
@@ -67,13 +67,23 @@ class Silence:
     flag: str = ""
 
 
+class Called(Protocol):
+    """What a child is started with, such as a jobs.Job."""
+
+    def load(self) -> object:
+        """Import what the calls need."""
+
+    def __call__(self, request: Any) -> object:
+        """Answer a request. Both are JSON values."""
+
+
 class ChildBug(Exception):
     """An exception that is no user error; carries the child's traceback."""
 
 
 def run(
     target: str,
-    request: Any,
+    request: object,
     env: Mapping[str, Any] | None = None,
     python: str | None = None,
     timeout: float | None = None,
@@ -135,7 +145,7 @@ class Worker:
         """Whether the process runs and can be called."""
         return not self._ended and self._process.poll() is None
 
-    def call(self, request: Any, timeout: float | None = None, silence: Silence | None = None) -> Outcome[Any]:
+    def call(self, request: object, timeout: float | None = None, silence: Silence | None = None) -> Outcome[Any]:
         """Call the function with `request` (a JSON value); no longer than `timeout` seconds, and no longer without progress than `silence`
         says, or the child is killed.
 
@@ -165,7 +175,7 @@ class Worker:
             raise ChildBug(answer["bug"])
         return Outcome(answer["result"], log)
 
-    def _answer(self, request: Any, quiet: _Quiet) -> dict[str, Any] | None:
+    def _answer(self, request: object, quiet: _Quiet) -> dict[str, Any] | None:
         """The child's answer, or None where it ended without one."""
         line = json.dumps(request).encode() + b"\n"
         with contextlib.suppress(BrokenPipeError):
@@ -367,23 +377,24 @@ def _serve(fd: int, target: str) -> None:
 
         # Import before the first call comes. An import that fails here fails again in the call, which reports it.
         with contextlib.suppress(Exception), collection.paused():
-            _function(target).load()
+            function(target).load()
         for line in requests:
             _answer(target, json.loads(line), send)
             sys.stdout.flush()
 
 
-def _function(target: str) -> Any:
-    """What "module:name" names: a jobs.Job."""
+def function(target: str) -> Called:
+    """What "module:name" names."""
     module, _, name = target.partition(":")
-    return getattr(importlib.import_module(module), name)
+    found: Called = getattr(importlib.import_module(module), name)
+    return found
 
 
-def _answer(target: str, request: Any, send: Callable[[dict[str, Any]], None]) -> None:
+def _answer(target: str, request: object, send: Callable[[dict[str, Any]], None]) -> None:
     try:
         with progress.listening(lambda *said: send({"progress": said})):
             try:
-                result = _function(target)(request)
+                result = function(target)(request)
             finally:
                 _LOST.raise_first()
         sys.stdout.flush()

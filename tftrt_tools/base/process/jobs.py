@@ -12,6 +12,12 @@
 The decorated function is called in the child alone, so the parent never loads what it imports. Request and Answer are what JSON takes
 (None, bool, int, float, str, lists and mappings of them) or records (`records`). Both have to be importable where the job is declared, not
 for type checkers alone.
+
+Several jobs can share a process, and so the TensorFlow that it has loaded:
+
+    with jobs.process(env=ENV) as process:
+        facts = process.call(read, path).result
+        process.call(write, Request(facts=facts, path=path))
 """
 
 from __future__ import annotations
@@ -75,16 +81,16 @@ class Job(Generic[Request, Answer]):
         """Import the function; for the child."""
         return self._entry()
 
-    def __call__(self, request: Any) -> Any:
+    def __call__(self, request: object) -> object:
         """Call the function; for the child. Args: request: JSON value of a Request. Returns: that of the Answer."""
         return records.plain(self.load()(self.read_request(request)))
 
-    def read_request(self, value: Any) -> Request:
+    def read_request(self, value: object) -> Request:
         """The Request of a JSON value."""
         request: Request = records.structured(value, self._types[0])
         return request
 
-    def read_answer(self, value: Any) -> Answer:
+    def read_answer(self, value: object) -> Answer:
         """The Answer of a JSON value."""
         answer: Answer = records.structured(value, self._types[1])
         return answer
@@ -94,6 +100,47 @@ class Job(Generic[Request, Answer]):
         """Of the request and of the answer."""
         (request,), answer = typing.get_args(typing.get_type_hints(self._entry)["return"])
         return request, answer
+
+
+@contextlib.contextmanager
+def process(
+    env: Mapping[str, Any] | None = None, log_file: str | os.PathLike[str] | None = None, python: str | None = None
+) -> Iterator[Process]:
+    """A child process that runs the jobs that it is told, one after the other, and keeps what they loaded. It imports a job with its first
+    call. Arguments as of `child.worker`."""
+    with child.worker(f"{__name__}:told", env, log_file, python) as started:
+        yield Process(started)
+
+
+class Process:
+    """A started child process that runs any job; made by `process`."""
+
+    def __init__(self, started: child.Worker) -> None:
+        self._started = started
+
+    def call(
+        self,
+        called: Job[Request, Answer],
+        request: Request,
+        timeout: float | None = None,
+        silence: child.Silence | None = None,
+    ) -> child.Outcome[Answer]:
+        """As `child.Worker.call`, with the types of the job."""
+        outcome = self._started.call({"job": called.target, "request": records.plain(request)}, timeout, silence)
+        return child.Outcome(called.read_answer(outcome.result), outcome.log)
+
+
+class _Told:
+    """What the child of `process` is started with. It calls the job that each request names."""
+
+    def load(self) -> None:
+        """Nothing is known before the first request."""
+
+    def __call__(self, request: Mapping[str, Any]) -> object:
+        return child.function(request["job"])(request["request"])
+
+
+told = _Told()
 
 
 class Worker(Generic[Request, Answer]):

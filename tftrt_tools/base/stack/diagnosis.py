@@ -82,9 +82,9 @@ def of(facts: Facts) -> Diagnosis:
             (library.version for library in facts.libraries if libraries.stem(library.name) == "nvinfer"), None
         ),
         libraries=facts.libraries,
-        driver=facts.driver.get("driver"),
-        driver_cuda=facts.driver.get("cuda"),
-        driver_error=facts.driver.get("error", ""),
+        driver=facts.driver.driver,
+        driver_cuda=facts.driver.cuda,
+        driver_error=facts.driver.error,
         gpus=facts.gpus,
         capabilities=_capabilities(facts),
         notes=tuple(_notes(facts)),

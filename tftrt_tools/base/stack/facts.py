@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import child, progress
-from tftrt_tools.base.stack import gpus, installed, libraries
+from tftrt_tools.base.stack import gpus, installed, libraries, probes
 
 
 class TensorRtAnswer(typing.TypedDict, total=False):
@@ -63,13 +63,6 @@ class Facts:
     gpus: tuple[gpus.Gpu, ...]
 
 
-class Machine(typing.TypedDict):
-    """What probe_job.machine answers. libraries: fields of a Library each."""
-
-    libraries: list[dict[str, typing.Any]]
-    gpus: gpus.Driver
-
-
 def collect(seconds: float) -> Facts:
     """Probe this machine. Args: seconds: the most time for each of the two child processes."""
     found = installed.tensorflow()
@@ -79,36 +72,36 @@ def collect(seconds: float) -> Facts:
     wanted = libraries.as_asked_for(libraries.needed(found), log)
     machine = _machine(found, wanted, seconds)
     loaded = [
-        libraries.Library(name=name, needed_for=needed_for, **answer)
-        for (name, needed_for), answer in zip(wanted, machine["libraries"], strict=True)
+        libraries.Library(
+            name=name, needed_for=needed_for, path=one.path, version=one.version, error=one.error, died=one.died
+        )
+        for (name, needed_for), one in zip(wanted, machine.libraries, strict=True)
     ]
     loaded = _with_wheel_versions(_as_tensorflow_saw(loaded, log), found.cuda_major if found else None)
     everything = sorted((*loaded, *_builder(loaded)), key=lambda library: libraries.PURPOSES.index(library.needed_for))
-    driver = machine["gpus"]
-    listed = tuple(gpus.Gpu(**gpu) for gpu in driver.get("gpus", []))
     return Facts(
-        tensorflow=found, asked=asked, died=died, log=log, libraries=tuple(everything), driver=driver, gpus=listed
+        tensorflow=found,
+        asked=asked,
+        died=died,
+        log=log,
+        libraries=tuple(everything),
+        driver=machine.gpus,
+        gpus=machine.gpus.gpus,
     )
 
 
-def _machine(found: installed.TensorFlow | None, wanted: Sequence[libraries.Wanted], seconds: float) -> Machine:
-    names = [name for name, _ in wanted]
+def _machine(found: installed.TensorFlow | None, wanted: Sequence[libraries.Wanted], seconds: float) -> probes.Machine:
+    request = probes.Request(libraries=tuple(name for name, _ in wanted), seconds=seconds)
     # The loader searches a caller's RUNPATH after LD_LIBRARY_PATH and before the system's directories. The probe has no
     # RUNPATH, so TensorFlow's is appended here.
     env = {"LD_LIBRARY_PATH": ":".join(libraries.loader_path(found)) or None}
     try:
-        return typing.cast(
-            Machine,
-            child.run(
-                "tftrt_tools.base.stack.probe_job:machine",
-                {"libraries": names, "seconds": seconds},
-                env=env,
-                timeout=seconds + 5,
-            ).result,
-        )
+        return probes.machine.run(request, env=env, timeout=seconds + 5).result
     except (errors.TftrtError, child.ChildBug) as error:
         reason = f"the probe failed: {error}".splitlines()[0]
-        return {"libraries": [{"error": reason} for _ in names], "gpus": {"error": reason}}
+        return probes.Machine(
+            libraries=tuple(probes.Found(error=reason) for _ in wanted), gpus=gpus.Driver(error=reason)
+        )
 
 
 def _ask_tensorflow(seconds: float) -> tuple[Asked, str | None, str]:
@@ -117,9 +110,7 @@ def _ask_tensorflow(seconds: float) -> tuple[Asked, str | None, str]:
         env = {"TF_CPP_VMODULE": "dso_loader=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
         died = None
         try:
-            log = child.run(
-                "tftrt_tools.base.stack.probe_job:tensorflow", {"facts": path}, env=env, timeout=seconds
-            ).log
+            log = probes.tensorflow.run(path, env=env, timeout=seconds).log
         except child.ChildDied as error:
             died, log = error.signal_name or error.cause, error.log
         except (errors.TftrtError, child.ChildBug) as error:

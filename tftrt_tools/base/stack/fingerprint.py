@@ -9,7 +9,7 @@ import typing
 
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.process import child
-from tftrt_tools.base.stack import installed
+from tftrt_tools.base.stack import installed, probes
 from tftrt_tools.base.stack.gpus import Driver
 
 _SECONDS = 30
@@ -76,8 +76,8 @@ def fingerprint() -> Fingerprint:
         system=_system(),
         kernel=platform.release(),
         python=platform.python_version(),
-        gpus=tuple(one["name"] for one in driver.get("gpus", ())),
-        driver=driver.get("driver", ""),
+        gpus=tuple(one.name for one in driver.gpus),
+        driver=driver.driver or "",
         tensorflow=(tensorflow.version or "") if tensorflow else "",
         tensorrt=next(filter(None, map(installed.version_of, _TENSORRT)), ""),
     )
@@ -94,9 +94,9 @@ def cpu_model() -> str:
 
 def _driver() -> Driver:
     try:
-        return typing.cast(Driver, child.run("tftrt_tools.base.stack.nvml_job:query", None, timeout=_SECONDS).result)
+        return probes.driver.run(None, timeout=_SECONDS).result
     except (errors.TftrtError, child.ChildBug):
-        return {}
+        return Driver()
 
 
 def _quota() -> float | None:

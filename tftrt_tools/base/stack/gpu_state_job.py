@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,7 @@ def query(_request: object = None) -> list[dict[str, Any]]:
             pynvml.nvmlShutdown()
 
 
-def visible(nvml: Any) -> list[int]:
+def visible(nvml: types.ModuleType) -> list[int]:
     """The driver's numbers of the GPUs that CUDA_VISIBLE_DEVICES names, in its order; all of them without it.
 
     As CUDA reads it: an entry is a number or the beginning of a UUID, and the first that names no GPU ends the list. Numbers are CUDA's,
@@ -56,7 +57,7 @@ def visible(nvml: Any) -> list[int]:
     return found
 
 
-def _state(nvml: Any, index: int) -> dict[str, Any]:
+def _state(nvml: types.ModuleType, index: int) -> dict[str, Any]:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     asked: dict[str, Callable[[], Any]] = {
         "name": lambda: gpus.text(nvml.nvmlDeviceGetName(handle)),

@@ -1,7 +1,6 @@
 """The GPUs and their driver, as `nvml_job` asks for them."""
 
 import dataclasses
-import typing
 
 from tftrt_tools.base import records
 
@@ -36,14 +35,14 @@ def text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-class Driver(typing.TypedDict, total=False):
-    """The driver's answer, as JSON; only `error` if it does not answer."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Driver(records.Record):
+    """The driver's answer; only `error` if it does not answer."""
 
     # Version of the driver.
-    driver: str
+    driver: str | None = None
     # The newest CUDA that it runs, such as "12.2".
-    cuda: str
-    # A Gpu as a dict, each.
-    gpus: list[dict[str, typing.Any]]
+    cuda: str | None = None
+    gpus: tuple[Gpu, ...] = ()
     # Why it could not be asked.
-    error: str
+    error: str = ""

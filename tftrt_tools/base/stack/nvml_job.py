@@ -1,33 +1,33 @@
 """Asks the driver's own management library (NVML) for the GPUs. It is native code, and a broken driver can take the process with it."""
 
-import typing
+import types
 
 from tftrt_tools.base.stack import gpus
 from tftrt_tools.base.stack.gpus import Driver, Gpu
 
 
-def query(_request: object = None) -> Driver:
+def query(_request: None = None) -> Driver:
     """The driver and its GPUs, or why it cannot be asked."""
     try:
         import pynvml
     except ImportError:
-        return {"error": "nvidia-ml-py is not installed"}
+        return Driver(error="nvidia-ml-py is not installed")
     try:
         pynvml.nvmlInit()
         try:
             cuda = pynvml.nvmlSystemGetCudaDriverVersion()
-            return {
-                "driver": gpus.text(pynvml.nvmlSystemGetDriverVersion()),
-                "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
-                "gpus": [_gpu(pynvml, index).to_dict() for index in range(pynvml.nvmlDeviceGetCount())],
-            }
+            return Driver(
+                driver=gpus.text(pynvml.nvmlSystemGetDriverVersion()),
+                cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
+                gpus=tuple(_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())),
+            )
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
-        return {"error": str(error)}
+        return Driver(error=str(error))
 
 
-def _gpu(nvml: typing.Any, index: int) -> Gpu:
+def _gpu(nvml: types.ModuleType, index: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     capability = "{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(handle))
     memory = nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20

@@ -1,5 +1,7 @@
 """Asks native code for facts. Everything here runs in a child process, because it may end its process."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import functools
@@ -10,11 +12,16 @@ import signal
 import tempfile
 import time
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
+from tftrt_tools.base import records
 from tftrt_tools.base.stack import libraries, nvml_job
-from tftrt_tools.base.stack.facts import Machine, SeenGpu, TensorRtAnswer
+from tftrt_tools.base.stack.facts import SeenGpu, TensorRtAnswer
 from tftrt_tools.base.stack.gpus import Driver
+from tftrt_tools.base.stack.probes import Found, Machine, Request
+
+if typing.TYPE_CHECKING:
+    import tensorflow as tf
 
 _DLINFO_LINK_MAP = 2
 # Called with the name of a fact and its value.
@@ -23,14 +30,14 @@ Note = Callable[[str, object], None]
 Ask = Callable[[str, ctypes.CDLL], str | None]
 
 
-def tensorflow(request: Mapping[str, str]) -> None:
+def tensorflow(facts: str) -> None:
     """Import TensorFlow and ask it about TensorRT and GPUs.
 
-    Args: request: "facts" is a file. Each step adds a JSON line [name, value] to it, so that an abort loses nothing of the steps before;
+    Args: facts: a file. Each step adds a JSON line [name, value] to it, so that an abort loses nothing of the steps before;
       the names are those of facts.Asked, and the last `step` is the one that did not end.
     """
     _no_core_dump()
-    with open(request["facts"], "w", buffering=1) as file:
+    with open(facts, "w", buffering=1) as file:
 
         def note(name: str, value: object) -> None:
             file.write(json.dumps([name, value]) + "\n")
@@ -55,7 +62,7 @@ def _ask_tensorflow(note: Note) -> None:
     note("tensorrt", _ask_tensorrt(note))
     note("step", "listing the GPUs that TensorFlow sees")
     devices = tf.config.list_physical_devices("GPU")
-    note("gpus", [_details(tf, device) for device in devices])
+    note("gpus", [_details(device) for device in devices])
     note("step", "")
 
 
@@ -74,7 +81,9 @@ def _ask_tensorrt(note: Note) -> TensorRtAnswer:
     return {"built": True, "loads": True, "loaded": tensorrt.get_loaded_tensorrt_version()}
 
 
-def _details(tf: typing.Any, device: typing.Any) -> SeenGpu:
+def _details(device: tf.config.PhysicalDevice) -> SeenGpu:
+    import tensorflow as tf
+
     details = tf.config.experimental.get_device_details(device)
     capability = details.get("compute_capability")
     return {
@@ -83,22 +92,21 @@ def _details(tf: typing.Any, device: typing.Any) -> SeenGpu:
     }
 
 
-def machine(request: Mapping[str, typing.Any]) -> Machine:
-    """Load libraries and ask the driver for its GPUs, each in a process of its own.
-
-    Args: request: "libraries", names for the loader; "seconds", the most time for everything.
-    """
+def machine(request: Request) -> Machine:
+    """Load libraries and ask the driver for its GPUs, each in a process of its own."""
     _no_core_dump()
-    deadline = time.monotonic() + request["seconds"]
-    tasks = [_forked(functools.partial(_load, name, request["libraries"])) for name in request["libraries"]]
+    deadline = time.monotonic() + request.seconds
+    # Before the forks, which shall not each import the converter of records.
+    records.plain(Driver())
+    tasks = [_forked(functools.partial(_load, name, request.libraries)) for name in request.libraries]
     asked = _forked(nvml_job.query)
-    return {
-        "libraries": [_answer(*task, deadline) for task in tasks],
-        "gpus": typing.cast(Driver, _answer(*asked, deadline)),
-    }
+    return Machine(
+        libraries=tuple(Found.from_dict(_answer(*task, deadline)) for task in tasks),
+        gpus=Driver.from_dict(_answer(*asked, deadline)),
+    )
 
 
-def _forked(work: Callable[[], Mapping[str, typing.Any]]) -> tuple[int, int, typing.IO[bytes]]:
+def _forked(work: Callable[[], records.Record]) -> tuple[int, int, typing.IO[bytes]]:
     """Do `work` in a process of its own. Returns: its id, where its answer can be read, and what it writes to stderr."""
     reader, writer = os.pipe()
     said = tempfile.TemporaryFile()
@@ -109,7 +117,7 @@ def _forked(work: Callable[[], Mapping[str, typing.Any]]) -> tuple[int, int, typ
     os.close(reader)
     os.dup2(said.fileno(), 2)
     try:
-        os.write(writer, json.dumps(work()).encode())
+        os.write(writer, json.dumps(work().to_dict()).encode())
     except BaseException as error:
         os.write(writer, json.dumps({"error": str(error)}).encode())
     finally:
@@ -141,15 +149,15 @@ def _answer(process: int, reader: int, said: typing.IO[bytes], deadline: float) 
     return {"error": ": ".join([f"loading it ends the process ({name})", *last]), "died": name}
 
 
-def _load(name: str, names: Sequence[str]) -> dict[str, typing.Any]:
+def _load(name: str, names: Sequence[str]) -> Found:
     stem = libraries.stem(name)
     try:
         if stem.startswith("cudnn"):
             _load_cudnn(stem, name, names)
         library = ctypes.CDLL(name)
     except OSError as error:
-        return {"error": str(error)}
-    return {"path": _path(library), "version": _version(stem, library)}
+        return Found(error=str(error))
+    return Found(path=_path(library), version=_version(stem, library))
 
 
 def _load_cudnn(stem: str, name: str, names: Sequence[str]) -> None:

@@ -145,14 +145,14 @@ def _in_driver(facts: Facts) -> Problem | None:
             "no NVIDIA driver here (libcuda.so.1 is not found)",
             "use a machine with an NVIDIA GPU and its driver; in Docker: docker run --gpus=all",
         )
-    if facts.driver.get("driver") and not facts.gpus:
+    if facts.driver.driver and not facts.gpus:
         return Problem(
             "the NVIDIA driver lists no GPU", "use a machine with an NVIDIA GPU; in Docker: docker run --gpus=all"
         )
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
         return Problem(f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU", "unset CUDA_VISIBLE_DEVICES")
-    newest, major = facts.driver.get("cuda") or driver.version, _tensorflow(facts).cuda_major
+    newest, major = facts.driver.cuda or driver.version, _tensorflow(facts).cuda_major
     if newest and major and int(newest.split(".")[0]) < major:
         return Problem(
             f"the driver runs CUDA {newest} and older, {_tensorflow(facts).name} needs CUDA {major}",

@@ -6,21 +6,27 @@ of them alone, and it installs TensorFlow. ModelServerConfig goes over the wire,
 and written as text, which carries no numbers.
 """
 
+from __future__ import annotations
+
 import difflib
 import functools
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tftrt_tools.base.files import documents
-from tftrt_tools.base.wire import messages
+from tftrt_tools.base.wire import config_types, messages
+
+if TYPE_CHECKING:
+    from google.protobuf import descriptor
+
 
 # The kinds of files.
 Kind = Literal["models", "batching", "monitoring", "ssl"]
-MODELS: Kind = "models"
-BATCHING: Kind = "batching"
-MONITORING: Kind = "monitoring"
-SSL: Kind = "ssl"
+MODELS: Literal["models"] = "models"
+BATCHING: Literal["batching"] = "batching"
+MONITORING: Literal["monitoring"] = "monitoring"
+SSL: Literal["ssl"] = "ssl"
 # What `tftrt configure` calls the files, and the server's flag for each.
 FILE_NAMES: dict[Kind, str] = {
     MODELS: "models.config",
@@ -96,6 +102,16 @@ class SyntaxProblem(Exception):
         self.line, self.text, self.mend = line, text, mend
 
 
+@overload
+def new(kind: Literal["models"]) -> config_types.ModelServerConfig: ...
+@overload
+def new(kind: Literal["batching"]) -> config_types.BatchingParameters: ...
+@overload
+def new(kind: Literal["monitoring"]) -> config_types.MonitoringConfig: ...
+@overload
+def new(kind: Literal["ssl"]) -> config_types.SslConfig: ...
+@overload
+def new(kind: Kind) -> Any: ...
 def new(kind: Kind) -> Any:
     """An empty message of a kind of file."""
     return _made()[_NAMES[kind]]()
@@ -113,6 +129,10 @@ def _made() -> dict[str, Any]:
     )
 
 
+@overload
+def parse(kind: Literal["models"], text: str) -> config_types.ModelServerConfig: ...
+@overload
+def parse(kind: Kind, text: str) -> Any: ...
 def parse(kind: Kind, text: str) -> Any:
     """The message in `text`. Raises: SyntaxProblem."""
     message = new(kind)
@@ -122,7 +142,7 @@ def parse(kind: Kind, text: str) -> Any:
         raise _problem(error, message.DESCRIPTOR) from None
 
 
-def render(message: Any, indent: int = 0) -> str:
+def render(message: config_types.Message, indent: int = 0) -> str:
     """The message's fields in text form, a list of numbers in one line, a newline at the end of each. indent: spaces in front."""
     from google.protobuf import text_format
 
@@ -137,7 +157,7 @@ def kind_of(names: Sequence[str]) -> Kind | None:
     return best if scores[best] else None
 
 
-def _problem(error: Any, descriptor: Any) -> SyntaxProblem:
+def _problem(error: documents.NoMessage, descriptor: descriptor.Descriptor) -> SyntaxProblem:
     text = " ".join(str(error).split())
     place = re.match(r"(\d+):\d+ : (.*)", text)
     line = error.line or (int(place[1]) if place else 0)
@@ -160,7 +180,7 @@ def _problem(error: Any, descriptor: Any) -> SyntaxProblem:
     return SyntaxProblem(line, said)
 
 
-def _fields(descriptor: Any, full_name: str, seen: tuple[str, ...] = ()) -> list[str]:
+def _fields(descriptor: descriptor.Descriptor, full_name: str, seen: tuple[str, ...] = ()) -> list[str]:
     """Field names of the message `full_name`, which is `descriptor` or somewhere inside it."""
     if descriptor.full_name == full_name:
         return list(descriptor.fields_by_name)

@@ -1,7 +1,13 @@
 """Message classes from a table: for messages that no installed package has, or whose own modules load TensorFlow."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from google.protobuf import descriptor_pb2
+
 
 # {message: {field: (number, type) or (number, type, name of its oneof)}, enum: {value's name: number}}
 Table = Mapping[str, Mapping[str, Any]]
@@ -44,7 +50,9 @@ def classes(file: str, package: str, table: Table) -> dict[str, Any]:
     }
 
 
-def _describe(message: Any, package: str, fields: Mapping[str, Any], enums: set[str]) -> None:
+def _describe(
+    message: descriptor_pb2.DescriptorProto, package: str, fields: Mapping[str, Any], enums: set[str]
+) -> None:
     """Give a DescriptorProto its fields."""
     for field, (number, kind, *oneof) in fields.items():
         added = message.field.add(name=field, number=number, label=_label(kind))
@@ -63,14 +71,14 @@ def _describe(message: Any, package: str, fields: Mapping[str, Any], enums: set[
             _set_type(added, kind.strip("[]"), is_enum=False)
 
 
-def _label(kind: str) -> Any:
+def _label(kind: str) -> descriptor_pb2.FieldDescriptorProto.Label:
     from google.protobuf import descriptor_pb2
 
     labels = descriptor_pb2.FieldDescriptorProto
     return labels.LABEL_REPEATED if kind[0] in "[{" else labels.LABEL_OPTIONAL
 
 
-def _set_type(field: Any, name: str, is_enum: bool) -> None:
+def _set_type(field: descriptor_pb2.FieldDescriptorProto, name: str, is_enum: bool) -> None:
     """Args: field: FieldDescriptorProto. name: of a scalar, or the full name of a message or an enum."""
     from google.protobuf import descriptor_pb2
 

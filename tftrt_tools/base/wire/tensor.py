@@ -5,15 +5,21 @@ packed, so that its bytes are the array's own for floats, and varints for intege
 up with its last value, an empty one with zeros.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools.base.wire import fields, many_texts, varints
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import tensor_pb2
+
 
 Layout = Literal["raw", "int", "bits", "pairs", "bytes"]
 # DataType number: (dtype, number of the typed field, how values lie in it). "raw": as in memory; "int": varints; "bits": varints of the
@@ -55,7 +61,7 @@ def dtype_text(number: int) -> str:
     return "string" if dtype.kind == "O" else dtype.name
 
 
-def decode(message: Any) -> npt.NDArray[Any]:
+def decode(message: tensor_pb2.TensorProto) -> npt.NDArray[Any]:
     """The array of a parsed TensorProto.
 
     Args: message: tensorflow TensorProto.
@@ -108,16 +114,16 @@ def from_content(number: int, content: bytes | memoryview, count: int) -> npt.ND
     return np.frombuffer(content, dtype)
 
 
-def from_values(number: int, values: Any) -> npt.NDArray[Any]:
+def from_values(number: int, values: Sequence[bytes] | bytes | memoryview) -> npt.NDArray[Any]:
     """1-D array of the values in a typed field. values: sequence of bytes for strings, else the field's packed bytes. Raises:
     ValueError."""
     dtype, _, layout = kind(number)
-    if layout == "bytes":
+    if layout == "bytes" or not isinstance(values, (bytes, memoryview)):
         return np.array([None, *values], object)[1:]
     return _values(values, dtype, layout)
 
 
-def _packed(message: Any, field: int) -> bytes | memoryview:
+def _packed(message: tensor_pb2.TensorProto, field: int) -> bytes | memoryview:
     """The bytes of one typed field. The parser has checked the message, so its serialized form is valid, with each field packed and only
     once; reading the values from the message would make a Python object of each."""
     written = fields.walk(memoryview(message.SerializeToString()))

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from tftrt_tools.base.files import documents
-from tftrt_tools.base.wire import messages
+from tftrt_tools.base.wire import config_types, messages
 
 _MESSAGES: dict[str, dict[str, Any]] = {
     "ModelConfig": {
@@ -68,9 +68,10 @@ _ENUMS: dict[str, dict[str, int]] = {
 _EMPTY_RESHAPE = re.compile(r"^( *)reshape \{\n *\}\n", re.MULTILINE)
 
 
-def new() -> Any:
+def new() -> config_types.TritonConfig:
     """An empty ModelConfig."""
-    return _made()["ModelConfig"]()
+    made: config_types.TritonConfig = _made()["ModelConfig"]()
+    return made
 
 
 @functools.cache
@@ -83,7 +84,7 @@ def _made() -> dict[str, Any]:
     return messages.classes("tftrt_tools/base/wire/triton_config.proto", "inference", {**numbered, **_ENUMS})
 
 
-def parse(text: str) -> Any:
+def parse(text: str) -> config_types.TritonConfig:
     """The ModelConfig in a text, without the fields that are not known here. Raises: ValueError, with the place."""
     try:
         return documents.parse_message(text, new(), unknown=True)
@@ -91,7 +92,7 @@ def parse(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from None
 
 
-def render(message: Any) -> str:
+def render(message: config_types.TritonConfig) -> str:
     """The text of a ModelConfig."""
     from google.protobuf import text_format
 

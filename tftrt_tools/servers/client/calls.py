@@ -81,7 +81,7 @@ def status(
     )
 
 
-def reload(connection: Connection, config: Any, timeout: float | None = None) -> Call[None]:
+def reload(connection: Connection, config: model_service.Config, timeout: float | None = None) -> Call[None]:
     """Give the server a new configuration. It replaces the old one: the server unloads a model that it does not list.
 
     It returns when models with new names are available; for a new version of a known model, ask `status`. It is never sent twice.

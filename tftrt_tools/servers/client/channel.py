@@ -7,12 +7,20 @@ after a pause of 0.1 s, then twice as long each time up to 1 s, each 20 % more o
 failed calls outnumber successful ones by 50, none is sent again, to spare an overloaded server.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors
+
+if TYPE_CHECKING:
+    import types
+
+    import grpc
+
 
 RETRIES = 3
 _MOST_RETRIES = 4  # gRPC makes no more than five attempts
@@ -109,7 +117,12 @@ def options(retries: int, tls: Tls | None = None, proxy: bool = True) -> list[tu
     ]
 
 
-def opened(module: Any, address: str, credentials: Any, arguments: list[tuple[str, Any]]) -> Any:
+def opened(
+    module: types.ModuleType,
+    address: str,
+    credentials: grpc.ChannelCredentials | None,
+    arguments: list[tuple[str, Any]],
+) -> Any:
     """A channel of `module`, grpc or grpc.aio. Args: credentials: of Tls, or None without encryption. arguments: of `options`."""
     if credentials:
         return module.secure_channel(address, credentials, options=arguments)

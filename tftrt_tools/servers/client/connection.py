@@ -16,8 +16,9 @@ from tftrt_tools.servers.client import channel, serving_error
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
+    import grpc
     from typing_extensions import Self
 
     from tftrt_tools.servers.client.call import Call
@@ -94,7 +95,7 @@ class _Connection:
                 f"is that a {self.protocol.server}?",
             ) from None
 
-    def _failure(self, call: Call[Any], error: Any, seconds: float | None) -> serving_error.ServingError:
+    def _failure(self, call: Call[Any], error: grpc.RpcError, seconds: float | None) -> serving_error.ServingError:
         """Args: error: grpc.RpcError; seconds: the call's deadline, None for none."""
         code = error.code().name
         if self._closed and code == "CANCELLED":
@@ -136,14 +137,14 @@ def awaited(
     return method
 
 
-def _describe(method: Any, build: Callable[..., Any]) -> None:
+def _describe(method: Callable[..., object], build: Callable[..., Any]) -> None:
     """Give a method the name, docstring and signature of `build`, for `help`; it returns what the Call returns."""
     functools.update_wrapper(method, build)
     told = inspect.signature(build)
     first, *others = told.parameters.values()
     answer = str(told.return_annotation).removeprefix("Call[").removesuffix("]")
     itself = first.replace(name="self", annotation=first.empty)
-    method.__signature__ = told.replace(parameters=[itself, *others], return_annotation=answer)
+    vars(method)["__signature__"] = told.replace(parameters=[itself, *others], return_annotation=answer)
 
 
 class Blocking(_Connection):
@@ -209,7 +210,7 @@ class Awaiting(_Connection):
             raise self._failure(call, error, arguments["timeout"]) from None
         return self._answer(call, raw)
 
-    async def _ended(self, running: Any) -> bytes:
+    async def _ended(self, running: Awaitable[bytes]) -> bytes:
         """The answer of a grpc.aio call.
 
         `close` cancels the call, and this must not look as if the awaiting task were cancelled. So the call has a task of its own.
@@ -241,7 +242,7 @@ class Awaiting(_Connection):
             raise errors.UsageError("an asyncio client was used from two event loops", "make one for each loop")
 
 
-async def _result(running: Any) -> bytes:
+async def _result(running: Awaitable[bytes]) -> bytes:
     raw: bytes = await running
     return raw
 

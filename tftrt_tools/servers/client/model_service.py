@@ -7,7 +7,6 @@ import dataclasses
 import pathlib
 import typing
 from collections.abc import Iterable
-from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.wire import fields, varints
@@ -16,6 +15,16 @@ from tftrt_tools.servers.client.model_spec import ModelSpec, text
 STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
 
+
+class Message(typing.Protocol):
+    """A protocol message."""
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 (protobuf's name)
+        """Its bytes."""
+
+
+# A models.config: its path, its text, or a ModelServerConfig.
+Config: typing.TypeAlias = str | pathlib.Path | Message
 # ModelVersionStatus.State. A server of another version may have more states; they are shown as numbers.
 State = typing.Literal["UNKNOWN", "START", "LOADING", "AVAILABLE", "UNLOADING", "END"]
 LOADING, AVAILABLE, END = "LOADING", "AVAILABLE", "END"
@@ -79,7 +88,7 @@ def _version_status(raw: memoryview) -> VersionStatus:
     return VersionStatus(version, _STATES.get(state, str(state)), *_status(statuses))
 
 
-def reload_request(config: Any) -> bytes:
+def reload_request(config: Config) -> bytes:
     """bytes of the ReloadConfigRequest of a whole ModelServerConfig.
 
     Args: config: the path of a models.config (a pathlib.Path, or a str of one line without braces), its text, or the message.

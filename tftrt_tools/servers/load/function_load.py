@@ -8,7 +8,6 @@ one inference and returns when that is done. Each request under way has a thread
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ LOAD_SECONDS = 1800.0
 
 def run(
     factory: str,
-    request: Any,
+    request: object,
     plan: Plan,
     env: Mapping[str, str] | None = None,
     on_progress: generator.Listener | None = None,
@@ -60,7 +59,7 @@ def run(
     )
 
 
-def assignment_of(factory: str, request: Any, threads: int, offsets: npt.ArrayLike = ()) -> assignment.Assignment:
+def assignment_of(factory: str, request: object, threads: int, offsets: npt.ArrayLike = ()) -> assignment.Assignment:
     """The Assignment of a worker that calls what `factory` makes, `threads` at a time. offsets: of an open loop, int64 ns."""
     head = {"factory": factory, "request": request, "threads": threads, "check_every": 0, "process": 0, "processes": 1}
     return assignment.Assignment(head=head, requests=(), expected=(), offsets=np.asarray(offsets, np.int64), tls=None)

@@ -16,7 +16,7 @@ ANSWER = b"A"  # struct of index and instant, then the answer's bytes
 ANSWER_HEAD = struct.Struct("<qq")
 
 
-def send(to: socket.socket, kind: bytes, body: typing.Any) -> None:
+def send(to: socket.socket, kind: bytes, body: object) -> None:
     """Args: body: bytes, or a JSON value for the kinds that are JSON."""
     if not isinstance(body, bytes | bytearray | memoryview):
         body = json.dumps(body).encode()

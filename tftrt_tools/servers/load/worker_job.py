@@ -4,6 +4,8 @@ A fresh interpreter that imports nothing of TensorFlow, and grpc only for TLS: m
 module again, and that may well be a program with TensorFlow in it.
 """
 
+from __future__ import annotations
+
 import array
 import ctypes
 import gc
@@ -26,6 +28,8 @@ from tftrt_tools.servers.load.http2_calls_job import Http2Calls
 from tftrt_tools.servers.load.request_entries import clock
 
 if typing.TYPE_CHECKING:
+    import grpc
+
     from tftrt_tools.servers.load.functions_job import Functions
 
 _PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29
@@ -82,7 +86,7 @@ def main(socket_fd: int, assignment_fd: int) -> None:
     connection.close()
 
 
-def _connected(work: Assignment) -> "_Connection | Http2Calls | Functions":
+def _connected(work: Assignment) -> _Connection | Http2Calls | Functions:
     if "factory" not in work.head:
         where = http2_calls_job.place(work.head["address"]) if work.tls is None else None
         return _Connection(work) if where is None else _plain(work, where)
@@ -145,8 +149,8 @@ class _Reporter:
         self,
         parent: socket.socket,
         recorder: drive_job.Recorder,
-        commands: "queue.SimpleQueue[dict[str, typing.Any]]",
-        connection: "_Connection | Http2Calls | Functions",
+        commands: queue.SimpleQueue[dict[str, typing.Any]],
+        connection: _Connection | Http2Calls | Functions,
     ) -> None:
         self._parent, self._recorder, self._commands, self._connection = parent, recorder, commands, connection
         self._reader, self._lags, self._reported = link.Reader(), array.array("q"), 0
@@ -258,7 +262,7 @@ class _Connection:
             _call(channel.unary_unary(head["method"]), work.requests, head["timeout_s"]) for channel in self._channels
         ]
 
-    def explain(self, error: typing.Any) -> tuple[int, str, str]:
+    def explain(self, error: grpc.RpcError) -> tuple[int, str, str]:
         """(code, its name, message)."""
         code = error.code()
         return code.value[0], code.name, error.details() or ""
@@ -269,7 +273,7 @@ class _Connection:
             channel.close()
 
 
-def _call(method: typing.Any, requests: Sequence[bytes], timeout: float) -> drive_job.Call:
+def _call(method: grpc.UnaryUnaryMultiCallable, requests: Sequence[bytes], timeout: float) -> drive_job.Call:
     begin = method.future
 
     def call(index: int) -> drive_job.Future:

@@ -87,7 +87,7 @@ def _converted(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, settings: Se
 
     keys = signatures.chosen(list(signatures.definitions(meta_graph)), settings.signature_keys)
     seen = inspector.inspect(model, meta_graph)
-    capabilities = [gpu["compute_capability"] for gpu in nvml_job.query().get("gpus", ())]
+    capabilities = [gpu.compute_capability for gpu in nvml_job.query().gpus]
     found = findings.find(seen, installed.version_of("tensorrt"), capabilities)
     calibration, damaged = agreement.read(model)
     if seen.manifest is not None and not damaged:

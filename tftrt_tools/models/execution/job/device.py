@@ -19,11 +19,7 @@ def seen() -> dict[str, str] | None:
     name = ctypes.create_string_buffer(_NAME_BYTES)
     driver.cuDeviceGetName(name, _NAME_BYTES, device)
     parts = [str(_attribute(driver, device, one)) for one in (_MAJOR, _MINOR)]
-    return {
-        "name": name.value.decode(),
-        "compute_capability": ".".join(parts),
-        "driver": nvml_job.query().get("driver", ""),
-    }
+    return {"name": name.value.decode(), "compute_capability": ".".join(parts), "driver": nvml_job.query().driver or ""}
 
 
 def multiprocessors() -> int:

@@ -18,7 +18,7 @@ def seen() -> dict[str, str] | None:
     return {
         "name": details.get("device_name", "unknown"),
         "compute_capability": ".".join(map(str, details.get("compute_capability", ()))),
-        "driver": nvml_job.query().get("driver", ""),
+        "driver": nvml_job.query().driver or "",
     }
 
 

@@ -4,7 +4,7 @@ Field numbers are those of model_config.proto in triton-inference-server/common.
 """
 
 import dataclasses
-from typing import Any
+from typing import TypeVar
 
 from tftrt_tools.base.wire import fields
 from tftrt_tools.servers.client.kserve.model import asked
@@ -13,6 +13,7 @@ from tftrt_tools.servers.client.model_spec import ModelSpec, text
 CONFIG = "/inference.GRPCInferenceService/ModelConfig"
 CPU = "KIND_CPU"
 _KINDS = ("KIND_AUTO", "KIND_GPU", CPU, "KIND_MODEL")
+_Value = TypeVar("_Value")
 _BACKEND, _INSTANCE_GROUP, _TRANSACTIONS = 17, 7, 19
 _KIND, _DECOUPLED = 4, 1
 
@@ -56,7 +57,7 @@ def read(raw: bytes) -> ModelConfig:
     )
 
 
-def _last(raw: memoryview, number: int, kind: int, missing: Any) -> Any:
+def _last(raw: memoryview, number: int, kind: int, missing: _Value) -> _Value:
     """The last value of a field, as protobuf takes it."""
     found = missing
     for field, wire_type, value in fields.walk(raw):

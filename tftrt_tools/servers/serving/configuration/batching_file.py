@@ -7,14 +7,20 @@ Padding takes Tensor::Slice(0, 1) of that request (batching_session.cc, MergeInp
 the process there: "Check failed: limit <= dim0_size (1 vs. 0)", tensor.cc.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.wire import config_messages
 from tftrt_tools.servers.serving.configuration.config_problem import ERROR, WARNING, Problem
 from tftrt_tools.servers.serving.configuration.text_places import Field
+
+if TYPE_CHECKING:
+    from tftrt_tools.base.wire import config_types
+
 
 # Of SharedBatchScheduler::QueueOptions::input_batch_size_limit.
 DEFAULT_MAX_BATCH_SIZE = 1000
@@ -119,7 +125,7 @@ def text(settings: Settings, covered: Sequence[int] | None, known: bool = True) 
     return comment + config_messages.render(message)
 
 
-def problems(message: Any, root: Field) -> Iterator[Problem]:
+def problems(message: config_types.BatchingParameters, root: Field) -> Iterator[Problem]:
     """Problems of BatchingParameters. Args: message; root: its text as a Field."""
     for name, least in (
         ("max_batch_size", 1),

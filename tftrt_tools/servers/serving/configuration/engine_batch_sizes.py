@@ -2,10 +2,10 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tftrt_tools.base import records
-from tftrt_tools.base.process import child
+from tftrt_tools.base.process import jobs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,13 +20,20 @@ class Covered(records.Record):
     unbatched: tuple[str, ...] = ()
 
 
+@jobs.job
+def read() -> Callable[[Sequence[str]], Sequence[Covered]]:
+    """Covered for each SavedModel directory."""
+    from tftrt_tools.servers.serving.configuration import engine_batch_sizes_job
+
+    return engine_batch_sizes_job.read
+
+
 def covered(paths: Sequence[str | pathlib.Path]) -> list[Covered]:
     """Covered for each SavedModel directory. Raises: TftrtError, UsageError."""
     models = [str(path) for path in paths]
     if not models:
         return []
-    found = child.run("tftrt_tools.servers.serving.configuration.engine_batch_sizes_job:job", {"models": models}).result
-    return [Covered.from_dict(one) for one in found]
+    return list(read.run(models).result)
 
 
 def common(found: Sequence[Covered]) -> tuple[tuple[int, ...] | None, bool]:

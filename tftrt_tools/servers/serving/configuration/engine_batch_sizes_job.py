@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from tftrt_tools.models.savedmodel import files
+from tftrt_tools.models.savedmodel.describe import Description
+from tftrt_tools.models.savedmodel.engine_assets import EngineAsset
+from tftrt_tools.models.savedmodel.engine_op import EngineOp
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.servers.serving.configuration import unbatched
 from tftrt_tools.servers.serving.configuration.engine_batch_sizes import Covered
@@ -13,19 +16,18 @@ from tftrt_tools.servers.serving.configuration.engine_batch_sizes import Covered
 _ONE_PROFILE = ("Range", "Range+Optimal")
 
 
-def job(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Args: request: {"models": directories}. Returns: Covered.to_dict() of each."""
-    from tftrt_tools.models.savedmodel import describe, describe_job
+def read(models: Sequence[str]) -> list[Covered]:
+    """Covered for each SavedModel directory. Raises: TftrtError, UsageError."""
+    from tftrt_tools.models.savedmodel import describe_job
 
-    described = describe_job.job(dict(request))
-    models = map(describe.Description.from_dict, described)
+    described = map(Description.from_dict, describe_job.job({"models": list(models)}))
     return [
-        dataclasses.replace(_covered(path, one), unbatched=_unbatched(one)).to_dict()
-        for path, one in zip(request["models"], models, strict=True)
+        dataclasses.replace(_covered(path, one), unbatched=_unbatched(one))
+        for path, one in zip(models, described, strict=True)
     ]
 
 
-def _unbatched(model: Any) -> tuple[str, ...]:
+def _unbatched(model: Description) -> tuple[str, ...]:
     return tuple(
         line
         for name, inputs in model.inputs.items()
@@ -33,7 +35,7 @@ def _unbatched(model: Any) -> tuple[str, ...]:
     )
 
 
-def _covered(path: str, model: Any) -> Covered:
+def _covered(path: str, model: Description) -> Covered:
     from tftrt_tools.models.savedmodel import engine_assets, passport
 
     manifest = passport.read(path, passport.MANIFEST) or {}
@@ -75,8 +77,8 @@ def _of_engines(
     name: str,
     manifest: Mapping[str, Any],
     listed: Mapping[str, Any] | None,
-    engines: Sequence[Any],
-    assets: Sequence[Any],
+    engines: Sequence[EngineOp],
+    assets: Sequence[EngineAsset],
 ) -> tuple[set[int] | Literal[False], str]:
     """Returns: (set of sizes, or False if not known, why)."""
     saved = bool({one.name for one in engines} & {asset.engine for asset in assets})
@@ -99,12 +101,23 @@ def _of_engines(
         )
     if saved:
         mine = {one.name for one in engines}
-        calls = [dict(enumerate(asset.input_shapes)) for asset in assets if asset.engine in mine]
-        return _of_calls(calls, "ImplicitBatchModeCompatible"), "its saved engines"
+        built = [_call(asset) for asset in assets if asset.engine in mine]
+        return _of_calls(built, "ImplicitBatchModeCompatible"), "its saved engines"
     calls = _warmup_calls(pathlib.Path(path) / files.WARMUP, name)
     if not calls:
         return False, "it has neither engines nor warm-up requests: the largest batch so far decides"
     return _of_calls(calls, "ImplicitBatchModeCompatible"), "its warm-up requests"
+
+
+def _call(asset: EngineAsset) -> dict[int, tuple[int, ...]]:
+    """{number of the input: shape} that an engine was built for. An engine is built for known sizes; what else a damaged file says is left
+    out."""
+    shapes = [tuple(size for size in shape or () if size is not None) for shape in asset.input_shapes]
+    return {
+        number: known
+        for number, (known, shape) in enumerate(zip(shapes, asset.input_shapes, strict=True))
+        if known == shape
+    }
 
 
 def _of_calls(calls: Iterable[Mapping[Any, tuple[int, ...]]], strategy: str) -> set[int]:

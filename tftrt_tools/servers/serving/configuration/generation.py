@@ -106,7 +106,9 @@ def configure(folder: str | pathlib.Path, options: Options) -> Configuration:
     found: list[Covered] = []
     served = tuple(model.at(model_config.mounted(model.base_path, options.mounts)) for model in options.models)
     comment = _MODELS_COMMENT + (_LABELS_COMMENT if any(model.labels for model in served) else "")
-    texts = {config_messages.MODELS: comment + config_messages.render(model_config.to_proto(served))}
+    texts: dict[config_messages.Kind, str] = {
+        config_messages.MODELS: comment + config_messages.render(model_config.to_proto(served))
+    }
     batching = options.batching
     if batching is not None:
         found, missing = _covered(options.models)

@@ -16,12 +16,16 @@ import os
 import pathlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.wire import config_messages
 from tftrt_tools.models.savedmodel import files
 from tftrt_tools.servers.serving import version_directories
+
+if TYPE_CHECKING:
+    from tftrt_tools.base.wire import config_types
+
 
 PLATFORM = "tensorflow"
 Policy = Literal["latest", "all", "specific"]
@@ -85,7 +89,7 @@ class Model:
         return dataclasses.replace(self, base_path=base_path)
 
     @classmethod
-    def of(cls, proto: Any) -> Model:
+    def of(cls, proto: config_types.ModelConfig) -> Model:
         """Of a ModelConfig."""
         kind = proto.model_version_policy.WhichOneof("policy_choice") or LATEST
         return cls(
@@ -190,7 +194,7 @@ def _number(flag: str, option: str, value: str) -> int:
     return int(value)
 
 
-def to_proto(models: Iterable[Model]) -> Any:
+def to_proto(models: Iterable[Model]) -> config_types.ModelServerConfig:
     """The ModelServerConfig of Models."""
     config = config_messages.new(config_messages.MODELS)
     for model in models:
@@ -201,7 +205,7 @@ def to_proto(models: Iterable[Model]) -> Any:
     return config
 
 
-def fill(proto: Any, model: Model) -> None:
+def fill(proto: config_types.ModelConfig, model: Model) -> None:
     """Give a ModelConfig the version policy and the labels of Model `model`; the rest of it stays."""
     policy = proto.model_version_policy
     policy.Clear()

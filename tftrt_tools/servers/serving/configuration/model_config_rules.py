@@ -1,8 +1,10 @@
 """Finds parts of a ModelServerConfig that TensorFlow Serving refuses, or accepts but treats in another way than meant."""
 
+from __future__ import annotations
+
 import pathlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.servers.serving import version_directories
 from tftrt_tools.servers.serving.configuration.config_problem import ERROR, WARNING, Problem
@@ -16,8 +18,11 @@ from tftrt_tools.servers.serving.configuration.model_config import (
 )
 from tftrt_tools.servers.serving.configuration.text_places import Field
 
+if TYPE_CHECKING:
+    from tftrt_tools.base.wire import config_types
 
-def problems(config: Any, root: Field, on_disk: bool = True) -> Iterator[Problem]:
+
+def problems(config: config_types.ModelServerConfig, root: Field, on_disk: bool = True) -> Iterator[Problem]:
     """Problems of a ModelServerConfig. Args: config: the message. root: its text as a Field. on_disk: look into base
     paths that are on this machine, too."""
     if config.WhichOneof("config") != "model_config_list" or not config.model_config_list.config:
@@ -42,7 +47,7 @@ def problems(config: Any, root: Field, on_disk: bool = True) -> Iterator[Problem
         yield from _of_model(proto, field, on_disk)
 
 
-def _of_model(proto: Any, field: Field, on_disk: bool) -> Iterator[Problem]:
+def _of_model(proto: config_types.ModelConfig, field: Field, on_disk: bool) -> Iterator[Problem]:
     if not proto.name:
         yield Problem(field.line, ERROR, "a model without a name", 'add name: "…"')
     if not is_absolute(proto.base_path):
@@ -56,7 +61,7 @@ def _of_model(proto: Any, field: Field, on_disk: bool) -> Iterator[Problem]:
     yield from _of_labels(model, field, there)
 
 
-def _of_platform(proto: Any, field: Field) -> Iterator[Problem]:
+def _of_platform(proto: config_types.ModelConfig, field: Field) -> Iterator[Problem]:
     if proto.model_type:
         line = field.line_of("model_type")
         if proto.model_platform:

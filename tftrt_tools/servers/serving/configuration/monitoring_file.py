@@ -1,11 +1,17 @@
 """monitoring.config: whether the server exports its metrics, and where."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.servers.serving import metric_names
 from tftrt_tools.servers.serving.configuration.config_problem import ERROR, WARNING, Problem
 from tftrt_tools.servers.serving.configuration.text_places import Field
+
+if TYPE_CHECKING:
+    from tftrt_tools.base.wire import config_types
+
 
 _COMMENT = f"""\
 # Metrics for Prometheus, at http://HOST:REST_PORT{metric_names.PATH}.
@@ -18,7 +24,7 @@ def text() -> str:
     return _COMMENT + "prometheus_config {\n  enable: true\n" + f'  path: "{metric_names.PATH}"\n' + "}\n"
 
 
-def problems(config: Any, root: Field) -> Iterator[Problem]:
+def problems(config: config_types.MonitoringConfig, root: Field) -> Iterator[Problem]:
     """Problems of a MonitoringConfig. Args: config: the message. root: its text as a Field."""
     line = root.line_of("prometheus_config")
     if not config.prometheus_config.enable:

@@ -6,9 +6,13 @@ import dataclasses
 import logging
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.servers.serving.local.policies import Policy
+
+if TYPE_CHECKING:
+    from tftrt_tools.base.wire import config_types
+
 
 _LOG = logging.getLogger("tftrt.serving")
 
@@ -26,7 +30,7 @@ class Source:
     policy: Policy = Policy()
 
     @classmethod
-    def of(cls, config: Any) -> Source:
+    def of(cls, config: config_types.ModelConfig) -> Source:
         """Of a ModelConfig."""
         return cls(config.name, config.base_path, Policy.of(config.model_version_policy))
 

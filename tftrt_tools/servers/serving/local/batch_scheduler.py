@@ -10,12 +10,14 @@ import collections
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import grpc
 
 from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.batching_parameters import BatchingParameters
+
+Task = TypeVar("Task")
 
 
 class Scheduler:
@@ -28,7 +30,7 @@ class Scheduler:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._emptied = threading.Condition(self._lock)
-        self._queues: collections.deque[Queue] = collections.deque()
+        self._queues: collections.deque[Queue[Any]] = collections.deque()
         self._stopped = False
         self._threads = [
             threading.Thread(target=self._serve, name=f"{name}_{number}", daemon=True) for number in range(threads)
@@ -36,7 +38,7 @@ class Scheduler:
         for thread in self._threads:
             thread.start()
 
-    def add_queue(self, parameters: BatchingParameters, process: Callable[[list[Any]], object]) -> Queue:
+    def add_queue(self, parameters: BatchingParameters, process: Callable[[list[Task]], object]) -> Queue[Task]:
         """A new Queue. Args: parameters: BatchingParameters, checked. process: function of a list of tasks; raises nothing."""
         with self._lock:
             queue = Queue(self, parameters, process)
@@ -44,7 +46,7 @@ class Scheduler:
             self._queues.append(queue)
             return queue
 
-    def close(self, queues: Collection[Queue]) -> None:
+    def close(self, queues: Collection[Queue[Any]]) -> None:
         """Take no more tasks into `queues`, run the waiting ones, wait for their end, and forget the queues."""
         with self._lock:
             for queue in queues:
@@ -80,7 +82,7 @@ class Scheduler:
                     queue._running -= 1
                     self._emptied.notify_all()
 
-    def _next(self) -> tuple[Queue, _Batch] | None:
+    def _next(self) -> tuple[Queue[Any], _Batch[Any]] | None:
         """A queue and its batch to run; None if no batch is due. The queue goes to the end of the line."""
         now = time.monotonic()
         for _ in range(len(self._queues)):
@@ -97,20 +99,20 @@ class Scheduler:
         return min(max(min(due) - time.monotonic(), 0), threading.TIMEOUT_MAX) if due else None
 
 
-class Queue:
+class Queue(Generic[Task]):
     """Tasks of one kind, gathered into batches. Made by `Scheduler.add_queue`; its state is guarded by the scheduler's lock."""
 
     def __init__(
-        self, scheduler: Scheduler, parameters: BatchingParameters, process: Callable[[list[Any]], object]
+        self, scheduler: Scheduler, parameters: BatchingParameters, process: Callable[[list[Task]], object]
     ) -> None:
         self._scheduler = scheduler
         self._parameters = parameters
         self._process = process
-        self._batches = collections.deque([_Batch()])  # the last one is open, the others are full
+        self._batches = collections.deque([_Batch[Task]()])  # the last one is open, the others are full
         self._running = 0
         self._closed = False
 
-    def schedule(self, task: Any, rows: int, split: Callable[[Sequence[int]], Iterable[Any]] | None = None) -> None:
+    def schedule(self, task: Task, rows: int, split: Callable[[Sequence[int]], Iterable[Task]] | None = None) -> None:
         """Put a task into the open batch, or into a new one where that has no room.
 
         Args:
@@ -137,7 +139,7 @@ class Queue:
                 parts = [(task, rows)]
             for part, size in parts:
                 if self._batches[-1].rows + size > self._parameters.execution_rows:
-                    self._batches.append(_Batch())
+                    self._batches.append(_Batch[Task]())
                 if not self._batches[-1].tasks:
                     self._batches[-1].due = time.monotonic() + self._parameters.batch_timeout_micros / 1e6
                 self._batches[-1].add(part, size)
@@ -177,7 +179,7 @@ class Queue:
         full, rest = divmod(rows - room, most)
         return first + [most] * full + ([rest] if rest else [])
 
-    def _take(self, now: float) -> _Batch | None:
+    def _take(self, now: float) -> _Batch[Task] | None:
         """The batch to run next, None where none is due."""
         opened = self._batches[-1]
         if (
@@ -185,7 +187,7 @@ class Queue:
             and opened.tasks
             and (self._closed or opened.rows >= self._parameters.execution_rows or now >= opened.due)
         ):
-            self._batches.append(_Batch())
+            self._batches.append(_Batch[Task]())
         return self._batches.popleft() if len(self._batches) > 1 else None
 
     def _idle(self) -> bool:
@@ -195,13 +197,13 @@ class Queue:
         return self._idle() and not self._running
 
 
-class _Batch:
+class _Batch(Generic[Task]):
     """tasks: (task, rows) in order of arrival; rows: their sum; due: monotonic seconds at which its first task has waited enough."""
 
     def __init__(self) -> None:
-        self.tasks: list[tuple[Any, int]] = []
+        self.tasks: list[tuple[Task, int]] = []
         self.rows, self.due = 0, 0.0
 
-    def add(self, task: Any, rows: int) -> None:
+    def add(self, task: Task, rows: int) -> None:
         self.tasks.append((task, rows))
         self.rows += rows

@@ -37,7 +37,7 @@ class Hooks:
     # (): called for each run of the graph.
     wrapped_run: Callable[[], object] | None = None
 
-    def call(self, name: str, *values: Any) -> None:
+    def call(self, name: str, *values: object) -> None:
         """Call the hook `name` where it is set."""
         hook = getattr(self, name)
         if hook:
@@ -64,7 +64,7 @@ class BatchingServable:
         self._parameters = parameters
         self._scheduler = scheduler
         self._hooks = hooks or Hooks()
-        self._queues: dict[tuple[frozenset[str], frozenset[str]], Queue] = {}
+        self._queues: dict[tuple[frozenset[str], frozenset[str]], Queue[_Task]] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -137,7 +137,7 @@ class BatchingServable:
         self._scheduler.close(queues)
         self.wrapped.close()
 
-    def _queue(self, feeds: Mapping[str, Array], fetches: Sequence[str]) -> Queue:
+    def _queue(self, feeds: Mapping[str, Array], fetches: Sequence[str]) -> Queue[_Task]:
         key = frozenset(feeds), frozenset(fetches)
         with self._lock:
             if key not in self._queues:

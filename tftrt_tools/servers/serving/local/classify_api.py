@@ -6,18 +6,27 @@ Checks, their order and their texts are those of TensorFlow Serving 2.14.1 (serv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tensorflow_serving.apis import classification_pb2
 
 from tftrt_tools.servers.serving.local import examples, failure, model_specs, tensor_text
 from tftrt_tools.servers.serving.local.servable import AnyServable, Array
 
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+
 METHOD = "tensorflow/serving/classify"
 INPUTS, CLASSES, SCORES = "inputs", "classes", "scores"
 
 
-def classify(servable: AnyServable, request: Any, timeout_ms: int = 0, check_method_name: bool = False) -> Any:
+def classify(
+    servable: AnyServable,
+    request: classification_pb2.ClassificationRequest,
+    timeout_ms: int = 0,
+    check_method_name: bool = False,
+) -> classification_pb2.ClassificationResponse:
     """Answer a ClassificationRequest.
 
     Args:
@@ -36,7 +45,7 @@ def classify(servable: AnyServable, request: Any, timeout_ms: int = 0, check_met
     )
 
 
-def tensors(signature: Any, check_method_name: bool = False) -> tuple[str, list[str]]:
+def tensors(signature: meta_graph_pb2.SignatureDef, check_method_name: bool = False) -> tuple[str, list[str]]:
     """What to feed and to fetch. Args: signature: SignatureDef. Returns: (input tensor name, output tensor names). Raises: Failure
     INVALID_ARGUMENT where the signature is none for Classify."""
     if check_method_name and signature.method_name != METHOD:
@@ -58,7 +67,9 @@ def tensors(signature: Any, check_method_name: bool = False) -> tuple[str, list[
     return signature.inputs[INPUTS].name, names
 
 
-def result(signature: Any, count: int, outputs: Mapping[str, Array]) -> Any:
+def result(
+    signature: meta_graph_pb2.SignatureDef, count: int, outputs: Mapping[str, Array]
+) -> classification_pb2.ClassificationResult:
     """The answer's result.
 
     Args: signature: SignatureDef. count: examples asked about. outputs: {tensor name: np.ndarray}, both of shape [count, classes]:

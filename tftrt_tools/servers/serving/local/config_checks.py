@@ -5,10 +5,16 @@ from __future__ import annotations
 import logging
 import posixpath
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from tftrt_tools.servers.serving.local import failure
+
+if TYPE_CHECKING:
+    from tensorflow_serving.apis import model_management_pb2
+
+    from tftrt_tools.base.wire import config_types
+
 
 _LOG = logging.getLogger("tftrt.serving")
 LIST = "model_config_list"
@@ -17,7 +23,7 @@ _TENSORFLOW = 1  # ModelType.TENSORFLOW
 _URI = re.compile(r"[a-zA-Z][a-zA-Z0-9.]*://")
 
 
-def check(request: Any) -> None:
+def check(request: model_management_pb2.ReloadConfigRequest) -> None:
     """Refuse a ReloadConfigRequest without a list of models. Raises: Failure INVALID_ARGUMENT."""
     if request.config.WhichOneof("config") != LIST:
         raise failure.invalid(
@@ -26,7 +32,7 @@ def check(request: Any) -> None:
         )
 
 
-def check_transition(old: Any, new: Any) -> None:
+def check_transition(old: config_types.ModelServerConfig, new: config_types.ModelServerConfig) -> None:
     """Refuse a configuration without a list of models if the present one has a list. Args: ModelServerConfigs. Raises: Failure
     FAILED_PRECONDITION."""
     before = old.WhichOneof("config")
@@ -36,7 +42,7 @@ def check_transition(old: Any, new: Any) -> None:
         )
 
 
-def check_list(models: Sequence[Any]) -> None:
+def check_list(models: Collection[config_types.ModelConfig]) -> None:
     """Names once each, and absolute base paths. Args: ModelConfigs. Raises: Failure INVALID_ARGUMENT."""
     names: set[str] = set()
     for model in models:
@@ -50,7 +56,7 @@ def check_list(models: Sequence[Any]) -> None:
             )
 
 
-def platform(model: Any) -> str:
+def platform(model: config_types.ModelConfig) -> str:
     """A ModelConfig's platform. Raises: Failure INVALID_ARGUMENT."""
     if not model.model_type:
         if not model.model_platform:
@@ -70,7 +76,7 @@ def platform(model: Any) -> str:
     return PLATFORM
 
 
-def check_same_platforms(old: Sequence[Any], new: Sequence[Any]) -> None:
+def check_same_platforms(old: Iterable[config_types.ModelConfig], new: Iterable[config_types.ModelConfig]) -> None:
     """No model may change its platform. Args: ModelConfigs. Raises: Failure INVALID_ARGUMENT."""
     before = {model.name: platform(model) for model in old}
     for model in new:
@@ -81,7 +87,7 @@ def check_same_platforms(old: Sequence[Any], new: Sequence[Any]) -> None:
             )
 
 
-def check_platforms(models: Sequence[Any]) -> None:
+def check_platforms(models: Iterable[config_types.ModelConfig]) -> None:
     """Only TensorFlow's. Args: ModelConfigs. Raises: Failure INVALID_ARGUMENT."""
     for model in models:
         if platform(model) != PLATFORM:

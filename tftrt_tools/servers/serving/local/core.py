@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tftrt_tools.servers.serving.local import (
     classify_api,
@@ -23,6 +23,21 @@ from tftrt_tools.servers.serving.local.manager import Manager
 from tftrt_tools.servers.serving.local.metrics_page import Metrics
 from tftrt_tools.servers.serving.local.servable import AnyServable, Array, Clocked
 
+if TYPE_CHECKING:
+    from google.protobuf import message
+    from tensorflow_serving.apis import (
+        classification_pb2,
+        get_model_metadata_pb2,
+        get_model_status_pb2,
+        inference_pb2,
+        model_management_pb2,
+        model_pb2,
+        regression_pb2,
+    )
+
+
+# A request of gRPC's, or what was read of one.
+Asked: TypeAlias = "message.Message | plain_request.PlainRequest"
 # Bytes from which on protobuf's copies of a request cost more than reading it in Python.
 _LARGE = 1 << 15
 
@@ -48,7 +63,7 @@ class Core:
             )
         )
 
-    def handle(self, model_spec: Any) -> Handle:
+    def handle(self, model_spec: model_pb2.ModelSpec | None) -> Handle[AnyServable]:
         """See Manager.handle."""
         return self.manager.handle(model_spec)
 
@@ -61,20 +76,26 @@ class Core:
         result: Sequence[bytes | memoryview] = self._counted("Predict", predict_api.predict, request, timeout_ms)
         return result
 
-    def serve_classify(self, request: Any, timeout_ms: int) -> Any:
+    def serve_classify(
+        self, request: classification_pb2.ClassificationRequest, timeout_ms: int
+    ) -> classification_pb2.ClassificationResponse:
         """ClassificationResponse."""
         return self._counted("Classify", classify_api.classify, request, timeout_ms)
 
-    def serve_regress(self, request: Any, timeout_ms: int) -> Any:
+    def serve_regress(
+        self, request: regression_pb2.RegressionRequest, timeout_ms: int
+    ) -> regression_pb2.RegressionResponse:
         """RegressionResponse."""
         return self._counted("Regress", regress_api.regress, request, timeout_ms)
 
-    def serve_multi_inference(self, request: Any, timeout_ms: int) -> Any:
+    def serve_multi_inference(
+        self, request: inference_pb2.MultiInferenceRequest, timeout_ms: int
+    ) -> inference_pb2.MultiInferenceResponse:
         """MultiInferenceResponse. Not counted, as in the real server."""
         with self.handle(multi_inference_api.model_spec(request)) as servable:
             return multi_inference_api.multi_inference(servable, request, timeout_ms, self._check)
 
-    def serve_reload(self, request: Any) -> None:
+    def serve_reload(self, request: model_management_pb2.ReloadConfigRequest) -> None:
         """Change to another configuration. Raises: Failure."""
         config_checks.check(request)
         self.manager.reload(request.config)
@@ -89,7 +110,9 @@ class Core:
             lambda: (predict_api.predict_arrays(one, arrays, name, timeout_ms, self._check), one.seconds),
         )
 
-    def classify(self, servable: AnyServable, request: Any, timeout_ms: int) -> Any:
+    def classify(
+        self, servable: AnyServable, request: classification_pb2.ClassificationRequest, timeout_ms: int
+    ) -> classification_pb2.ClassificationResponse:
         """ClassificationResponse, for REST."""
         one = Clocked(servable)
         return self._measured(
@@ -99,7 +122,9 @@ class Core:
             lambda: (classify_api.classify(one, request, timeout_ms, self._check), one.seconds),
         )
 
-    def regress(self, servable: AnyServable, request: Any, timeout_ms: int) -> Any:
+    def regress(
+        self, servable: AnyServable, request: regression_pb2.RegressionRequest, timeout_ms: int
+    ) -> regression_pb2.RegressionResponse:
         """RegressionResponse, for REST."""
         one = Clocked(servable)
         return self._measured(
@@ -109,13 +134,17 @@ class Core:
             lambda: (regress_api.regress(one, request, timeout_ms, self._check), one.seconds),
         )
 
-    def metadata(self, request: Any) -> Any:
+    def metadata(
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest
+    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
         """GetModelMetadataResponse."""
         metadata_api.check(request)
         with self.handle(_spec(request)) as servable:
             return metadata_api.metadata(servable, request)
 
-    def status(self, request: Any) -> Any:
+    def status(
+        self, request: get_model_status_pb2.GetModelStatusRequest
+    ) -> get_model_status_pb2.GetModelStatusResponse:
         """GetModelStatusResponse."""
         return states.response(self.manager, request)
 
@@ -123,7 +152,7 @@ class Core:
         """The page for Prometheus, None where it is off."""
         return self._metrics.page() if self._monitored else None
 
-    def _counted(self, api: str, call: Callable[..., Any], request: Any, timeout_ms: int) -> Any:
+    def _counted(self, api: str, call: Callable[..., Any], request: Asked, timeout_ms: int) -> Any:
         spec = _spec(request)
 
         def answer() -> tuple[Any, float]:
@@ -149,6 +178,7 @@ class Core:
             self._metrics.request(model, api, status, time.monotonic() - start, runtime, entrypoint)
 
 
-def _spec(request: Any) -> Any:
-    plain = isinstance(request, plain_request.PlainRequest)
-    return request.model_spec if plain or request.HasField("model_spec") else None
+def _spec(request: Asked) -> model_pb2.ModelSpec | None:
+    if isinstance(request, plain_request.PlainRequest):
+        return request.model_spec
+    return request.model_spec if request.HasField("model_spec") else None

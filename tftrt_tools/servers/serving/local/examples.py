@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,11 @@ import numpy.typing as npt
 from tftrt_tools.servers.serving.local import failure, model_specs
 from tftrt_tools.servers.serving.local.servable import AnyServable, Array
 
+if TYPE_CHECKING:
+    from tensorflow_serving.apis import classification_pb2, input_pb2, regression_pb2
 
-def serialized(request_input: Any) -> npt.NDArray[np.object_]:
+
+def serialized(request_input: input_pb2.Input) -> npt.NDArray[np.object_]:
     """The serialized examples of a request.
 
     Args: request_input: tensorflow_serving.apis.input_pb2.Input: `example_list`, or `example_list_with_context`, whose context is
@@ -37,7 +40,7 @@ def serialized(request_input: Any) -> npt.NDArray[np.object_]:
 
 def run(
     servable: AnyServable,
-    request: Any,
+    request: classification_pb2.ClassificationRequest | regression_pb2.RegressionRequest,
     tensors: Callable[[Any, bool], tuple[str, list[str]]],
     timeout_ms: int,
     check_method_name: bool,

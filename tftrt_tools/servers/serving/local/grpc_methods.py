@@ -30,7 +30,7 @@ def table(core: Core, at_once: int) -> dict[str, Method]:
         regression_pb2,
     )
 
-    def reload(request: Any, _: int) -> Any:
+    def reload(request: model_management_pb2.ReloadConfigRequest, _: int) -> model_management_pb2.ReloadConfigResponse:
         core.serve_reload(request)
         answer = model_management_pb2.ReloadConfigResponse()
         answer.status.SetInParent()
@@ -81,7 +81,7 @@ class Limit:
         return call
 
 
-def _parsing(request_class: Any, answer: Callable[[Any, int], Any]) -> Method:
+def _parsing(request_class: type[message.Message], answer: Callable[[Any, int], Any]) -> Method:
     def call(raw: bytes | memoryview, timeout_ms: int) -> Sequence[bytes]:
         return [answer(request_class.FromString(bytes(raw)), timeout_ms).SerializeToString()]
 

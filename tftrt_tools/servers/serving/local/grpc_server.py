@@ -11,12 +11,16 @@ import logging
 import threading
 import zlib
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
 from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.grpc_methods import Method
+
+if TYPE_CHECKING:
+    from grpc import aio
+
 
 _Result = TypeVar("_Result")
 # It logs each header that is no UTF-8, with a traceback. Errors of clients are not logged.
@@ -50,7 +54,7 @@ class GrpcServer:
         methods: Mapping[str, Method],
         threads: int,
         options: Sequence[tuple[str, Any]] = (),
-        credentials: Any | None = None,
+        credentials: grpc.ServerCredentials | None = None,
         patience_s: float = _PATIENCE_S,
     ) -> None:
         self._methods, self._credentials, self._patience = methods, credentials, patience_s
@@ -100,7 +104,7 @@ class GrpcServer:
         return server
 
     def _handler(self, method: Method) -> Any:
-        async def call(_: Any, context: Any) -> None:
+        async def call(_: object, context: aio.ServicerContext) -> None:
             held = 0
             try:
                 self._refuse_beyond_memory()
@@ -129,7 +133,7 @@ class GrpcServer:
 
         return grpc.stream_stream_rpc_method_handler(call)  # bytes in, bytes out
 
-    async def _read(self, context: Any) -> bytes:
+    async def _read(self, context: aio.ServicerContext) -> bytes:
         """The message of a call. Raises: Failure."""
         try:
             found = await asyncio.wait_for(context.read(), self._patience)
@@ -157,7 +161,7 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, known: Mapping[str, Any]) -> None:
         self._known = known
 
-    def service(self, details: Any) -> Any:
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
         return self._known.get(details.method)
 
 
@@ -177,6 +181,6 @@ def _unpacked(message: bytes, largest: int) -> bytes:
     return found if stream.eof else message
 
 
-def _timeout_ms(context: Any) -> int:
+def _timeout_ms(context: aio.ServicerContext) -> int:
     left = context.time_remaining()
     return 0 if left is None or left > 1e9 else max(int(left * 1000), 1)

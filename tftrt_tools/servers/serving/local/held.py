@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Generic, TypeVar
+
+Loaded = TypeVar("Loaded")
 
 
-class Held:
+class Held(Generic[Loaded]):
     """Counts the users of `loaded`. Once it is retired nobody new may enter, and the last one to leave calls a function."""
 
     __slots__ = ("loaded", "_lock", "_users", "_retired", "_on_idle")
 
-    def __init__(self, loaded: Any) -> None:
+    def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
         self._lock = threading.Lock()
         self._users = 0
@@ -49,16 +51,16 @@ class Held:
             return self._retired and not self._users
 
 
-class Handle:
+class Handle(Generic[Loaded]):
     """`with handle as loaded`: in use for as long as the block lasts. acquire: function () -> Held that was entered, or raises."""
 
     __slots__ = ("_acquire", "_held")
 
-    def __init__(self, acquire: Callable[[], Held]) -> None:
+    def __init__(self, acquire: Callable[[], Held[Loaded]]) -> None:
         self._acquire = acquire
-        self._held: Held | None = None
+        self._held: Held[Loaded] | None = None
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Loaded:
         self._held = self._acquire()
         return self._held.loaded
 

@@ -11,7 +11,7 @@ import functools
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -19,6 +19,13 @@ from tftrt_tools.servers.serving.local import base_paths, config_checks, failure
 from tftrt_tools.servers.serving.local.failure import Failure
 from tftrt_tools.servers.serving.local.held import Handle, Held
 from tftrt_tools.servers.serving.local.version_loading import Loads, Versions
+
+if TYPE_CHECKING:
+    from tensorflow_serving.apis import model_pb2
+
+    from tftrt_tools.base.wire import config_types
+    from tftrt_tools.servers.serving.local.servable import AnyServable
+
 
 _LOG = logging.getLogger("tftrt.serving")
 
@@ -50,21 +57,21 @@ class Manager:
         self._versions = Versions(loader, settings, self._board)
         self._configuring = threading.Lock()  # one configuration at a time
         self._polling = threading.Lock()  # held while the base paths are polled or changed
-        self._config: Any = None
+        self._config: config_types.ModelServerConfig | None = None
         self._labels: version_labels.Labels = {}  # replaced whole
         self._sources: tuple[base_paths.Source, ...] | None = None
         self._thread: threading.Thread | None = None
         self._look_now = False
         self._stopping = False
 
-    def start(self, config: Any) -> None:
+    def start(self, config: config_types.ModelServerConfig) -> None:
         """Load the models of a ModelServerConfig. Blocks until a version of each is available: for ever if one has no version.
 
         Raises: Failure as the real server's at start: those of `reload`, UNKNOWN where a model cannot be loaded, CANCELLED by `stop`.
         """
         self._apply(config)
 
-    def reload(self, config: Any) -> None:
+    def reload(self, config: config_types.ModelServerConfig) -> None:
         """Change to another ModelServerConfig, as HandleReloadConfigRequest. Blocks until the models with new names are available.
 
         Models left out are unloaded. New base paths, policies and labels of known models hold from now on, without waiting.
@@ -72,7 +79,7 @@ class Manager:
         """
         self._apply(config)
 
-    def handle(self, model_spec: Any) -> Handle:
+    def handle(self, model_spec: model_pb2.ModelSpec | None) -> Handle[AnyServable]:
         """A context manager that yields the loaded object; it is not closed before the block is left.
 
         Args: model_spec: ModelSpec, or None where a request has none. Raises, on entering: Failure INVALID_ARGUMENT, NOT_FOUND.
@@ -102,7 +109,7 @@ class Manager:
             self._thread.join()
         self._versions.stop()
 
-    def _acquire(self, spec: Any) -> Held:
+    def _acquire(self, spec: model_pb2.ModelSpec | None) -> Held[AnyServable]:
         if spec is None:
             raise failure.invalid("Missing ModelSpec")
         name = spec.name
@@ -120,7 +127,7 @@ class Manager:
         request = f"Latest({name})" if version is None else f"Specific({name}, {version})"
         raise failure.not_found(f"Servable not found for request: {request}")
 
-    def _apply(self, config: Any) -> None:
+    def _apply(self, config: config_types.ModelServerConfig) -> None:
         with self._configuring:
             kind = config.WhichOneof("config")
             if self._config:

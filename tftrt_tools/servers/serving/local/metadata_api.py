@@ -5,8 +5,6 @@ Checks, their order and their texts are those of TensorFlow Serving 2.14.1 (serv
 
 from __future__ import annotations
 
-from typing import Any
-
 from tensorflow_serving.apis import get_model_metadata_pb2
 
 from tftrt_tools.servers.serving.local import failure
@@ -15,7 +13,7 @@ from tftrt_tools.servers.serving.local.servable import AnyServable
 SIGNATURES = "signature_def"
 
 
-def check(request: Any) -> None:
+def check(request: get_model_metadata_pb2.GetModelMetadataRequest) -> None:
     """Refuse a request that names no field, or another than the signatures. The real server does this before it looks for the model.
 
     Raises: Failure INVALID_ARGUMENT.
@@ -29,7 +27,9 @@ def check(request: Any) -> None:
             raise failure.invalid(f"Metadata field {field} is not supported")
 
 
-def metadata(servable: AnyServable, request: Any) -> Any:
+def metadata(
+    servable: AnyServable, request: get_model_metadata_pb2.GetModelMetadataRequest
+) -> get_model_metadata_pb2.GetModelMetadataResponse:
     """Answer a GetModelMetadataRequest.
 
     Args: servable: Servable. request: GetModelMetadataRequest.

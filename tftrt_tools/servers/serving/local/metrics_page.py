@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import threading
-from typing import Any
 
 from tftrt_tools.servers.serving import metric_names as names
 from tftrt_tools.servers.serving.local import batching_servable
+
+
+@dataclasses.dataclass
+class _Histogram:
+    """counts: of the values in each bucket. total: the sum of the values."""
+
+    counts: list[int]
+    total: float = 0.0
 
 
 class Metrics:
@@ -15,7 +23,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values: dict[str, dict[tuple[str, ...], Any]] = {metric.name: {} for metric in names.METRICS}
+        self._values: dict[str, dict[tuple[str, ...], int]] = {metric.name: {} for metric in names.METRICS}
+        self._histograms: dict[str, dict[tuple[str, ...], _Histogram]] = {metric.name: {} for metric in names.METRICS}
         self._bounds = {metric.name: metric.bounds() for metric in names.METRICS if metric.kind == names.HISTOGRAM}
 
     def add(self, metric: names.Metric, *labels: str, by: int = 1) -> None:
@@ -28,9 +37,9 @@ class Metrics:
         """One value of a histogram."""
         bounds = self._bounds[metric.name]
         with self._lock:
-            counts = self._values[metric.name].setdefault(labels, [[0] * (len(bounds) + 1), 0.0])
-            counts[0][bisect.bisect_right(bounds, value)] += 1
-            counts[1] += value
+            held = self._histograms[metric.name].setdefault(labels, _Histogram([0] * (len(bounds) + 1)))
+            held.counts[bisect.bisect_right(bounds, value)] += 1
+            held.total += value
 
     def request(
         self, model: str, api: str, status: str, seconds: float, runtime_seconds: float, entrypoint: str = "GRPC"
@@ -65,24 +74,26 @@ class Metrics:
         lines = []
         with self._lock:
             for metric in names.METRICS:
-                values = self._values[metric.name]
+                values: dict[tuple[str, ...], int | _Histogram] = {
+                    **self._values[metric.name],
+                    **self._histograms[metric.name],
+                }
                 if values:
                     lines.append(f"# TYPE {metric.name} {metric.kind}")
-                    for labels, value in sorted(values.items()):
-                        lines += self._lines(metric, labels, value)
+                    for labels in sorted(values):
+                        lines += self._lines(metric, labels, values[labels])
         return "\n".join(lines) + "\n"
 
-    def _lines(self, metric: names.Metric, labels: tuple[str, ...], value: Any) -> list[str]:
+    def _lines(self, metric: names.Metric, labels: tuple[str, ...], value: int | _Histogram) -> list[str]:
         pairs = [f'{name}="{_escaped(text)}"' for name, text in zip(metric.labels, labels, strict=True)]
-        if metric.kind == names.COUNTER:
+        if isinstance(value, int):
             return [f"{metric.name}{{{','.join(pairs)}}} {value}"]
-        counts, total = value
         lines, below = [], 0
-        for bound, count in zip([*map("{:g}".format, self._bounds[metric.name]), "+Inf"], counts, strict=True):
+        for bound, count in zip([*map("{:g}".format, self._bounds[metric.name]), "+Inf"], value.counts, strict=True):
             below += count
             lines.append(f"{metric.name}_bucket{{{','.join([*pairs, f'le={_quoted(bound)}'])}}} {below}")
         text = f"{{{','.join(pairs)}}}"
-        return [*lines, f"{metric.name}_sum{text} {total:g}", f"{metric.name}_count{text} {below}"]
+        return [*lines, f"{metric.name}_sum{text} {value.total:g}", f"{metric.name}_count{text} {below}"]
 
 
 def _quoted(text: str) -> str:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from tensorflow_serving.apis import model_pb2
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
-def signature_name(model_spec: Any) -> str:
+def signature_name(model_spec: model_pb2.ModelSpec) -> str:
     """Name of the signature that a request asks for."""
     return model_spec.signature_name or DEFAULT_SIGNATURE
 
 
-def answered(model_spec: Any, version: int) -> Any:
+def answered(model_spec: model_pb2.ModelSpec, version: int) -> model_pb2.ModelSpec:
     """ModelSpec of the answer: the request's name and signature (the default one filled in) and the version that answered."""
     return _spec(model_spec.name, signature_name(model_spec), version)
 
@@ -27,7 +26,7 @@ def answered_bytes(model: str, signature: str, version: int) -> bytes:
     return written
 
 
-def _spec(model: str, signature: str, version: int) -> Any:
+def _spec(model: str, signature: str, version: int) -> model_pb2.ModelSpec:
     spec = model_pb2.ModelSpec(name=model, signature_name=signature)
     spec.version.value = version
     return spec

@@ -16,12 +16,17 @@ from tftrt_tools.servers.serving.local.servable import AnyServable
 _SERVICES: dict[str, Any] = {classify_api.METHOD: classify_api, regress_api.METHOD: regress_api}
 
 
-def model_spec(request: Any) -> Any:
+def model_spec(request: inference_pb2.MultiInferenceRequest) -> model_pb2.ModelSpec:
     """The ModelSpec that chooses the servable: the first task's; an empty one without tasks."""
     return request.tasks[0].model_spec if request.tasks else model_pb2.ModelSpec()
 
 
-def multi_inference(servable: AnyServable, request: Any, timeout_ms: int = 0, check_method_name: bool = False) -> Any:
+def multi_inference(
+    servable: AnyServable,
+    request: inference_pb2.MultiInferenceRequest,
+    timeout_ms: int = 0,
+    check_method_name: bool = False,
+) -> inference_pb2.MultiInferenceResponse:
     """Answer a MultiInferenceRequest; its tasks' outputs come from one run of the graph.
 
     Args: as for `classify_api.classify`. Returns: MultiInferenceResponse, one result a task, in the order of the tasks.
@@ -43,7 +48,9 @@ def multi_inference(servable: AnyServable, request: Any, timeout_ms: int = 0, ch
     return response
 
 
-def _tensors(servable: AnyServable, request: Any, check_method_name: bool) -> tuple[list[str], list[str]]:
+def _tensors(
+    servable: AnyServable, request: inference_pb2.MultiInferenceRequest, check_method_name: bool
+) -> tuple[list[str], list[str]]:
     """(sorted input tensor names, sorted output tensor names) of all tasks together."""
     model = ""
     inputs: set[str] = set()

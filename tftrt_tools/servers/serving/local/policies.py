@@ -6,9 +6,13 @@ import dataclasses
 import enum
 import logging
 from collections.abc import Collection, Iterable
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from tftrt_tools.servers.serving import version_directories
+
+if TYPE_CHECKING:
+    from tftrt_tools.base.wire import config_types
+
 
 _LOG = logging.getLogger("tftrt.serving")
 
@@ -24,7 +28,7 @@ class Policy:
     versions: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, proto: Any) -> Policy:
+    def of(cls, proto: config_types.ChosenPolicy) -> Policy:
         """Of a ServableVersionPolicy; unset, or latest without a number, is the latest one."""
         return cls(
             proto.WhichOneof("policy_choice") or "latest",

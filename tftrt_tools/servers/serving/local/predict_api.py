@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,21 @@ from tftrt_tools.base.wire import tensor, varints
 from tftrt_tools.servers.serving.local import failure, model_specs
 from tftrt_tools.servers.serving.local.servable import AnyServable, Array
 
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf import meta_graph_pb2
+    from tensorflow_serving.apis import predict_pb2
+
+    from tftrt_tools.servers.serving.local.plain_request import PlainRequest
+
+
 _METHODS = ("tensorflow/serving/predict", "tensorflow/serving/classify", "tensorflow/serving/regress")
 
 
 def predict(
-    servable: AnyServable, request: Any, timeout_ms: int = 0, check_method_name: bool = False
+    servable: AnyServable,
+    request: predict_pb2.PredictRequest | PlainRequest,
+    timeout_ms: int = 0,
+    check_method_name: bool = False,
 ) -> list[bytes | memoryview]:
     """Answer a PredictRequest whose servable is found.
 
@@ -54,7 +64,7 @@ def predict_arrays(
     return dict(zip(aliases, found, strict=True)), name
 
 
-def _signature(servable: AnyServable, name: str, check_method_name: bool) -> Any:
+def _signature(servable: AnyServable, name: str, check_method_name: bool) -> meta_graph_pb2.SignatureDef:
     signature = servable.signatures.get(name)
     if signature is None:
         raise failure.precondition(f'Serving signature key "{name}" not found.')
@@ -67,7 +77,7 @@ def _signature(servable: AnyServable, name: str, check_method_name: bool) -> Any
     return signature
 
 
-def _feeds(signature: Any, inputs: Mapping[str, Any]) -> dict[str, Array]:
+def _feeds(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, Any]) -> dict[str, Array]:
     """{tensor name: ndarray} of a request's inputs and the signature's defaults."""
     defaults = signature.defaults
     if len(inputs) > len(signature.inputs) or len(inputs) < len(signature.inputs) and not defaults:
@@ -102,7 +112,7 @@ def _feeds(signature: Any, inputs: Mapping[str, Any]) -> dict[str, Array]:
     return feeds
 
 
-def _outputs(signature: Any, output_filter: Iterable[str]) -> list[str]:
+def _outputs(signature: meta_graph_pb2.SignatureDef, output_filter: Iterable[str]) -> list[str]:
     """Aliases to fetch."""
     seen: list[str] = []
     for alias in output_filter:

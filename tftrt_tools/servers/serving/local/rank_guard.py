@@ -6,22 +6,65 @@ one waits some seconds for that process.
 
 from __future__ import annotations
 
-import base64
 import contextlib
+import dataclasses
 import os
 import pathlib
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-from tftrt_tools.base.process import child
+from tftrt_tools.base import records
+from tftrt_tools.base.process import child, jobs
 from tftrt_tools.base.wire import tensor, tensor_bytes
 from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.servable import Array, Runs
 
 _SWITCH = "TF_ENABLE_ONEDNN_OPTS"
 _CONVOLUTIONS = (b"Conv2D", b"Conv3D", b"DepthwiseConv2dNative")
-_JOB = "tftrt_tools.servers.serving.local.rank_guard_job:job"
+
+
+@dataclasses.dataclass(frozen=True)
+class Model(records.Record):
+    """What loader.session takes."""
+
+    path: str
+    tags: tuple[str, ...]
+    config: bytes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(records.Record):
+    """A request to the process without oneDNN."""
+
+    model: Model
+    # TensorProtos.
+    feeds: dict[str, bytes]
+    fetches: tuple[str, ...]
+    timeout_ms: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal(records.Record):
+    """What failure.from_number takes."""
+
+    number: int
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer(records.Record):
+    """Its answer: TensorProtos, or why there are none."""
+
+    outputs: tuple[bytes, ...] = ()
+    refused: Refusal | None = None
+
+
+@jobs.job
+def run() -> Callable[[Request], Answer]:
+    """Run a model once; it stays loaded for the next request."""
+    from tftrt_tools.servers.serving.local import rank_guard_job
+
+    return rank_guard_job.run
 
 
 def needed(path: str | os.PathLike[str]) -> bool:
@@ -43,7 +86,7 @@ class GuardedSession:
     def __init__(self, session: Runs, path: str, tags: Sequence[str], config: bytes) -> None:
         self.signatures = session.signatures
         self._session = session
-        self._model = {"path": path, "tags": list(tags), "config": _text(config)}
+        self._model = Model(path, tuple(tags), config)
         self._declared: dict[str, int] = {}
         for signature in session.signatures.values():
             for info in signature.inputs.values():
@@ -52,7 +95,7 @@ class GuardedSession:
         self._proven: set[tuple[tuple[str, int], ...]] = set()
         self._lock = threading.Lock()
         self._process = contextlib.ExitStack()
-        self._worker: child.Worker | None = None
+        self._worker: jobs.Worker[Request, Answer] | None = None
 
     def run(self, feeds: Mapping[str, Array], fetches: Sequence[str], timeout_ms: int = 0) -> list[Array]:
         """As Session.run."""
@@ -75,40 +118,32 @@ class GuardedSession:
         self._session.close()
 
     def _elsewhere(self, feeds: Mapping[str, Array], fetches: Sequence[str], timeout_ms: int) -> list[Array]:
-        request = {
-            **self._model,
-            "feeds": {name: _text(b"".join(tensor.encode(array))) for name, array in feeds.items()},
-            "fetches": list(fetches),
-            "timeout_ms": timeout_ms,
-        }
+        request = Request(
+            model=self._model,
+            feeds={name: b"".join(tensor.encode(array)) for name, array in feeds.items()},
+            fetches=tuple(fetches),
+            timeout_ms=timeout_ms,
+        )
         with self._lock:
             if self._worker is None or not self._worker.alive:
                 self._process.close()
-                self._worker = self._process.enter_context(child.worker(_JOB, {_SWITCH: "0"}))
+                self._worker = self._process.enter_context(run.worker({_SWITCH: "0"}))
             try:
                 answer = self._worker.call(request).result
             except child.ChildDied as error:
                 raise failure.Failure(
                     failure.INTERNAL, f"this request ended the process that ran it: {error.cause}"
                 ) from None
-        if "failure" in answer:
-            raise failure.from_number(*answer["failure"])
-        return [tensor_bytes.read(memoryview(_raw(one)))[0] for one in answer["outputs"]]
+        if answer.refused:
+            raise failure.from_number(answer.refused.number, answer.refused.message)
+        return [tensor_bytes.read(memoryview(one))[0] for one in answer.outputs]
 
 
-def answered(request: Mapping[str, Any], session: Runs) -> dict[str, Any]:
-    """What the process answers. Returns: {"outputs": [text of a TensorProto]} or {"failure": [code, message]}."""
-    feeds = {name: tensor_bytes.read(memoryview(_raw(one)))[0] for name, one in request["feeds"].items()}
+def answered(request: Request, session: Runs) -> Answer:
+    """What the process answers."""
+    feeds = {name: tensor_bytes.read(memoryview(one))[0] for name, one in request.feeds.items()}
     try:
-        found = session.run(feeds, request["fetches"], request["timeout_ms"])
+        found = session.run(feeds, request.fetches, request.timeout_ms)
     except failure.Failure as error:
-        return {"failure": [error.number, error.message]}
-    return {"outputs": [_text(b"".join(tensor.encode(array))) for array in found]}
-
-
-def _text(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
-
-
-def _raw(text: str) -> bytes:
-    return base64.b64decode(text)
+        return Answer(refused=Refusal(error.number, error.message))
+    return Answer(outputs=tuple(b"".join(tensor.encode(array)) for array in found))

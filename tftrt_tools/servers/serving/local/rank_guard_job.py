@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-from collections.abc import Mapping
-from typing import Any
 
 from tftrt_tools.servers.serving.local import loader, rank_guard
 from tftrt_tools.servers.serving.local.servable import Runs
 
 
-def job(request: Mapping[str, Any]) -> dict[str, Any]:
+def run(request: rank_guard.Request) -> rank_guard.Answer:
     """Run a model once. See rank_guard.GuardedSession."""
-    return rank_guard.answered(request, _session(request["path"], tuple(request["tags"]), request["config"]))
+    return rank_guard.answered(request, _session(request.model))
 
 
 @functools.lru_cache(1)
-def _session(path: str, tags: tuple[str, ...], config: str) -> Runs:
-    return loader.session(path, tags, base64.b64decode(config))
+def _session(model: rank_guard.Model) -> Runs:
+    return loader.session(model.path, model.tags, model.config)

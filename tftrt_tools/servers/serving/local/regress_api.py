@@ -6,18 +6,27 @@ Checks, their order and their texts are those of TensorFlow Serving 2.14.1 (serv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tensorflow_serving.apis import regression_pb2
 
 from tftrt_tools.servers.serving.local import examples, failure, model_specs, tensor_text
 from tftrt_tools.servers.serving.local.servable import AnyServable, Array
 
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+
 METHOD = "tensorflow/serving/regress"
 INPUTS, OUTPUTS = "inputs", "outputs"
 
 
-def regress(servable: AnyServable, request: Any, timeout_ms: int = 0, check_method_name: bool = False) -> Any:
+def regress(
+    servable: AnyServable,
+    request: regression_pb2.RegressionRequest,
+    timeout_ms: int = 0,
+    check_method_name: bool = False,
+) -> regression_pb2.RegressionResponse:
     """Answer a RegressionRequest. Args: as for `classify_api.classify`. Returns: RegressionResponse. Raises: Failure, as there."""
     signature, count, outputs = examples.run(servable, request, tensors, timeout_ms, check_method_name)
     return regression_pb2.RegressionResponse(
@@ -25,7 +34,7 @@ def regress(servable: AnyServable, request: Any, timeout_ms: int = 0, check_meth
     )
 
 
-def tensors(signature: Any, check_method_name: bool = False) -> tuple[str, list[str]]:
+def tensors(signature: meta_graph_pb2.SignatureDef, check_method_name: bool = False) -> tuple[str, list[str]]:
     """What to feed and to fetch. Args: signature: SignatureDef. Returns: (input tensor name, output tensor names). Raises: Failure
     INVALID_ARGUMENT where the signature is none for Regress."""
     if check_method_name and signature.method_name != METHOD:
@@ -41,7 +50,9 @@ def tensors(signature: Any, check_method_name: bool = False) -> tuple[str, list[
     return signature.inputs[INPUTS].name, [signature.outputs[OUTPUTS].name]
 
 
-def result(signature: Any, count: int, outputs: Mapping[str, Array]) -> Any:
+def result(
+    signature: meta_graph_pb2.SignatureDef, count: int, outputs: Mapping[str, Array]
+) -> regression_pb2.RegressionResult:
     """The answer's result.
 
     Args: signature: SignatureDef. count: examples asked about. outputs: {tensor name: np.ndarray}, float32 of shape [count] or

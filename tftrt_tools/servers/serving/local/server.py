@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import documents
@@ -24,9 +24,13 @@ from tftrt_tools.servers.serving.local import (
 )
 
 if TYPE_CHECKING:
+    import grpc
+
+    from tftrt_tools.base.wire import config_types
     from tftrt_tools.servers.serving.local.rest.rest_server import RestServer
 
 _log = logging.getLogger("tftrt.serving")
+_Message = TypeVar("_Message")
 _STOP_SECONDS = 5
 _SPARE_THREADS = 3  # that refuse while all others work
 _ABSENT = ("use_alts_credentials", "platform_config_file", "prefer_tflite_model", "thread_pool_factory_config_file")
@@ -94,7 +98,7 @@ class Server:
         if self._scheduler:
             self._scheduler.stop()
 
-    def _listen(self, shared: core.Core, monitoring: Any) -> None:
+    def _listen(self, shared: core.Core, monitoring: config_types.PrometheusConfig | None) -> None:
         options = self._options
         self._grpc = _transport(shared, options)
         host = f"[{options.host}]" if ":" in options.host else options.host
@@ -150,7 +154,7 @@ def _refuse_absent(options: types.SimpleNamespace) -> None:
         )
 
 
-def _models(options: types.SimpleNamespace) -> Any:
+def _models(options: types.SimpleNamespace) -> config_types.ModelServerConfig:
     config = config_messages.new(config_messages.MODELS)
     if options.model_config_file:
         return _text(options.model_config_file, config)
@@ -162,7 +166,7 @@ def _models(options: types.SimpleNamespace) -> Any:
     return config
 
 
-def _monitoring(options: types.SimpleNamespace) -> Any:
+def _monitoring(options: types.SimpleNamespace) -> config_types.PrometheusConfig | None:
     """PrometheusConfig where the metrics page is on, or None."""
     if not options.monitoring_config_file:
         return None
@@ -215,7 +219,7 @@ def _transport(shared: core.Core, options: types.SimpleNamespace) -> grpc_server
     )
 
 
-def _credentials(options: types.SimpleNamespace) -> Any:
+def _credentials(options: types.SimpleNamespace) -> grpc.ServerCredentials | None:
     if not options.ssl_config_file:
         return None
     import grpc
@@ -240,7 +244,7 @@ def _channel_arguments(options: types.SimpleNamespace) -> list[tuple[str, str | 
     return found
 
 
-def _text(path: str, message: Any) -> Any:
+def _text(path: str, message: _Message) -> _Message:
     try:
         return documents.parse_message(documents.read_text(path), message)
     except FileNotFoundError:

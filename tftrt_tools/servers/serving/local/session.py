@@ -92,7 +92,7 @@ class Session:
                 quick.TF_DeleteTensor(tensor)
             if options:
                 quick.TF_DeleteBuffer(options)
-        return [tf_tensors.read(value) for value in values[: len(fetches)]]
+        return [tf_tensors.read(value or 0) for value in values[: len(fetches)]]
 
     def _places(self, names: tuple[str, ...]) -> Any:
         """TF_Output array of these tensors, kept for the next run. Raises: Failure."""

@@ -14,6 +14,8 @@ from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.failure import Failure
 
 if TYPE_CHECKING:
+    from tensorflow_serving.apis import get_model_status_pb2
+
     from tftrt_tools.servers.serving.local.manager import Manager
 
 
@@ -126,7 +128,9 @@ def unavailable(reached: Sequence[tuple[str, VersionState]], what: str) -> Failu
     return Failure(grpc.StatusCode.UNKNOWN, f"{len(bad)} {what} did not become available: {{{text}}}")
 
 
-def response(manager: Manager, request: Any) -> Any:
+def response(
+    manager: Manager, request: get_model_status_pb2.GetModelStatusRequest
+) -> get_model_status_pb2.GetModelStatusResponse:
     """GetModelStatusResponse for a GetModelStatusRequest. The version label is ignored, and a missing name is an unknown model's.
 
     Raises: Failure INVALID_ARGUMENT without a model spec, NOT_FOUND.

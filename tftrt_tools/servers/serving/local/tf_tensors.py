@@ -16,7 +16,7 @@ _STRING_TYPE = 7
 _alive: dict[int, Any] = {}  # address: the memory of a tensor of strings, until TensorFlow releases it
 
 
-def new(array: Array) -> Any:
+def new(array: Array) -> int:
     """A TF_Tensor with a copy of `array`; TF_DeleteTensor frees it. Raises: ValueError for a dtype that TensorFlow does not have."""
     number = wire.NUMBERS.get(array.dtype)
     if number is None:
@@ -25,7 +25,7 @@ def new(array: Array) -> Any:
     if number == _STRING_TYPE:
         return _new_strings(array, shape)
     library, size = c_api.quick(), array.nbytes
-    made = library.TF_AllocateTensor(number, shape, array.ndim, size)
+    made: int = library.TF_AllocateTensor(number, shape, array.ndim, size)
     if size:
         place: Any = (ctypes.c_char * size).from_address(library.TF_TensorData(made))
         # NumPy gives the GIL up while it copies.
@@ -33,7 +33,7 @@ def new(array: Array) -> Any:
     return made
 
 
-def _new_strings(array: Array, shape: Any) -> Any:
+def _new_strings(array: Array, shape: ctypes.Array[ctypes.c_int64]) -> int:
     library, size = c_api.library(), c_api.string_size()
     memory = ctypes.create_string_buffer(max(array.size, 1) * size)
     start = ctypes.addressof(memory)
@@ -42,7 +42,8 @@ def _new_strings(array: Array, shape: Any) -> Any:
         library.TF_StringInit(place)
         library.TF_StringCopy(place, value, len(value))
     _alive[start] = memory
-    return library.TF_NewTensor(_STRING_TYPE, shape, array.ndim, start, array.size * size, _release, None)
+    made: int = library.TF_NewTensor(_STRING_TYPE, shape, array.ndim, start, array.size * size, _release, None)
+    return made
 
 
 @c_api.DEALLOCATOR  # type: ignore[untyped-decorator]
@@ -54,7 +55,7 @@ def _release(start: int, length: int, _: object) -> None:
     _alive.pop(start, None)
 
 
-def read(tensor: Any) -> Array:
+def read(tensor: int) -> Array:
     """The array of a TF_Tensor, which is handed over: the array frees it. Raises: ValueError for a dtype that NumPy does not have."""
     library = c_api.quick()
     number = library.TF_TensorType(tensor)
@@ -81,14 +82,14 @@ def read(tensor: Any) -> Array:
 class _Owner:
     """Deletes a TF_Tensor when nothing refers to it any more."""
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: int) -> None:
         self._tensor, self._delete = tensor, c_api.quick().TF_DeleteTensor
 
     def __del__(self) -> None:
         self._delete(self._tensor)
 
 
-def _strings(tensor: Any, shape: Sequence[int]) -> Array:
+def _strings(tensor: int, shape: Sequence[int]) -> Array:
     library, size = c_api.library(), c_api.string_size()
     out = np.empty(shape, object)
     flat, start = out.reshape(-1), library.TF_TensorData(tensor)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from tftrt_tools.servers.serving.local import failure
+
+if TYPE_CHECKING:
+    from tftrt_tools.base.wire import config_types
 
 # {model: {label: version}}
 Labels: TypeAlias = Mapping[str, Mapping[str, int]]
 
 
 def assign(
-    models: Sequence[Any], old: Labels, is_available: Callable[[str, int], bool], allow_unavailable: bool
+    models: Iterable[config_types.ModelConfig],
+    old: Labels,
+    is_available: Callable[[str, int], bool],
+    allow_unavailable: bool,
 ) -> dict[str, dict[str, int]]:
     """The labels of a new configuration.
 

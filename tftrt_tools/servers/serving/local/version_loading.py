@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 
@@ -22,14 +22,15 @@ from tftrt_tools.servers.serving.local import policies
 from tftrt_tools.servers.serving.local.failure import Failure
 from tftrt_tools.servers.serving.local.held import Held
 from tftrt_tools.servers.serving.local.policies import Phase
+from tftrt_tools.servers.serving.local.servable import AnyServable
 from tftrt_tools.servers.serving.local.states import Board, State, label
 from tftrt_tools.servers.serving.local.thread_pool import Workers
 
 if TYPE_CHECKING:
     from tftrt_tools.servers.serving.local.manager import ManagerSettings
 
-# Loads a version: (model, version, path). The result has close(). Raises: Failure.
-Loads = Callable[[str, int, str], Any]
+# Loads a version: (model, version, path). Raises: Failure.
+Loads: TypeAlias = Callable[[str, int, str], AnyServable]
 _LOG = logging.getLogger("tftrt.serving")
 # The first models load side by side, whatever num_load_threads says.
 _INITIAL_LOAD_THREADS = 4 * (os.cpu_count() or 1)
@@ -43,7 +44,7 @@ class _Version:
     def __init__(self, name: str, number: int, path: str) -> None:
         self.name, self.number, self.path = name, number, path
         self.phase, self.wanted = Phase.NEW, True
-        self.held: Held | None = None
+        self.held: Held[AnyServable] | None = None
 
     def __str__(self) -> str:
         return label(self.name, self.number)
@@ -57,7 +58,7 @@ class Versions:
 
     def __init__(self, loader: Loads, settings: ManagerSettings, board: Board) -> None:
         """Args: loader: function (name, version, path) -> object with close(); raises Failure. settings: ManagerSettings. board: Board."""
-        self.serving: dict[tuple[str, int | None], Held] = {}
+        self.serving: dict[tuple[str, int | None], Held[AnyServable]] = {}
         self._loader = loader
         self._settings = settings
         self._board = board
@@ -166,19 +167,19 @@ class Versions:
         self._board.set(version.name, version.number, State.LOADING)
         loaded, failure = self._try(version)
         with self._changed:
-            if failure is None and not self._given_up(version):
+            if loaded is not None and not self._given_up(version):
                 version.held = Held(loaded)
                 version.phase = Phase.READY
                 self._show()
                 self._board.set(version.name, version.number, State.AVAILABLE)
                 _LOG.info("loaded servable version %s", version)
                 return
-        if failure is None:
+        if loaded is not None:
             self._close(version, loaded)
             failure = _cancelled()
         self._end(version, failure)
 
-    def _try(self, version: _Version) -> tuple[Any, Failure | None]:
+    def _try(self, version: _Version) -> tuple[AnyServable | None, Failure | None]:
         """Load it, with repeated tries. Returns: (loaded object, None) or (None, Failure)."""
         retries = max(self._settings.max_num_load_retries, 0)
         failure = None
@@ -228,7 +229,7 @@ class Versions:
         if held.retire(finish):
             finish()
 
-    def _finish(self, version: _Version, held: Held) -> None:
+    def _finish(self, version: _Version, held: Held[AnyServable]) -> None:
         self._close(version, held.loaded)
         self._end(version)
 
@@ -242,7 +243,7 @@ class Versions:
             version.held = None
             self._board.set(version.name, version.number, State.END, failure)
 
-    def _close(self, version: _Version, loaded: Any) -> None:
+    def _close(self, version: _Version, loaded: AnyServable) -> None:
         try:
             loaded.close()
             _LOG.info("unloaded servable version %s", version)
@@ -250,7 +251,7 @@ class Versions:
             _LOG.exception("a fault of the development server: unloading %s failed", version)
 
     def _show(self) -> None:
-        serving: dict[tuple[str, int | None], Held] = {}
+        serving: dict[tuple[str, int | None], Held[AnyServable]] = {}
         for name, versions in self._managed.items():
             for number in sorted(versions):
                 held = versions[number].held

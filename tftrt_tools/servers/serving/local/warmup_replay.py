@@ -11,7 +11,7 @@ import logging
 import pathlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf import message
@@ -20,6 +20,10 @@ from tftrt_tools.base import records
 from tftrt_tools.models.savedmodel import files
 from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.servable import AnyServable
+
+if TYPE_CHECKING:
+    from tensorflow_serving.apis import prediction_log_pb2
+
 
 FILE = files.WARMUP
 MAX_RECORDS = 1000
@@ -127,7 +131,7 @@ def _records(path: pathlib.Path) -> Iterator[bytes]:
         raise _Unreadable(failure.from_number(error.error_code, error.message)) from None
 
 
-def _parse(record: bytes, path: pathlib.Path) -> Any:
+def _parse(record: bytes, path: pathlib.Path) -> prediction_log_pb2.PredictionLog:
     from tensorflow_serving.apis import prediction_log_pb2
 
     try:
@@ -138,7 +142,7 @@ def _parse(record: bytes, path: pathlib.Path) -> Any:
         ) from None
 
 
-def _run(servable: AnyServable, services: Services, log: Any) -> None:
+def _run(servable: AnyServable, services: Services, log: prediction_log_pb2.PredictionLog) -> None:
     kind = log.WhichOneof("log_type")
     if kind is None:
         return  # counted and skipped, as in the real server

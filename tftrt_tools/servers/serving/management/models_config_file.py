@@ -12,7 +12,7 @@ import fcntl
 import os
 import pathlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import whole_file
@@ -20,6 +20,10 @@ from tftrt_tools.base.wire import config_messages
 from tftrt_tools.servers.serving.configuration import config_check, model_config, text_places
 from tftrt_tools.servers.serving.configuration.model_config import Model
 from tftrt_tools.servers.serving.configuration.text_places import Field
+
+if TYPE_CHECKING:
+    from tftrt_tools.base.wire import config_types
+
 
 _EDITED = ("model_version_policy", "version_labels")
 
@@ -99,7 +103,7 @@ class ConfigFile:
         whole_file.write_text(self.previous, kept.text)
 
 
-def _only(proto: Any) -> Any:
+def _only(proto: config_types.ModelConfig) -> config_types.ModelConfig:
     """Only the edited fields."""
     part = type(proto)()
     for name in _EDITED:
@@ -112,7 +116,7 @@ def _only(proto: Any) -> Any:
     return part
 
 
-def _edited(text: str, field: Field, part: Any) -> str:
+def _edited(text: str, field: Field, part: config_types.ModelConfig) -> str:
     """`text`, with the fields of the config `field` replaced by those of message `part`."""
     start, end = field.body
     for one in sorted({one.span for name in _EDITED for one in field.all(name)}, reverse=True):

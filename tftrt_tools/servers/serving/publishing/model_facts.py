@@ -1,8 +1,10 @@
 """The facts about a SavedModel that publishing needs, read only from its files; nothing is loaded or run."""
 
 import dataclasses
+from collections.abc import Callable
 
 from tftrt_tools.base import records
+from tftrt_tools.base.process import jobs
 from tftrt_tools.models.savedmodel.engine_assets import EngineAsset
 from tftrt_tools.models.savedmodel.inspection import Inspection
 
@@ -30,3 +32,11 @@ class Facts(records.Record):
     def assets(self) -> list[EngineAsset]:
         """All EngineAssets that the model carries."""
         return [asset for file in self.seen.engine_files for asset in file.assets]
+
+
+@jobs.job
+def read() -> Callable[[str], Facts]:
+    """The Facts of a SavedModel directory. Raises: TftrtError, UsageError."""
+    from tftrt_tools.servers.serving.publishing import model_facts_job
+
+    return model_facts_job.read

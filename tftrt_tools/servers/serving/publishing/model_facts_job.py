@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors, tf_private
 from tftrt_tools.models.savedmodel import signatures
@@ -14,11 +13,14 @@ from tftrt_tools.models.savedmodel.job import findings, graph, inspector, protos
 from tftrt_tools.servers.serving.publishing.model_facts import Facts
 from tftrt_tools.tftrt.calibration import table
 
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2
+
 # Ops that only a TensorFlow with TF-TRT has.
 _TFTRT_OPS = frozenset({"TRTEngineOp", "CreateTRTResourceHandle", "InitializeTRTResource", "SerializeTRTResource"})
 
 
-def read(model: str | pathlib.Path) -> Facts:
+def read(model: str) -> Facts:
     """The Facts of SavedModel directory `model`. Raises: TftrtError, UsageError."""
     meta_graph = protos.meta_graph(protos.read(model))
     seen = inspector.inspect(model, meta_graph)
@@ -37,12 +39,12 @@ def read(model: str | pathlib.Path) -> Facts:
     )
 
 
-def _ops(graph_def: Any) -> collections.Counter[str]:
+def _ops(graph_def: graph_pb2.GraphDef) -> collections.Counter[str]:
     nodes = [*graph_def.node, *(node for function in graph_def.library.function for node in function.node_def)]
     return collections.Counter(node.op for node in nodes)
 
 
-def _unknown(ops: Mapping[str, int], graph_def: Any) -> tuple[str, ...]:
+def _unknown(ops: Mapping[str, int], graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
     """Ops that TensorFlow does not know. A node with a function's name is a call and not an op."""
     functions = {function.signature.name for function in graph_def.library.function}
     return tuple(sorted(name for name in ops if name not in functions and not _is_op(name)))
@@ -56,7 +58,7 @@ def _is_op(name: str) -> bool:
     return True
 
 
-def _tables(graph_def: Any) -> dict[str, str]:
+def _tables(graph_def: graph_pb2.GraphDef) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in graph.engine_nodes(graph_def):
         text = node.attr["calibration_data"].s.decode(errors="replace") if "calibration_data" in node.attr else ""

@@ -12,17 +12,23 @@ from typing import Any
 from tftrt_tools.accuracy.verify import REWRITE_ONLY
 from tftrt_tools.base import errors, op_libraries
 from tftrt_tools.base.files import scratch
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import jobs, progress
 from tftrt_tools.models.savedmodel import engine_op, files, passport
 from tftrt_tools.models.savedmodel.inspection import Finding
 from tftrt_tools.models.sources.opened import check, opened
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.servers.serving import version_directories
-from tftrt_tools.servers.serving.configuration import unbatched
+from tftrt_tools.servers.serving.configuration import engine_batch_sizes, unbatched
 from tftrt_tools.servers.serving.publishing import base_path as base_paths
-from tftrt_tools.servers.serving.publishing import placing, server_target, target_preflight, verification_check
+from tftrt_tools.servers.serving.publishing import (
+    model_facts,
+    placing,
+    server_target,
+    target_preflight,
+    verification_check,
+)
 from tftrt_tools.servers.serving.publishing.model_facts import Facts
-from tftrt_tools.servers.serving.warmup import replay_check, warmup_requests
+from tftrt_tools.servers.serving.warmup import replay_check, warmup_file, warmup_requests
 from tftrt_tools.servers.serving.warmup.allowed_batch_sizes import BatchSizes
 
 _RECORD = (files.PASSPORT / passport.PUBLISH).as_posix()
@@ -162,13 +168,9 @@ def _published(
     of time.monotonic."""
     here = server_target.machine()
     target = server_target.resolve(options.target, options.compute_capability, here)
-    with (
-        child.worker(
-            "tftrt_tools.servers.serving.publishing.publish_job:job", env={"CUDA_VISIBLE_DEVICES": "-1"}
-        ) as worker,
-        scratch.folder("publish") as folder,
-    ):
-        facts = Facts.from_dict(worker.call({"step": "read_model", "model": str(model)}).result)
+    with jobs.process(env={"CUDA_VISIBLE_DEVICES": "-1"}) as process, scratch.folder("publish") as folder:
+        progress.say("reading the model")
+        facts = process.call(model_facts.read, str(model)).result
         progress.say("computing the digest")
         digest = files.digest(model)
         judged = _judged(model, facts, digest, options)
@@ -179,7 +181,7 @@ def _published(
             if files.digest(stage.folder) != digest:
                 raise errors.TftrtError(f"{source} changed while it was copied", "publish it when nothing writes to it")
             warm_up = (
-                _warm_up(stage.folder, model_name, facts, planned, worker, folder, options, here)
+                _warm_up(stage.folder, model_name, facts, planned, process, folder, options, here)
                 if options.warm_up
                 else None
             )
@@ -187,7 +189,7 @@ def _published(
                 *_evidence_notes(judged, facts),
                 *flown.notes,
                 *_warm_up_notes(planned, warm_up),
-                *_batching_notes(stage.folder, facts, worker, options.requests.batching),
+                *_batching_notes(stage.folder, facts, process, options.requests.batching),
             )
             done = Publication(
                 model=str(pathlib.Path(source).absolute()),
@@ -284,7 +286,7 @@ def _warm_up(
     model_name: str,
     facts: Facts,
     planned: warmup_requests.Plan | None,
-    worker: child.Worker,
+    process: jobs.Process,
     folder: str,
     options: Options,
     here: server_target.Machine,
@@ -299,11 +301,13 @@ def _warm_up(
         if not planned.requests:
             return None
         saved = run.save_calls([one.call for one in planned.requests], folder + "/requests")
-        worker.call({"step": "write_warmup", "path": str(path), "model_name": model_name, "calls": saved})
+        progress.say("writing the warm-up")
+        process.call(warmup_file.write, warmup_file.ToWrite(path=str(path), model_name=model_name, calls=tuple(saved)))
         for one in planned.requests:
             sources[one.source] = sources.get(one.source, 0) + 1
-    calls = worker.call(
-        {"step": "read_warmup", "path": str(path), "model": str(stage), "folder": folder + "/replay"}
+    progress.say("reading the warm-up back")
+    calls = process.call(
+        warmup_file.read, warmup_file.ToRead(path=str(path), model=str(stage), folder=folder + "/replay")
     ).result
     replayed = replay_check.replay(stage, calls, _foreign(facts, here), options.log_file)
     return WarmUp(planned is None, sources, path.stat().st_size, replayed)
@@ -333,7 +337,7 @@ def _foreign(facts: Facts, here: server_target.Machine) -> bool:
 
 
 def _batching_notes(
-    stage: pathlib.Path, facts: Facts, worker: child.Worker, batching: BatchSizes | None
+    stage: pathlib.Path, facts: Facts, process: jobs.Process, batching: BatchSizes | None
 ) -> Iterator[str]:
     refused = [
         line for one in facts.seen.signatures for line in unbatched.of_signature(one.name, one.inputs, one.outputs)
@@ -347,9 +351,9 @@ def _batching_notes(
         yield refused[0]
     if batching is None or not facts.seen.engines:
         return
-    covered = worker.call({"step": "covered", "model": str(stage)}).result
-    if covered["known"]:
-        note = warmup_requests.uncovered(batching, covered["sizes"], covered["reason"])
+    (covered,) = process.call(engine_batch_sizes.read, [str(stage)]).result
+    if covered.known:
+        note = warmup_requests.uncovered(batching, covered.sizes, covered.reason)
         yield from [note] if note else []
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child
-from tftrt_tools.base.stack import images, installed
+from tftrt_tools.base.stack import gpus, images, installed, probes
 
 LOCAL = "local"
 # Seconds for asking the driver.
@@ -65,10 +65,10 @@ def machine() -> Machine:
     """The Machine here; reads files and asks the driver, in a child process. Never raises for a broken driver."""
     found = installed.tensorflow()
     try:
-        said = child.run("tftrt_tools.base.stack.nvml_job:query", None, timeout=_DRIVER_SECONDS).result
+        said = probes.driver.run(None, timeout=_DRIVER_SECONDS).result
     except (errors.TftrtError, child.ChildBug):
-        said = {}
-    capabilities = tuple(dict.fromkeys(gpu["compute_capability"] for gpu in said.get("gpus", ())))
+        said = gpus.Driver()
+    capabilities = tuple(dict.fromkeys(gpu.compute_capability for gpu in said.gpus))
     return Machine(found.version if found else None, installed.version_of("tensorrt"), capabilities)
 
 

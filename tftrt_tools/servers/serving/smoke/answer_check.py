@@ -174,7 +174,7 @@ def reference(original: Original, calls: Sequence[run.Call], folder: str) -> run
     )
 
 
-def check_original(original: Any, described: Description | Contents, calls: Iterable[run.Call]) -> None:
+def check_original(original: Source, described: Description | Contents, calls: Iterable[run.Call]) -> None:
     """Refuse an original that cannot be the original, or whose signatures differ. Args: described: its contents. Raises: UsageError."""
     if described.engines:
         raise errors.UsageError(

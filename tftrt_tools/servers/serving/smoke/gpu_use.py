@@ -5,11 +5,11 @@ import os
 import pathlib
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.process import background, child, starting
+from tftrt_tools.servers.serving.smoke import gpu_questions
 from tftrt_tools.servers.serving.smoke import server_process as processes
 from tftrt_tools.servers.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, NOTHING, WEAK, Evidence, Weight
 from tftrt_tools.servers.serving.smoke.server_process import Process
@@ -59,8 +59,7 @@ def look(server: Process, busy: Sequence[int] | None = None) -> Use:
     devices = open_devices(server.pid)
     if devices is not None and not devices:
         return Use(uses=False, seen=f"the server (pid {server.pid}) has no GPU open")
-    told = _nvml({"pid": server.pid})
-    memory, highest = told.get("memory"), busy[0] if busy else None
+    memory, highest = _memory(server), busy[0] if busy else None
     if memory:
         return Use(
             uses=True,
@@ -98,28 +97,21 @@ def _of_development_server(server: Process) -> Use:
     # Its packages may lie where PYTHONPATH says.
     env |= {name: value for name, value in server.environ.items() if _DECIDES.match(name) or name == "PYTHONPATH"}
     try:
-        found = child.run(
-            "tftrt_tools.servers.serving.smoke.gpu_use_job:tensorflow",
-            None,
-            env=env,
-            python=_interpreter(server),
-            timeout=_SECONDS,
-        )
+        gpu = gpu_questions.tensorflow.run(None, env=env, python=_interpreter(server), timeout=_SECONDS).result
     except (errors.TftrtError, child.ChildBug, OSError) as error:
         return Use(
             uses=None, seen=f"TensorFlow could not be asked for its GPUs as the server did: {type(error).__name__}"
         )
-    if found.result is None:
+    if gpu is None:
         return Use(
             uses=False,
             seen=f"the development server (pid {server.pid}) runs engine ops natively where TensorFlow sees no GPU, and started "
             "like it, TensorFlow sees none",
         )
-    memory = _nvml({"pid": server.pid}).get("memory")
     return Use(
         uses=True,
-        seen=f"the development server (pid {server.pid}) sees a GPU: {found.result['name']}",
-        memory_bytes=memory,
+        seen=f"the development server (pid {server.pid}) sees a GPU: {gpu['name']}",
+        memory_bytes=_memory(server),
     )
 
 
@@ -146,23 +138,30 @@ def first_namespace() -> bool:
         return False
 
 
-def _nvml(request: Mapping[str, Any]) -> dict[str, int]:
+def _memory(server: Process) -> int | None:
+    """Bytes of GPU memory that a server holds; None where NVML does not tell."""
     try:
-        result: dict[str, int] = child.run(
-            "tftrt_tools.servers.serving.smoke.gpu_use_job:nvml", request, timeout=_SECONDS
-        ).result
-        return result
+        return gpu_questions.memory.run(server.pid, timeout=_SECONDS).result
     except (errors.TftrtError, child.ChildBug):
-        return {}
+        return None
+
+
+def _busy(seconds: float) -> int | None:
+    """The highest utilisation in percent; None where NVML does not tell."""
+    try:
+        return gpu_questions.busy.run(seconds, timeout=_SECONDS).result
+    except (errors.TftrtError, child.ChildBug):
+        return None
 
 
 def burst(send: Callable[[], object], seconds: float) -> list[int]:
     """Send requests to the server while NVML watches. Args: send: a function that sends one request. Returns: [percent], or [] without
     NVML or a GPU."""
-    told = background.start(lambda: _nvml({"seconds": seconds}))
+    told = background.start(lambda: _busy(seconds))
     while not told.done():
         send()
-    return [told.result()["busy"]] if "busy" in told.result() else []
+    highest = told.result()
+    return [] if highest is None else [highest]
 
 
 def version(server: Process) -> str:

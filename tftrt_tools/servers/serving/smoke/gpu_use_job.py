@@ -1,49 +1,64 @@
-"""Questions about GPUs that run in a child process, because TensorFlow and NVML may end their process."""
+"""The child's side of `gpu_questions`."""
+
+from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pynvml
 
 _PERIOD_SECONDS = 0.1
 
 
-def tensorflow(_request: object) -> dict[str, Any] | None:
+def tensorflow(_request: None) -> dict[str, str] | None:
     """The GPU that TensorFlow sees, as execution.job.gpu.seen."""
     from tftrt_tools.models.execution.job import gpu
 
     return gpu.seen()
 
 
-def nvml(request: Mapping[str, Any]) -> dict[str, int]:
-    """Ask NVML.
+def memory(pid: int) -> int | None:
+    """Bytes that a process holds on all GPUs. None without NVML or a GPU."""
 
-    Args: request: {"pid"} for the memory of a process, or {"seconds"} to watch how busy the GPUs are.
-    Returns: {"memory": bytes on all GPUs} or {"busy": highest utilisation in percent}; {} without NVML or a GPU.
-    """
+    def held(devices: list[pynvml.c_nvmlDevice_t]) -> int:
+        import pynvml
+
+        found = [
+            one.usedGpuMemory
+            for device in devices
+            for one in pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+            if one.pid == pid
+        ]
+        # None: the driver lists the process and does not say how much it holds.
+        return sum(one or 1 for one in found)
+
+    return _asked(held)
+
+
+def busy(seconds: float) -> int | None:
+    """The highest utilisation in percent, watched for `seconds`. None without NVML or a GPU."""
+
+    def highest(devices: list[pynvml.c_nvmlDevice_t]) -> int:
+        import pynvml
+
+        end, found = time.monotonic() + seconds, 0
+        while time.monotonic() < end:
+            found = max(found, *(pynvml.nvmlDeviceGetUtilizationRates(device).gpu for device in devices))
+            time.sleep(_PERIOD_SECONDS)
+        return found
+
+    return _asked(highest)
+
+
+def _asked(question: Callable[[list[pynvml.c_nvmlDevice_t]], int]) -> int | None:
+    """What a function finds out about all GPUs; None where it finds nothing."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
         devices = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        if not devices:
-            return {}
-        if "pid" in request:
-            held = [
-                one.usedGpuMemory
-                for device in devices
-                for one in pynvml.nvmlDeviceGetComputeRunningProcesses(device)
-                if one.pid == request["pid"]
-            ]
-            # None: the driver lists the process and does not say how much it holds.
-            return {"memory": sum(one or 1 for one in held)}
-        return {"busy": _highest(pynvml, devices, request["seconds"])}
+        return question(devices) if devices else None
     except Exception:  # the test works without NVML
-        return {}
-
-
-def _highest(nvml: Any, devices: Sequence[Any], seconds: float) -> int:
-    end, highest = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        highest = max(highest, *(nvml.nvmlDeviceGetUtilizationRates(device).gpu for device in devices))
-        time.sleep(_PERIOD_SECONDS)
-    return highest
+        return None

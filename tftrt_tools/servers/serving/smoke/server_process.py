@@ -100,7 +100,13 @@ def is_here(host: str) -> bool:
     return any(_binds(*one) for one in found)
 
 
-def _binds(family: int, kind: int, protocol: int, _name: str, address: Any) -> bool:
+def _binds(
+    family: int,
+    kind: int,
+    protocol: int,
+    _name: str,
+    address: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes],
+) -> bool:
     try:
         with socket.socket(family, kind, protocol) as probe:
             probe.bind(address)

@@ -200,7 +200,7 @@ def _served(client: served_model.Asking, server: Process | None, flag: str, *whi
 
 def _read(path: pathlib.Path, same: bool, served: Served, worker: steps.Steps) -> models.Model:
     progress.say("reading the model")
-    model = models.from_step(path, same, worker.read_model(path))
+    model = models.of(path, same, worker.read_version(path))
     models.check_same(model, served)
     return model
 
@@ -214,7 +214,7 @@ def _takes(served: Served, model: models.Model | None, options: Options) -> tupl
     takes = inputs.Takes.of(
         specs, model.twins, keys=options.signature_keys, manifest=passport.read(model.path, passport.MANIFEST)
     )
-    takes = takes.limited_by({name: one["inputs"] for name, one in model.signatures.items()})
+    takes = takes.limited_by({name: one.inputs for name, one in model.signatures.items()})
     known, known_from = models.declared_shapes(model.path)
     return takes.with_known(known).with_pictures(added.pictures(model.path)), known_from
 

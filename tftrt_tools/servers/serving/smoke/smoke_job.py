@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from tftrt_tools.models.savedmodel.describe import Description
 
-def job(request: Any) -> Any:
-    """Args: request: {"step": name, …}. Returns: what that step does."""
-    if request["step"] == "read_model":
-        from tftrt_tools.servers.serving.smoke import version_on_disk_job
 
-        return version_on_disk_job.read(request["model"])
-    if request["step"] == "describe":
-        from tftrt_tools.models.savedmodel import describe_job
+def describe(path: str) -> Description:
+    """The Description of a SavedModel."""
+    from tftrt_tools.models.savedmodel import describe_job
 
-        return describe_job.job({"models": [request["model"]]})[0]
+    return Description.from_dict(describe_job.job({"models": [path]})[0])
+
+
+def run(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Run a SavedModel. As execution.run_job.answer."""
     from tftrt_tools.models.kinds.savedmodel import runner_job
 
-    return runner_job.job(request["request"])
+    return runner_job.job(dict(request))

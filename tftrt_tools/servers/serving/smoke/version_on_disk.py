@@ -3,11 +3,12 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, records
 from tftrt_tools.base.choices import Precision
+from tftrt_tools.base.process import jobs
 from tftrt_tools.models.inputs.drawing import Shapes
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.models.savedmodel.shapes import InputSpec
@@ -17,7 +18,7 @@ from tftrt_tools.servers.serving.smoke.server_process import Process
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Engine:
+class Engine(records.Record):
     """An engine op."""
 
     name: str
@@ -31,6 +32,34 @@ class Engine:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Signature(records.Record):
+    """A signature by the version's files."""
+
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[InputSpec, ...]
+    # {"inputs/ALIAS" or "outputs/ALIAS": name of the graph's tensor}
+    tensors: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contents(records.Record):
+    """What lies in a version directory. The fields are those of Model."""
+
+    engines: dict[str, tuple[Engine, ...]]
+    signatures: dict[str, Signature]
+    warmup_records: int
+    twins: dict[str, str]
+
+
+@jobs.job
+def contents() -> Callable[[str], Contents]:
+    """The Contents of a version directory. Raises: TftrtError, UsageError."""
+    from tftrt_tools.servers.serving.smoke import version_on_disk_job
+
+    return version_on_disk_job.read
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
     """The files of a served version."""
 
@@ -40,8 +69,8 @@ class Model:
     same: bool
     # {signature: its engine ops}
     engines: Mapping[str, tuple[Engine, ...]]
-    # {name: {"inputs", "outputs": InputSpecs, "tensors": {"inputs/ALIAS" or "outputs/ALIAS": name of the graph's tensor}}}
-    signatures: Mapping[str, Mapping[str, Any]]
+    # By name.
+    signatures: Mapping[str, Signature]
     # How many warm-up requests the version has.
     warmup_records: int
     # The twins of twins.find: {signature: the one that stands for it}
@@ -155,25 +184,16 @@ def _tuples(calls: Iterable[Mapping[str, Iterable[int]]]) -> list[Shapes]:
     return [{name: tuple(shape) for name, shape in call.items()} for call in calls]
 
 
-def from_step(path: pathlib.Path, same: bool, data: Mapping[str, Any]) -> Model:
-    """The Model of what version_on_disk_job.read returned for `path`."""
-    engines = {name: tuple(Engine(**one) for one in listed) for name, listed in data["engines"].items()}
-    signatures = {
-        name: {"inputs": _specs(one["inputs"]), "outputs": _specs(one["outputs"]), "tensors": one["tensors"]}
-        for name, one in data["signatures"].items()
-    }
+def of(path: pathlib.Path, same: bool, found: Contents) -> Model:
+    """The Model of what `contents` found in `path`."""
     return Model(
         path=path,
         same=same,
-        engines=engines,
-        signatures=signatures,
-        warmup_records=data["warmup_records"],
-        twins=data["twins"],
+        engines=found.engines,
+        signatures=found.signatures,
+        warmup_records=found.warmup_records,
+        twins=found.twins,
     )
-
-
-def _specs(listed: Iterable[Mapping[str, Any]]) -> tuple[InputSpec, ...]:
-    return tuple(map(InputSpec.from_dict, listed))
 
 
 def check_same(model: Model, served: Served) -> None:
@@ -182,8 +202,8 @@ def check_same(model: Model, served: Served) -> None:
         mine = model.signatures.get(name)
         if (
             mine is None
-            or mine["tensors"] != one.tensors
-            or {spec.name: spec.dtype for spec in mine["inputs"]} != {spec.name: spec.dtype for spec in one.inputs}
+            or mine.tensors != one.tensors
+            or {spec.name: spec.dtype for spec in mine.inputs} != {spec.name: spec.dtype for spec in one.inputs}
         ):
             raise errors.UsageError(
                 f"{model.path} is not what the server serves: signature {name!r} differs",

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import pathlib
-from typing import Any
-
 from tftrt_tools.models.savedmodel import passport, signatures
 from tftrt_tools.models.savedmodel.engine_op import EngineOp
 from tftrt_tools.models.savedmodel.job import graph, input_facts, inspector, protos, twins
-from tftrt_tools.servers.serving.smoke.version_on_disk import Engine
+from tftrt_tools.servers.serving.smoke.version_on_disk import Contents, Engine, Signature
 from tftrt_tools.servers.serving.warmup import warmup_requests
 
 
-def read(path: pathlib.Path) -> dict[str, Any]:
-    """What version_on_disk.from_step takes, of a version directory. Raises: TftrtError, UsageError."""
+def read(path: str) -> Contents:
+    """The Contents of a version directory. Raises: TftrtError, UsageError."""
     meta = protos.meta_graph(protos.read(path), ())
     known, specs = signatures.definitions(meta), input_facts.specs(meta)
     generating = {
@@ -24,26 +20,26 @@ def read(path: pathlib.Path) -> dict[str, Any]:
     }
     left = passport.left_native(passport.read(path, passport.MANIFEST))
     ops = {
-        one.name: dataclasses.asdict(_engine(one, one.name in generating, left.get(one.name, "")))
+        one.name: _engine(one, one.name in generating, left.get(one.name, ""))
         for one in graph.engine_ops(meta.graph_def)
     }
-    return {
-        "engines": {one.name: [ops[name] for name in one.engines] for one in inspector.signature_graphs(meta)},
-        "signatures": {
-            name: {
-                "inputs": [spec.to_dict() for spec in specs[name]],
-                "outputs": [spec.to_dict() for spec in graph.specs(one.outputs)],
-                "tensors": {
+    return Contents(
+        engines={one.name: tuple(ops[name] for name in one.engines) for one in inspector.signature_graphs(meta)},
+        signatures={
+            name: Signature(
+                inputs=tuple(specs[name]),
+                outputs=tuple(graph.specs(one.outputs)),
+                tensors={
                     f"{kind}/{key}": info.name
                     for kind in ("inputs", "outputs")
                     for key, info in getattr(one, kind).items()
                 },
-            }
+            )
             for name, one in known.items()
         },
-        "warmup_records": _warmup_records(path),
-        "twins": twins.find(meta),
-    }
+        warmup_records=_warmup_records(path),
+        twins=twins.find(meta),
+    )
 
 
 def _engine(one: EngineOp, generating: bool, left: str) -> Engine:
@@ -65,7 +61,7 @@ def _hole(engine: EngineOp, generating: bool) -> tuple[str, bool]:
     return "", False
 
 
-def _warmup_records(path: pathlib.Path) -> int:
+def _warmup_records(path: str) -> int:
     import tensorflow as tf
 
     file = warmup_requests.path(path)

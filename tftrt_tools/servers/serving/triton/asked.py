@@ -1,13 +1,23 @@
 """What the user asked for with flags, and the config.pbtxt that stays as it is has otherwise."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.servers.serving.triton.config import KINDS, Settings
 
+if TYPE_CHECKING:
+    from tftrt_tools.base.wire import config_types
+
 
 def missed(
-    there: Any, made: Any, settings: Settings, batch: int | None, preferred: Sequence[int], warm_up: str | None
+    there: config_types.TritonConfig,
+    made: config_types.TritonConfig,
+    settings: Settings,
+    batch: int | None,
+    preferred: Sequence[int],
+    warm_up: str | None,
 ) -> list[str]:
     """The flags that have no effect, each with what is there, such as "--triton_versions=2 (it has 1)".
 
@@ -22,7 +32,7 @@ def missed(
     return [f"{flag} (it has {has})" for flag, has in found]
 
 
-def _settings(there: Any, asked: Settings) -> Iterator[tuple[str, str]]:
+def _settings(there: config_types.TritonConfig, asked: Settings) -> Iterator[tuple[str, str]]:
     versions = _versions(there.version_policy)
     if asked.versions is not None and versions != str(asked.versions):
         yield f"--triton_versions={asked.versions}", versions
@@ -35,7 +45,9 @@ def _settings(there: Any, asked: Settings) -> Iterator[tuple[str, str]]:
         yield f"--triton_instance_kind={asked.instance_kind}", " and ".join(dict.fromkeys(kinds))
 
 
-def _batching(there: Any, settings: Settings, batch: int | None, preferred: Sequence[int]) -> Iterator[tuple[str, str]]:
+def _batching(
+    there: config_types.TritonConfig, settings: Settings, batch: int | None, preferred: Sequence[int]
+) -> Iterator[tuple[str, str]]:
     if batch is not None and there.max_batch_size != batch:
         yield f"--triton_max_batch_size={batch}", str(there.max_batch_size)
     joins, batching = there.HasField("dynamic_batching"), there.dynamic_batching
@@ -50,7 +62,9 @@ def _batching(there: Any, settings: Settings, batch: int | None, preferred: Sequ
         )
 
 
-def _warm_up(there: Any, made: Any, asked: str | None) -> Iterator[tuple[str, str]]:
+def _warm_up(
+    there: config_types.TritonConfig, made: config_types.TritonConfig, asked: str | None
+) -> Iterator[tuple[str, str]]:
     names = [one.name for one in there.model_warmup]
     if asked is None and names:
         yield "--nowarmup", f"calls of {', '.join(names)}"
@@ -58,7 +72,7 @@ def _warm_up(there: Any, made: Any, asked: str | None) -> Iterator[tuple[str, st
         yield f"--warmup_shapes={asked}", f"calls of {', '.join(names)}" if names else "no warm-up"
 
 
-def _versions(policy: Any) -> str:
+def _versions(policy: config_types.ServableVersionPolicy) -> str:
     """How many of the latest versions are served, or which, in words."""
     if policy.HasField("specific"):
         return f"versions {_listed(policy.specific.versions)}"

@@ -1,9 +1,11 @@
 """config.pbtxt of a model: made from what is served, and held against the one that is there already."""
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.wire import triton_config
@@ -13,6 +15,10 @@ from tftrt_tools.servers.client.kserve import datatypes
 from tftrt_tools.servers.serving.triton.backends import Backend
 from tftrt_tools.servers.serving.triton.batching import Batching
 from tftrt_tools.servers.serving.triton.servable import Servable
+
+if TYPE_CHECKING:
+    from tftrt_tools.base.wire import config_types
+
 
 FILE = "config.pbtxt"
 _SIGNATURE = "TF_SIGNATURE_DEF"
@@ -38,7 +44,7 @@ class Settings:
 
 def make(
     name: str, model: Servable, backend: Backend, batching: Batching, settings: Settings, warm_up: Sequence[Shapes]
-) -> Any:
+) -> config_types.TritonConfig:
     """The ModelConfig of a model. Args: warm_up: shapes of the calls that warm each instance up."""
     made = triton_config.new()
     made.name, made.max_batch_size = name, batching.largest
@@ -68,7 +74,7 @@ def make(
     return made
 
 
-def kept(path: pathlib.Path, made: Any, replace: bool) -> Any:
+def kept(path: pathlib.Path, made: config_types.TritonConfig, replace: bool) -> config_types.TritonConfig | None:
     """The ModelConfig in the file that is there and stays as it is, as it holds for all versions of the model; None where there is none.
 
     Args: path: of the file. made: the ModelConfig that this version needs. replace: write it in any case.
@@ -91,7 +97,7 @@ def kept(path: pathlib.Path, made: Any, replace: bool) -> Any:
     return there
 
 
-def _compared(there: Any, made: Any) -> Iterator[tuple[str, str, str]]:
+def _compared(there: config_types.TritonConfig, made: config_types.TritonConfig) -> Iterator[tuple[str, str, str]]:
     yield "the backend", there.platform or there.backend, made.platform or made.backend
     # A smaller one is the user's choice.
     yield (
@@ -107,7 +113,7 @@ def _compared(there: Any, made: Any) -> Iterator[tuple[str, str, str]]:
         yield f"the list of {kind}s", _listed(getattr(there, kind)), _listed(getattr(made, kind))
 
 
-def _profiles(config: Any) -> set[str]:
+def _profiles(config: config_types.TritonConfig) -> set[str]:
     """The profiles of a plan that instances are made for; empty where none is named."""
     return {profile for group in config.instance_group for profile in group.profile}
 
@@ -116,7 +122,7 @@ def _joined(names: set[str]) -> str:
     return ", ".join(sorted(names)) or "empty"
 
 
-def _signature(config: Any) -> str:
+def _signature(config: config_types.TritonConfig) -> str:
     """The signature of a SavedModel that is served."""
     return next((one.value.string_value for one in config.parameters if one.key == _SIGNATURE), DEFAULT)
 
@@ -125,7 +131,7 @@ def _listed(tensors: Sequence[Any]) -> str:
     return ", ".join(sorted(map(_text, tensors))) or "empty"
 
 
-def _text(tensor: Any) -> str:
+def _text(tensor: config_types.TritonTensor) -> str:
     return f"{tensor.name} {triton_config.type_name(tensor.data_type)}[{','.join('?' if size < 0 else str(size) for size in tensor.dims)}]"
 
 
@@ -171,7 +177,12 @@ def _of_one_number(spec: InputSpec, largest: int) -> bool:
 
 
 def _warm_up(
-    made: Any, model: Servable, own: Mapping[str, str], backend: Backend, largest: int, shapes: Shapes
+    made: config_types.TritonConfig,
+    model: Servable,
+    own: Mapping[str, str],
+    backend: Backend,
+    largest: int,
+    shapes: Shapes,
 ) -> None:
     """Add a warm-up request: numbers are drawn; integers, and what the graph takes for places in a table, are zeros."""
     first = next(iter(shapes.values()))

@@ -1,5 +1,7 @@
 """`tftrt publish --server=triton`: read, judge the evidence, check against a release, copy, write config.pbtxt, put in place."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import os
@@ -8,7 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.files import whole_file
@@ -32,6 +34,10 @@ from tftrt_tools.servers.serving.triton import (
     warming,
 )
 from tftrt_tools.servers.serving.triton.servable import Servable
+
+if TYPE_CHECKING:
+    from tftrt_tools.base.wire import config_types
+
 
 _NAME = re.compile(r"[^/\\:\s\x00-\x1f]+")
 # Files of a version that `publish` writes.
@@ -244,7 +250,9 @@ def _queue_note(sizes: batching.Batching, options: Options) -> str:
     return "--triton_queue_delay_us has no effect: Triton does not join requests to this model"
 
 
-def _kept_note(path: pathlib.Path, kept: Any, made: Any, options: Options) -> str:
+def _kept_note(
+    path: pathlib.Path, kept: config_types.TritonConfig, made: config_types.TritonConfig, options: Options
+) -> str:
     """That a config.pbtxt stays, and which of the user's flags it keeps from having an effect."""
     missed = asked.missed(
         kept,

@@ -55,7 +55,7 @@ class TritonPythonModel:
         parts = {name: np.split(found[name], places) for name in self._outputs}
         return [self._response({name: parts[name][number] for name in self._outputs}) for number in range(len(given))]
 
-    def _input(self, request: Any, name: str) -> Any:
+    def _input(self, request: "triton.InferenceRequest", name: str) -> Any:
         array = triton.get_input_tensor_by_name(request, name).as_numpy()
         return array.reshape(-1) if name in self._flat else array
 

@@ -55,7 +55,7 @@ def replay(
 ) -> Replay:
     """Run the requests of a warm-up file, in their order.
 
-    Args: model: SavedModel directory. calls: [(signature, .npz)], as warmup_file_job.read gives them. hide_gpu: run the engine ops through
+    Args: model: SavedModel directory. calls: [(signature, .npz)], as warmup_file.read gives them. hide_gpu: run the engine ops through
       their native segments: for engines that this machine cannot load. log_file: where to keep TensorFlow's log.
     Returns: Replay. Raises: CheckFailed where a request fails or ends the process; a server would fail to load the version.
     """

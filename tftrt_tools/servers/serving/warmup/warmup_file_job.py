@@ -1,14 +1,15 @@
 """The file of warm-up requests: a TFRecord of PredictionLog messages, written and read back; runs in a child process."""
 
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
+from tensorflow.core.framework import tensor_pb2
+from tensorflow_serving.apis import input_pb2, model_pb2, predict_pb2, prediction_log_pb2
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.execution import npz
@@ -16,28 +17,26 @@ from tftrt_tools.models.savedmodel import signatures as known
 from tftrt_tools.models.savedmodel.job import graph, protos
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.servers.serving.warmup import warmup_requests
+from tftrt_tools.servers.serving.warmup.warmup_file import ToRead, ToWrite
 
 # (signature, {input: array})
 _Request = tuple[str, dict[str, npt.NDArray[Any]]]
 _MEND = "make a new one with --replace_warmup, or publish without any: --nowarmup"
 
 
-def write(path: str | pathlib.Path, model_name: str, calls: Iterable[tuple[str, str]]) -> int:
-    """Write one Predict record for each of `calls` ([(signature, .npz of its inputs)]).
-
-    Returns: bytes of the file. Raises: OSError, TftrtError.
-    """
-    path = pathlib.Path(path)
+def write(file: ToWrite) -> int:
+    """See warmup_file.write."""
+    path = pathlib.Path(file.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with tf.io.TFRecordWriter(str(path)) as file:
-            for signature, inputs in calls:
-                spec = model_pb2.ModelSpec(name=model_name, signature_name=signature)
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for signature, inputs in file.calls:
+                spec = model_pb2.ModelSpec(name=file.model_name, signature_name=signature)
                 request = predict_pb2.PredictRequest(model_spec=spec)
                 for name, value in npz.load(inputs).items():
                     request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
                 log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
-                file.write(log.SerializeToString())
+                writer.write(log.SerializeToString())
     except tf.errors.OpError as error:  # TensorFlow's file system raises its own error, not OSError, for a full disk
         raise errors.TftrtError(
             f"{path} cannot be written: {error.message}", "free space on that disk; nothing was published"
@@ -45,20 +44,14 @@ def write(path: str | pathlib.Path, model_name: str, calls: Iterable[tuple[str, 
     return path.stat().st_size
 
 
-def read(path: str | pathlib.Path, model: str | pathlib.Path, folder: str | pathlib.Path) -> list[tuple[str, str]]:
-    """Read a warm-up file as a server would, and put each record's inputs into an .npz.
-
-    Args: path: the file. model: SavedModel directory. folder: directory to make.
-    Returns: [(signature, .npz)], one for each request; a record of a MultiInference has several. An input that a record leaves out has the
-      signature's default.
-    Raises: CheckFailed if this file would make a server's load fail.
-    """
-    folder = pathlib.Path(folder)
+def read(file: ToRead) -> tuple[tuple[str, str], ...]:
+    """See warmup_file.read."""
+    folder = pathlib.Path(file.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    definitions = known.definitions(protos.meta_graph(protos.read(model)))
+    definitions = known.definitions(protos.meta_graph(protos.read(file.model)))
     signatures = {name: graph.specs(one.inputs) for name, one in definitions.items()}
     found: list[tuple[str, str]] = []
-    for number, record in enumerate(_records(path), 1):
+    for number, record in enumerate(_records(file.path), 1):
         if number > warmup_requests.MOST_RECORDS:
             raise _refused(f"it holds more than {warmup_requests.MOST_RECORDS} records")
         for signature, inputs in _requests(record, number, signatures):
@@ -70,16 +63,16 @@ def read(path: str | pathlib.Path, model: str | pathlib.Path, folder: str | path
             target = folder / f"{len(found)}.npz"
             npz.save(target, inputs)
             found.append((signature, str(target)))
-    return found
+    return tuple(found)
 
 
 def _refused(why: str) -> errors.CheckFailed:
     return errors.CheckFailed(f"a server fails to load the model's warm-up file: {why}", _MEND)
 
 
-def _records(path: str | pathlib.Path) -> Iterator[bytes]:
+def _records(path: str) -> Iterator[bytes]:
     try:
-        for record in tf.data.TFRecordDataset([str(path)]):
+        for record in tf.data.TFRecordDataset([path]):
             yield record.numpy()
     except tf.errors.OpError:
         raise _refused("it is no TFRecord file, or damaged") from None
@@ -121,18 +114,20 @@ def _check(number: int, signature: str, inputs: Mapping[str, npt.NDArray[Any]], 
             )
 
 
-def _signature(spec: Any) -> str:
+def _signature(spec: model_pb2.ModelSpec) -> str:
     return spec.signature_name or "serving_default"
 
 
-def _tensors(inputs: Mapping[str, Any], number: int) -> dict[str, npt.NDArray[Any]]:
+def _tensors(inputs: Mapping[str, tensor_pb2.TensorProto], number: int) -> dict[str, npt.NDArray[Any]]:
     try:
         return {name: tf.make_ndarray(tensor) for name, tensor in inputs.items()}
     except (TypeError, ValueError) as error:
         raise _refused(f"record {number} has a tensor that does not decode ({' '.join(str(error).split())})") from None
 
 
-def _examples(spec: Any, given: Any, number: int, signatures: Mapping[str, Sequence[InputSpec]]) -> _Request:
+def _examples(
+    spec: model_pb2.ModelSpec, given: input_pb2.Input, number: int, signatures: Mapping[str, Sequence[InputSpec]]
+) -> _Request:
     """The request of a record with tf.Examples: they are the signature's only input, whatever its name."""
     examples = list(given.example_list.examples)
     if given.WhichOneof("kind") == "example_list_with_context":

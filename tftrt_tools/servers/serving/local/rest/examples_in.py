@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.rest import json_in, value_text
 
+if TYPE_CHECKING:
+    from tensorflow.core.example import example_pb2, feature_pb2
+    from tensorflow_serving.apis import input_pb2
+
+
 _INT64 = range(-(2**63), 2**63)
 
 
-def fill(document: dict[str, Any], message: Any) -> None:
+def fill(document: dict[str, Any], message: input_pb2.Input) -> None:
     """Fill `input` of a ClassificationRequest or a RegressionRequest from "examples" and "context".
 
     Raises: Failure INVALID_ARGUMENT.
@@ -35,7 +40,7 @@ def fill(document: dict[str, Any], message: Any) -> None:
         _fill_example(value, target.examples.add())
 
 
-def _fill_example(value: Any, example: Any) -> None:
+def _fill_example(value: object, example: example_pb2.Example) -> None:
     example.SetInParent()
     if not isinstance(value, dict):
         raise failure.invalid(f"Example must be JSON object but got JSON {value_text.type_name(value)}")
@@ -47,7 +52,7 @@ def _fill_example(value: Any, example: Any) -> None:
                 _add(item, name, feature)
 
 
-def _fill_whole(values: Any, feature: Any) -> bool:
+def _fill_whole(values: list[Any], feature: feature_pb2.Feature) -> bool:
     """Fill from values that are all of one type and within its range. Returns: whether they were."""
     kinds = set(map(type, values))
     if kinds == {float}:
@@ -61,7 +66,7 @@ def _fill_whole(values: Any, feature: Any) -> bool:
     return True
 
 
-def _add(value: Any, name: str, feature: Any) -> None:
+def _add(value: object, name: str, feature: feature_pb2.Feature) -> None:
     """Add one value; the first one decides the feature's kind."""
     if value is None or isinstance(value, list) or isinstance(value, dict) and not json_in.is_base64(value):
         raise failure.invalid(f"Feature: {name} has element with unexpected JSON type: {value_text.type_name(value)}")
@@ -77,10 +82,11 @@ def _add(value: Any, name: str, feature: Any) -> None:
         _expect(feature, "int64_list", name)
         if value not in _INT64:
             raise failure.invalid(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
+        assert isinstance(value, int)
         feature.int64_list.value.append(int(value))
 
 
-def _expect(feature: Any, kind: str, name: str) -> None:
+def _expect(feature: feature_pb2.Feature, kind: str, name: str) -> None:
     present = feature.WhichOneof("kind")
     if present not in (None, kind):
         raise failure.invalid(

@@ -8,7 +8,7 @@ import logging
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from tensorflow_serving.apis import (
     classification_pb2,
@@ -22,6 +22,8 @@ from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.rest import examples_in, json_in, json_out, parse, proto_json, routes
 from tftrt_tools.servers.serving.local.servable import AnyServable, Array
 
+# A request of Classify or Regress.
+_Filled = TypeVar("_Filled", classification_pb2.ClassificationRequest, regression_pb2.RegressionRequest)
 METRICS_PATH = "/monitoring/prometheus/metrics"
 _VERBS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH")  # libevent itself refuses others
 _MAX_UNCOMPRESSED = 100 * 2**20  # bytes; net_http/compression/gzip_zlib.h
@@ -52,19 +54,27 @@ def page(status: int) -> Answer:
 class Backend(Protocol):
     """The interface of core.Core."""
 
-    def handle(self, model_spec: Any) -> AbstractContextManager[Any]: ...
+    def handle(self, model_spec: model_pb2.ModelSpec) -> AbstractContextManager[AnyServable]: ...
 
     def predict(
         self, servable: AnyServable, arrays: Mapping[str, Array], name: str, timeout_ms: int
     ) -> tuple[dict[str, Array], str]: ...
 
-    def classify(self, servable: AnyServable, request: Any, timeout_ms: int) -> Any: ...
+    def classify(
+        self, servable: AnyServable, request: classification_pb2.ClassificationRequest, timeout_ms: int
+    ) -> classification_pb2.ClassificationResponse: ...
 
-    def regress(self, servable: AnyServable, request: Any, timeout_ms: int) -> Any: ...
+    def regress(
+        self, servable: AnyServable, request: regression_pb2.RegressionRequest, timeout_ms: int
+    ) -> regression_pb2.RegressionResponse: ...
 
-    def metadata(self, request: Any) -> Any: ...
+    def metadata(
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest
+    ) -> get_model_metadata_pb2.GetModelMetadataResponse: ...
 
-    def status(self, request: Any) -> Any: ...
+    def status(
+        self, request: get_model_status_pb2.GetModelStatusRequest
+    ) -> get_model_status_pb2.GetModelStatusResponse: ...
 
     def metrics(self) -> str | None: ...
 
@@ -153,7 +163,7 @@ class Handler:
             return json_out.regression(self._backend.regress(servable, request, self._timeout_ms).result)
 
     @staticmethod
-    def _filled(request: Any, route: routes.Route, body: bytes) -> Any:
+    def _filled(request: _Filled, route: routes.Route, body: bytes) -> _Filled:
         document = parse.parse(body)
         route.fill(request.model_spec)
         request.model_spec.signature_name = _proto_text(json_in.signature_name(document))

@@ -9,7 +9,7 @@ import base64
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -17,9 +17,13 @@ from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.rest import value_text
 from tftrt_tools.servers.serving.local.servable import Array
 
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+
 DEFAULT_SIGNATURE = "serving_default"
 _INT64_MIN = -(2**63)
-_FLOATS: dict[str, Any] = {"float": np.float32, "double": np.float64}
+_FLOATS: dict[str, type[np.floating[Any]]] = {"float": np.float32, "double": np.float64}
 _INT32 = (-(2**31), 2**31 - 1)
 # dtype: (NumPy's, lowest, highest value that JSON may hold). The small types take any int32 and keep its low bits.
 _INTS = {
@@ -74,7 +78,7 @@ def tensors(document: dict[str, Any], inputs: Mapping[str, Any]) -> tuple[bool, 
     raise failure.invalid("Missing 'inputs' or 'instances' key")
 
 
-def dtype_name(info: Any) -> str:
+def dtype_name(info: meta_graph_pb2.TensorInfo) -> str:
     """TensorFlow's name of a TensorInfo's dtype, "float" or "half"."""
     values = info.DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_number
     return values[info.dtype].name.removeprefix("DT_").lower() if info.dtype in values else "unknown dtype enum"
@@ -85,12 +89,12 @@ def as_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def is_base64(value: Any) -> bool:
+def is_base64(value: object) -> TypeGuard[dict[str, str]]:
     """Whether a value is {"b64": "…"}."""
     return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
 
 
-def decode_base64(value: Any) -> bytes:
+def decode_base64(value: object) -> bytes:
     """The bytes of {"b64": "…"}: padding may be missing, white space is skipped. Raises: Failure INVALID_ARGUMENT."""
     if not is_base64(value):
         raise failure.invalid(f"JSON Value: {value_text.text(value)} not formatted correctly for base64 data")
@@ -116,7 +120,7 @@ def _instances(document: dict[str, Any]) -> list[Any]:
     return result
 
 
-def _columns(value: Any, dtypes: Mapping[str, str]) -> dict[str, Array]:
+def _columns(value: object, dtypes: Mapping[str, str]) -> dict[str, Array]:
     if not isinstance(value, dict) or is_base64(value):
         if len(dtypes) > 1:
             raise failure.invalid(
@@ -191,7 +195,11 @@ def _walk_rows(instances: list[Any], dtypes: Mapping[str, str], named: bool) -> 
 
 
 def _add_row(
-    columns: dict[str, list[tuple[list[Any], list[int]]]], alias: str, item: Any, dtypes: Mapping[str, str], where: str
+    columns: dict[str, list[tuple[list[Any], list[int]]]],
+    alias: str,
+    item: object,
+    dtypes: Mapping[str, str],
+    where: str,
 ) -> None:
     try:
         if alias not in dtypes:
@@ -211,17 +219,17 @@ def _shape_text(shape: Sequence[int]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
 
-def _is_object(value: Any) -> bool:
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict) and not is_base64(value)
 
 
-def dense(value: Any, dtype: str) -> Array | None:
+def dense(value: object, dtype: str) -> Array | None:
     """An array of a value or of regular nested lists, checked and converted without a loop over the values.
 
     Returns: array, equal to what `walk` returns; None where a value or a length is not as it should be.
     """
     shape = _shape(value)
-    level = [value]
+    level: list[Any] = [value]
     for size in shape:
         if set(map(type, level)) != {list} or set(map(len, level)) != {size}:
             return None
@@ -238,7 +246,7 @@ def dense(value: Any, dtype: str) -> Array | None:
     return _array(list(map(as_bytes, level)) if dtype == "string" else level, shape, dtype)
 
 
-def floats(values: Sequence[float], dtype: Any) -> Array:
+def floats(values: Sequence[float], dtype: type[np.floating[Any]]) -> Array:
     """Numbers as the server's threads convert them: rounded, infinite beyond the range, and 0 where they are denormal."""
     with np.errstate(over="ignore", under="ignore"):
         array = np.array(values, np.float64).astype(dtype)
@@ -247,20 +255,20 @@ def floats(values: Sequence[float], dtype: Any) -> Array:
     return array
 
 
-def walk(value: Any, dtype: str) -> Array:
+def walk(value: object, dtype: str) -> Array:
     """The same array value by value. Raises: Failure, of the first fault in the server's order."""
     flat, shape = _walked(value, dtype)
     return _array(flat, shape, dtype)
 
 
-def _walked(value: Any, dtype: str) -> tuple[list[Any], list[int]]:
+def _walked(value: object, dtype: str) -> tuple[list[Any], list[int]]:
     flat: list[Any] = []
     shape = _shape(value)
     _fill(value, 0, shape, dtype, flat)
     return flat, shape
 
 
-def _shape(value: Any) -> list[int]:
+def _shape(value: object) -> list[int]:
     """The lengths of the nested lists, down to the first value."""
     shape = []
     while isinstance(value, list):
@@ -284,7 +292,7 @@ def _array(flat: list[Any], shape: Sequence[int], dtype: str) -> Array:
     return array.reshape(shape)
 
 
-def _fill(value: Any, level: int, shape: Sequence[int], dtype: str, flat: list[Any]) -> None:
+def _fill(value: object, level: int, shape: Sequence[int], dtype: str, flat: list[Any]) -> None:
     rank = len(shape)
     if not isinstance(value, list):
         if level != rank:
@@ -304,7 +312,7 @@ def _fill(value: Any, level: int, shape: Sequence[int], dtype: str, flat: list[A
         _fill(item, level + 1, shape, dtype, flat)
 
 
-def _leaf(value: Any, dtype: str) -> Any:
+def _leaf(value: object, dtype: str) -> Any:
     """One value, checked. Returns: what `_array` takes."""
     if isinstance(value, dict):
         if dtype == "string":
@@ -320,10 +328,10 @@ def _leaf(value: Any, dtype: str) -> Any:
         raise failure.unimplemented(f"Conversion of JSON Value: {value_text.text(value)} to type: {dtype}")
     if not fits:
         raise _wrong_type(value, dtype)
-    return as_bytes(value) if dtype == "string" else value
+    return as_bytes(value) if isinstance(value, str) else value
 
 
-def _wrong_type(value: Any, dtype: str) -> failure.Failure:
+def _wrong_type(value: object, dtype: str) -> failure.Failure:
     return failure.invalid(
         f"JSON Value: {value_text.text(value)} Type: {value_text.type_name(value)} is not of expected type: {dtype}"
     )

@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.rest import decimals, value_text
 from tftrt_tools.servers.serving.local.servable import Array
+
+if TYPE_CHECKING:
+    from tensorflow_serving.apis import classification_pb2, regression_pb2
+
 
 _DTYPES = {
     "float16": "half",
@@ -38,7 +42,7 @@ def outputs(arrays: Mapping[str, Array], rows: bool) -> bytes:
     return _encoded((_predictions if rows else _outputs)(arrays))
 
 
-def classification(result: Any) -> bytes:
+def classification(result: classification_pb2.ClassificationResult) -> bytes:
     """The answer to a Classify request. Args: result: ClassificationResult. Returns: bytes. Raises: Failure INVALID_ARGUMENT."""
     if not result.classifications:
         raise failure.invalid("Cannot convert empty ClassificationResults to JSON")
@@ -50,7 +54,7 @@ def classification(result: Any) -> bytes:
     return _encoded('{\n    "results": [' + ", ".join(examples) + "\n    ]\n}")
 
 
-def regression(result: Any) -> bytes:
+def regression(result: regression_pb2.RegressionResult) -> bytes:
     """The answer to a Regress request. Args: result: RegressionResult. Returns: bytes. Raises: Failure INVALID_ARGUMENT."""
     if not result.regressions:
         raise failure.invalid("Cannot convert empty RegressionResults to JSON")

@@ -60,7 +60,7 @@ def _decode(body: bytes) -> Any:
     return found
 
 
-def _members(value: Any) -> int:
+def _members(value: object) -> int:
     """How many members all objects in a value have."""
     if isinstance(value, dict):
         return len(value) + sum(map(_members, value.values()))
@@ -120,7 +120,7 @@ def _lenient(body: bytes, skipped: int) -> Any:
         raise failure.invalid(f"JSON Parse error: {text} at offset: {len(before) + skipped}") from None
 
 
-def _translated(value: Any, table: dict[int, int]) -> Any:
+def _translated(value: object, table: dict[int, int]) -> Any:
     if isinstance(value, str):
         return value.translate(table)
     if isinstance(value, list):

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 from google.protobuf import json_format
+
+if TYPE_CHECKING:
+    from google.protobuf import descriptor, message
+    from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
+
 
 _SIGNATURE_DEF = "signature_def"
 
 
-def status(response: Any) -> bytes:
+def status(response: get_model_status_pb2.GetModelStatusResponse) -> bytes:
     """The answer to a status request. Args: response: GetModelStatusResponse. Returns: bytes."""
     return _printed(response, preserve=False).encode()
 
 
-def metadata(response: Any) -> bytes:
+def metadata(response: get_model_metadata_pb2.GetModelMetadataResponse) -> bytes:
     """The answer to a metadata request, put together of two messages as the server does.
 
     Args: response: GetModelMetadataResponse. Returns: bytes.
@@ -30,7 +35,7 @@ def metadata(response: Any) -> bytes:
     ).encode()
 
 
-def _printed(message: Any, preserve: bool) -> str:
+def _printed(message: message.Message, preserve: bool) -> str:
     values = json_format.MessageToDict(
         message, including_default_value_fields=True, preserving_proto_field_name=preserve
     )
@@ -38,7 +43,7 @@ def _printed(message: Any, preserve: bool) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e") + "\n"
 
 
-def _ordered(values: Any, descriptor: Any, preserve: bool) -> Any:
+def _ordered(values: object, descriptor: descriptor.Descriptor, preserve: bool) -> object:
     """Members in the printer's order: the fields by number, then those of a oneof; maps by key."""
     if not isinstance(values, dict) or descriptor.full_name.startswith("google.protobuf."):
         return values
@@ -50,11 +55,11 @@ def _ordered(values: Any, descriptor: Any, preserve: bool) -> Any:
     return ordered
 
 
-def _ordered_field(value: Any, field: Any, preserve: bool) -> Any:
+def _ordered_field(value: object, field: descriptor.FieldDescriptor, preserve: bool) -> object:
     inner = field.message_type
     if inner is None:
         return value
-    if inner.GetOptions().map_entry:
+    if isinstance(value, dict) and inner.GetOptions().map_entry:
         target = inner.fields_by_name["value"].message_type
         return {key: _ordered(value[key], target, preserve) if target else value[key] for key in sorted(value)}
     if isinstance(value, list):

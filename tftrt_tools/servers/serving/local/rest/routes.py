@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import re
 import urllib.parse
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import grpc
 
 from tftrt_tools.servers.serving.local import failure
+
+if TYPE_CHECKING:
+    from tensorflow_serving.apis import model_pb2
+
 
 _WHERE = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
 _CALL = re.compile(r"/v1/models/([^/:]+)" + _WHERE + ":(classify|regress|predict)", re.IGNORECASE | re.ASCII)
@@ -40,7 +44,7 @@ class Route:
     version: int | None
     label: str | None
 
-    def fill(self, model_spec: Any) -> None:
+    def fill(self, model_spec: model_pb2.ModelSpec) -> None:
         """Put the name and the version or the label into a ModelSpec."""
         model_spec.name = self.name
         if self.version is not None:

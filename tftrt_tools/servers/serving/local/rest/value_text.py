@@ -6,7 +6,6 @@ import math
 import re
 import sys
 from collections.abc import Callable
-from typing import Any
 
 from tftrt_tools.servers.serving.local.rest import decimals, grisu
 
@@ -17,7 +16,7 @@ _LEAST = sys.float_info.min  # smaller ones are 0 to the server
 _NAMES = {type(None): "Null", list: "Array", str: "String", int: "Number", float: "Number"}
 
 
-def type_name(value: Any) -> str:
+def type_name(value: object) -> str:
     """RapidJSON's name of a value's type: Null, False, True, Object, Array, String or Number."""
     if isinstance(value, bool):
         return "True" if value else "False"
@@ -29,7 +28,7 @@ def quoted(text: str) -> str:
     return '"' + _SPECIAL.sub(_escape, text) + '"'
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """One JSON value (see parse.parse) as text.
 
     A number by itself is printed as results are (decimals); within a list or an object as RapidJSON prints doubles. RapidJSON
@@ -49,7 +48,7 @@ class _Unprintable(Exception):
     pass
 
 
-def _write(value: Any, line: str, put: Callable[[str], object]) -> None:
+def _write(value: object, line: str, put: Callable[[str], object]) -> None:
     """line: a line break with the indentation of the place where `value` stands."""
     inner = line + "    "
     if isinstance(value, dict):
@@ -68,7 +67,7 @@ def _write(value: Any, line: str, put: Callable[[str], object]) -> None:
         put(_scalar(value))
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     if isinstance(value, str):
         return quoted(value)
     if value is None:

@@ -1,0 +1,60 @@
+"""What native code is asked about this machine, each in a child process, which it may end."""
+
+import dataclasses
+from collections.abc import Callable
+
+from tftrt_tools.base import records
+from tftrt_tools.base.process import jobs
+from tftrt_tools.base.stack.gpus import Driver
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(records.Record):
+    """What `machine` is asked."""
+
+    # Names for the system's loader.
+    libraries: tuple[str, ...]
+    # The most time for everything.
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Found(records.Record):
+    """What a process of its own found of a library. As in libraries.Library."""
+
+    path: str | None = None
+    version: str | None = None
+    error: str = ""
+    died: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Machine(records.Record):
+    """The libraries in the order in which they were asked for, and the GPUs."""
+
+    libraries: tuple[Found, ...]
+    gpus: Driver
+
+
+@jobs.job
+def driver() -> Callable[[None], Driver]:
+    """Ask the driver for its GPUs."""
+    from tftrt_tools.base.stack import nvml_job
+
+    return nvml_job.query
+
+
+@jobs.job
+def machine() -> Callable[[Request], Machine]:
+    """Load libraries, and ask the driver for its GPUs."""
+    from tftrt_tools.base.stack import probe_job
+
+    return probe_job.machine
+
+
+@jobs.job
+def tensorflow() -> Callable[[str], None]:
+    """Import TensorFlow and ask it about TensorRT and GPUs. The request is the file that gets the answers, as facts.Asked has them."""
+    from tftrt_tools.base.stack import probe_job
+
+    return probe_job.tensorflow
