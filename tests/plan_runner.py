@@ -22,7 +22,7 @@ def measure() -> Callable[[Request], Answer]:
     """measuring.measure, with these plans."""
     from tftrt_tools.studies.tuning import measure_job
 
-    return functools.partial(measure_job.job, load_plan=load)
+    return functools.partial(measure_job.job, load_made=load)
 
 
 class Loaded(runner_job.Loaded):

@@ -8,9 +8,9 @@ from unittest import mock
 
 from tests import plan_runner
 from tftrt_tools.command_line import cli
+from tftrt_tools.models.backends.protocol import Evidence
 from tftrt_tools.studies.tuning import given, measuring, tune
 from tftrt_tools.studies.tuning.plans import Plans
-from tftrt_tools.studies.tuning.tried import Measured
 
 GPU = {"gpu": "none", "compute_capability": "", "driver": "", "tensorrt": "8.5.3"}
 
@@ -21,19 +21,14 @@ class Unbuilt(Plans):
     def made(self, settings, minutes=None):
         return self.export(settings).parent
 
-    def facts_of(self, plan):
-        return Measured(build_seconds=1.0, engine_bytes=1, engines=1, coverage=1.0)
-
-
-def unbuilt(make=tune._plans):
-    """In place of tune._plans."""
-    return lambda *arguments: Unbuilt(**vars(make(*arguments)))
+    def evidence(self, model):
+        return Evidence(build_seconds=1.0, engine_bytes=1, engines=1, coverage=1.0)
 
 
 if __name__ == "__main__":
     with (
         mock.patch.object(given, "gpu", lambda: GPU),
-        mock.patch.object(tune, "_plans", unbuilt()),
+        mock.patch.dict(tune._MAKERS, tensorrt=Unbuilt),
         mock.patch.object(measuring, "measure", plan_runner.measure),
     ):
         code = cli.main(["tune", *sys.argv[1:]])

@@ -15,10 +15,6 @@ from typing import Literal
 Precision = Literal["FP32", "FP16", "INT8"]
 PRECISIONS: tuple[Precision, ...] = typing.get_args(Precision)
 
-# --backend, and one of --backends of `tftrt tune`: who makes the engines.
-Backend = Literal["tftrt", "tensorrt"]
-BACKENDS: tuple[Backend, ...] = typing.get_args(Backend)
-
 # --dynamic_shape_profile_strategy, as TF-TRT spells it.
 Strategy = Literal["Range", "Optimal", "Range+Optimal", "ImplicitBatchModeCompatible"]
 STRATEGIES: tuple[Strategy, ...] = typing.get_args(Strategy)

@@ -90,8 +90,7 @@ class Synthetic:
             base=BASE,
             sizes=tuple(self.sizes),
             strategies=tuple(self.strategies),
-            methods=tuple(self.methods),
-            **changes,
+            **{"methods": {"tftrt": tuple(self.methods)}, **changes},
         )
 
     def search(self, budget=Budget(1000, 1e9), goal=TOP1, drift=0.0, evaluate=None, snr_db=None, **changes):  # noqa: B008
@@ -903,18 +902,22 @@ def test_a_table_is_made_once_for_each_choice_of_segments_and_given_to_the_trial
         assert calibration_file.read(measure.calibration_path(INT8)).engines[0].table.scales == {"x": 0.5}
 
 
+def trial_of(number, settings):
+    return search.Trial(number=number, settings=settings, high=(), measured=Measured(), kept=True)
+
+
 def test_the_best_are_timed_in_a_process_of_their_own_once(tmp_path):
-    best, timed = {3: native_nodes("a"), 5: native_nodes("b", INT8)}, TIMED
+    best, timed = [trial_of(3, native_nodes("a")), trial_of(5, native_nodes("b", INT8))], TIMED
     with trials(tmp_path) as measure:
         one = measure(native_nodes("a"))
         found = measure.in_turns(best, timed)
         assert found.numbers == (3, 5) and found.latencies[3].ms / 1e3 not in (one.accuracy, os.getpid())
         with pytest.raises(errors.TftrtError, match="internal error: ZeroDivisionError: a slip"):
-            measure.in_turns({1: native_nodes("bug")}, timed)
+            measure.in_turns([trial_of(1, native_nodes("bug"))], timed)
         assert measure(native_nodes("c")).failure == ""
     with trials(tmp_path) as measure:
         assert measure.in_turns(best, timed) == found
-        assert measure.in_turns({3: best[3]}, timed).latencies[3] != found.latencies[3]
+        assert measure.in_turns(best[:1], timed).latencies[3] != found.latencies[3]
 
 
 @pytest.mark.slow
@@ -1054,7 +1057,7 @@ def test_the_original_is_timed_by_tensorflow_and_what_has_no_engine_is_refused(z
     )
     task = Task(model=model, timed=(TIMED,), scoring=SCORING)
     with Trials(task, journal.Journal(tmp_path / "work")) as measure, pytest.raises(errors.TftrtError):
-        measure.in_turns({4: Settings(precision_mode="FP32")}, TIMED)
+        measure.in_turns([trial_of(4, Settings(precision_mode="FP32"))], TIMED)
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["lock"]
 
 

@@ -22,12 +22,13 @@ from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import _flags
 from tftrt_tools.command_line.commands import tune as tune_command
 from tftrt_tools.command_line.report import html
+from tftrt_tools.models.backends.protocol import Evidence
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds.onnx import runner_job
 from tftrt_tools.models.sources.source import of
-from tftrt_tools.studies.tuning import final, journal, measure_job, measuring, search, space, tune, turns_job
-from tftrt_tools.studies.tuning.measuring import InTurns, OfPlan, Original, Request, Scored, Scoring
+from tftrt_tools.studies.tuning import final, journal, makers, measure_job, measuring, search, space, tune, turns_job
+from tftrt_tools.studies.tuning.measuring import InTurns, OfMade, Original, Request, Scored, Scoring
 from tftrt_tools.studies.tuning.plans import Plans
 from tftrt_tools.studies.tuning.trial import Task, Trials
 from tftrt_tools.studies.tuning.tried import Latency, Measured, Tuning
@@ -45,7 +46,7 @@ def unasked(settings):
 def searched(plan, model=None, rank=unasked, snr_db=unasked, **changes):
     """A search in which plans are measured by `plan`, a function Settings -> Measured, and ranked by the others."""
     model = model or Synthetic([0.03, 0.001], [0.1, 0.1], sizes={10: 0.9}, strategies={"Range": 0.95})
-    changes = {"plans": ("FP32", "FP16", "INT8"), **changes}
+    changes = {"backends": ("tftrt", "tensorrt"), **changes}
     return search.search(
         {"tftrt": model.means(), "tensorrt": search.Means(evaluate=plan, rank=rank, snr_db=snr_db)},
         model.space(**changes),
@@ -59,10 +60,10 @@ def searched(plan, model=None, rank=unasked, snr_db=unasked, **changes):
 
 def plans_alone(model, **changes):
     """A search of the plans of a Synthetic, with what it has besides. Returns: search.Outcome."""
-    changes = {"precisions": (), "plans": ("FP32", "FP16", "INT8"), "plan_methods": tuple(model.methods), **changes}
+    changes = {"backends": ("tensorrt",), "methods": {"tensorrt": tuple(model.methods)}, **changes}
     return search.search(
         {"tensorrt": model.means()},
-        dataclasses.replace(model.space(), sizes=(), strategies=(), methods=(), **changes),
+        dataclasses.replace(model.space(), sizes=(), strategies=(), **changes),
         CALL,
         TOP1,
         0.98,
@@ -88,7 +89,7 @@ def measured(factor, lost=None):
 def test_plans_are_tried_in_each_precision_and_one_may_win():
     found = searched(measured(0.4))
     assert [one.text for one in found.trials[3:6]] == ["plan, FP32", "plan, FP16", "plan, INT8"]
-    assert found.winner.is_plan and found.winner.settings.precision_mode == "INT8"
+    assert found.winner.backend == "tensorrt" and found.winner.settings.precision_mode == "INT8"
     assert found.winner.to_dict()["backend"] == "tensorrt" and found.trials[0].to_dict()["backend"] == "tftrt"
     # Neither segments nor strategies could make TF-TRT's best as fast, and INT8 with nodes kept high is no faster than the plan.
     assert len(found.trials) == 6
@@ -102,18 +103,22 @@ def test_plans_are_tried_in_each_precision_and_one_may_win():
 def test_slower_plans_leave_the_search_as_it_was():
     model = Synthetic([0.03, 0.001], [0.1, 0.1], sizes={10: 0.9}, strategies={"Range": 0.95})
     alone, beside = model.search(), searched(measured(3.0), model)
-    assert [one.text for one in beside.trials if not one.is_plan] == [one.text for one in alone.trials]
-    assert not beside.winner.is_plan and beside.winner.settings == alone.winner.settings and beside.notes == alone.notes
+    assert [one.text for one in beside.trials if one.backend == "tftrt"] == [one.text for one in alone.trials]
+    assert (
+        beside.winner.backend == "tftrt"
+        and beside.winner.settings == alone.winner.settings
+        and beside.notes == alone.notes
+    )
 
 
 def test_a_plan_that_misses_the_goal_does_not_keep_nodes_of_a_conversion_from_being_kept_high():
     found = searched(measured(3.0, {"FP32": 0.5, "FP16": 0.5, "INT8": 0.5}))
-    assert any(one.high for one in found.trials) and not found.winner.is_plan
+    assert any(one.high for one in found.trials) and found.winner.backend == "tftrt"
     assert (
         "INT8 as a plan misses the goal, and so does FP32 and FP16: no nodes were kept in a higher precision"
         in found.notes
     )
-    assert not any(one.high for one in found.trials if one.is_plan)
+    assert not any(one.high for one in found.trials if one.backend == "tensorrt")
 
 
 def test_a_plan_that_is_no_faster_than_a_conversion_keeps_no_nodes_high():
@@ -122,7 +127,7 @@ def test_a_plan_that_is_no_faster_than_a_conversion_keeps_no_nodes_high():
         "INT8 as a plan misses the goal and is no faster than what keeps it: no nodes were kept in a higher precision"
         in found.notes
     )
-    assert not any(one.high for one in found.trials if one.is_plan)
+    assert not any(one.high for one in found.trials if one.backend == "tensorrt")
 
 
 def test_a_plan_in_int8_that_misses_the_goal_gets_other_ranges_those_that_promise_most_first():
@@ -134,9 +139,11 @@ def test_a_plan_in_int8_that_misses_the_goal_gets_other_ranges_those_that_promis
         return known(settings)
 
     found = searched(
-        plan, snr_db=lambda settings: promised[settings.calibration_method], plan_methods=("entropy", "mse", "max")
+        plan,
+        snr_db=lambda settings: promised[settings.calibration_method],
+        methods={"tensorrt": ("entropy", "mse", "max")},
     )
-    assert [one.text for one in found.trials if one.is_plan] == [
+    assert [one.text for one in found.trials if one.backend == "tensorrt"] == [
         "plan, FP32",
         "plan, FP16",
         "plan, INT8",
@@ -148,9 +155,12 @@ def test_a_plan_in_int8_that_misses_the_goal_gets_other_ranges_those_that_promis
         and "INT8 as a plan by auto misses the goal; max keeps the goal" in found.notes
     )
     # The conversions' methods are others: here none.
-    assert not any(one.settings.calibration_method != "auto" for one in found.trials if not one.is_plan)
+    assert not any(one.settings.calibration_method != "auto" for one in found.trials if one.backend == "tftrt")
     found = searched(
-        plan, snr_db=lambda settings: 20.0, rank=lambda settings: search.Ranked(()), plan_methods=("mse", "max")
+        plan,
+        snr_db=lambda settings: 20.0,
+        rank=lambda settings: search.Ranked(()),
+        methods={"tensorrt": ("mse", "max")},
     )
     assert (
         "no other calibration method of plans promises a fifth less noise: mse 20.0 dB, max 20.0 dB, auto 20.0 dB"
@@ -160,7 +170,7 @@ def test_a_plan_in_int8_that_misses_the_goal_gets_other_ranges_those_that_promis
     def refuse(settings):
         raise errors.TftrtError("nothing to simulate")
 
-    found = searched(plan, snr_db=refuse, rank=refuse, plan_methods=("mse", "max"))
+    found = searched(plan, snr_db=refuse, rank=refuse, methods={"tensorrt": ("mse", "max")})
     assert (
         "the calibration methods of plans could not be simulated: nothing to simulate" in found.notes
         and found.winner.text == "plan, INT8 by max"
@@ -182,7 +192,7 @@ def test_a_plan_that_misses_the_goal_keeps_the_fewest_of_its_own_nodes_in_fp32(p
     found = searched(
         plan, rank=lambda settings: asked.append(settings) or search.Ranked(names, 1), plans=("FP32", precision)
     )
-    high = [one for one in found.trials if one.is_plan and one.high]
+    high = [one for one in found.trials if one.backend == "tensorrt" and one.high]
     assert [one.text for one in high] == [f"plan, {precision}, 1 node high"] + [
         f"plan, {precision}, {count} nodes high" for count in (2, 4, 3)
     ]
@@ -216,28 +226,36 @@ def test_plans_are_searched_as_conversions_are(model):
             for one in outcome.trials
         ]
 
-    assert tried(found) == tried(converted) and all(one.is_plan for one in found.trials)
+    assert tried(found) == tried(converted) and all(one.backend == "tensorrt" for one in found.trials)
     assert [note.replace(" as a plan", "").replace(" of plans", "") for note in found.notes] == list(converted.notes)
     assert (found.winner or found.best).number == (converted.winner or converted.best).number
 
 
 def test_plans_that_fail_are_trials_with_their_reason():
     found = searched(lambda settings: Measured(failure="Mish has no converter"))
-    assert [one.measured.failure for one in found.trials if one.is_plan] == ["Mish has no converter"] * 3
-    assert found.winner and not found.winner.is_plan
+    assert [one.measured.failure for one in found.trials if one.backend == "tensorrt"] == ["Mish has no converter"] * 3
+    assert found.winner and found.winner.backend == "tftrt"
 
 
 def test_plans_alone_can_be_searched():
-    found = searched(measured(1.0, {"INT8": 0.5}), rank=lambda settings: search.Ranked(()), precisions=())
+    found = searched(measured(1.0, {"INT8": 0.5}), rank=lambda settings: search.Ranked(()), backends=("tensorrt",))
     assert [one.text for one in found.trials] == ["plan, FP32", "plan, FP16", "plan, INT8"] and found.winner.number == 2
-    assert searched(measured(1.0), precisions=(), plans=("FP16",)).trials[0].is_plan
+    assert searched(measured(1.0), precisions=("FP16",), backends=("tensorrt",)).trials[0].backend == "tensorrt"
 
 
 def test_the_budget_names_the_plan_that_would_be_next():
     model = Synthetic([0.0], [0.1])
     means = {"tftrt": model.means(), "tensorrt": search.Means(evaluate=measured(1.0), rank=unasked, snr_db=unasked)}
-    found = search.search(means, model.space(plans=("FP16",)), CALL, TOP1, 0.98, search.Budget(3, 1e9), 0.0)
-    assert found.ended == "--max_trials=3 are done; next would be plan, FP16"
+    found = search.search(
+        means,
+        model.space(precisions=("FP16",), backends=("tftrt", "tensorrt")),
+        CALL,
+        TOP1,
+        0.98,
+        search.Budget(1, 1e9),
+        0.0,
+    )
+    assert found.ended == "--max_trials=1 are done; next would be plan, FP16"
 
 
 def test_the_factor_of_fp16_is_that_of_tf_trt(tmp_path):
@@ -279,12 +297,14 @@ def test_the_factor_of_fp16_is_that_of_tf_trt(tmp_path):
 def plans(model, folder, data="", calibration="", names=None, **changes):
     asked = inputs.Asked(data=str(data))
     return Plans(
-        source=of(str(model)),
-        names=names or {"serving_default": ("serving_default", "classify")},
-        folder=folder,
-        **changes,
-        comparison=verify.Options(asked=asked),
-        data=DataOptions(source=str(calibration)) if calibration else None,
+        makers.Asked(
+            source=of(str(model)),
+            names=names or {"serving_default": ("serving_default", "classify")},
+            folder=folder,
+            **changes,
+            comparison=verify.Options(asked=asked),
+            data=DataOptions(source=str(calibration)) if calibration else None,
+        )
     )
 
 
@@ -295,7 +315,15 @@ def with_precision(precision):
 def trials(tmp_path, made, **changes):
     work = journal.Journal(tmp_path)
     return Trials(
-        Task(model="model", timed=(TIMED,), scoring=SCORING, facts={"model": "sha256:0"}, plans=made, **changes), work
+        Task(
+            model="model",
+            timed=(TIMED,),
+            scoring=SCORING,
+            facts={"model": "sha256:0"},
+            makers={"tensorrt": made},
+            **changes,
+        ),
+        work,
     )
 
 
@@ -321,20 +349,24 @@ def test_shapes_for_a_file_without_signatures(flag, names, without):
 
 def test_the_goal_judges_a_written_precision_and_the_usual_bounds_the_export_itself(tmp_path):
     made = plans("model", tmp_path, calibration="rows.npz")
-    assert [made.options(with_precision(one)).judge_precision for one in ("FP32", "FP16", "INT8")] == [
+    assert [made.exported(with_precision(one)).judge_precision for one in ("FP32", "FP16", "INT8")] == [
         True,
         False,
         False,
     ]
-    int8, fp16 = (made.options(with_precision(one)).precision for one in ("INT8", "FP16"))
+    int8, fp16 = (made.exported(with_precision(one)).precision for one in ("INT8", "FP16"))
     assert (int8.precision, int8.method, int8.data.source, int8.table) == (
         "INT8",
         "mse",
         "rows.npz",
         "",
     ) and fp16.data is None
-    assert made.options(with_precision("FP16")).signature_keys == ("serving_default",)
-    table = dataclasses.replace(made, table="ranges.json").options(with_precision("INT8")).precision
+    assert made.exported(with_precision("FP16")).signature_keys == ("serving_default",)
+    table = (
+        dataclasses.replace(made, asked=dataclasses.replace(made.asked, table="ranges.json"))
+        .exported(with_precision("INT8"))
+        .precision
+    )
     assert table.table == "ranges.json" and table.data is None
 
 
@@ -366,8 +398,8 @@ def test_files_of_other_settings_or_another_model_have_other_places(tmp_path):
 def test_what_no_plan_can_be_made_of_fails_its_trial_alone(tmp_path, changes, settings, says):
     one = dataclasses.replace(with_precision("FP16"), **settings)
     with trials(tmp_path, plans("model", tmp_path, **changes)) as measure:
-        found = measure.plan(one)
-        assert found.failure == says and measure.plan(one) == found and measure.reused == 1
+        found = measure.made(one, "tensorrt")
+        assert found.failure == says and measure.made(one, "tensorrt") == found and measure.reused == 1
     (document,) = (json.loads(path.read_text()) for path in tmp_path.glob("trial-*.json"))
     assert document["backend"] == "tensorrt"
 
@@ -378,10 +410,10 @@ def test_a_conversion_and_a_plan_of_the_same_settings_are_two_trials(tmp_path):
         timed=(),
         scoring=SCORING,
         facts={"model": "sha256:0"},
-        plans=plans("model", tmp_path, names={"a": (), "b": ()}),
+        makers={"tensorrt": plans("model", tmp_path, names={"a": (), "b": ()})},
     )
     with Trials(task, journal.Journal(tmp_path), job=worker) as measure:
-        assert measure(BASE).accuracy and measure.plan(BASE).failure
+        assert measure(BASE).accuracy and measure.made(BASE, "tensorrt").failure
     assert len(list(tmp_path.glob("trial-*.json"))) == 2
 
 
@@ -393,7 +425,7 @@ def test_a_model_is_exported_in_the_precision_once_and_without_a_gpu_the_build_s
     )
     settings = dataclasses.replace(with_precision("FP16"), shapes=SHAPES)
     with trials(tmp_path, made) as measure:
-        found = measure.plan(settings)
+        found = measure.made(settings, "tensorrt")
     assert "no GPU is visible here" in found.failure, found.failure
     import onnx
 
@@ -404,15 +436,19 @@ def test_a_model_is_exported_in_the_precision_once_and_without_a_gpu_the_build_s
     )
     before = made.onnx(settings).stat().st_mtime_ns
     with Trials(
-        Task(model="m", timed=(), scoring=SCORING, plans=made), journal.Journal(tmp_path), retry_failed=True
+        Task(model="m", timed=(), scoring=SCORING, makers={"tensorrt": made}),
+        journal.Journal(tmp_path),
+        retry_failed=True,
     ) as measure:
-        assert "no GPU" in measure.plan(settings).failure and made.onnx(settings).stat().st_mtime_ns == before
+        assert (
+            "no GPU" in measure.made(settings, "tensorrt").failure and made.onnx(settings).stat().st_mtime_ns == before
+        )
 
 
 def test_what_cannot_be_exported_is_named(zoo_model, tmp_path):
     name = "user_embedding"
     with trials(tmp_path, plans(zoo_model("ranker"), tmp_path, names={name: (name,)})) as measure:
-        found = measure.plan(dataclasses.replace(with_precision("FP32"), shapes=""))
+        found = measure.made(dataclasses.replace(with_precision("FP32"), shapes=""), "tensorrt")
     assert found.failure.startswith(f"signature '{name}' of ") and not list(tmp_path.rglob("*.onnx"))
 
 
@@ -447,20 +483,20 @@ def scoring(zoo_model, images, tmp_path_factory):
 
 def test_a_plan_is_scored_and_timed_as_a_conversion_is(exported, scoring):
     facts = Measured(build_seconds=3.0, engine_bytes=7, engines=1, coverage=1.0)
-    asked = OfPlan(plan=str(exported), facts=facts, timed=(TIMED,), scoring=scoring)
-    found = plan_runner.measure.run(Request(plan=asked)).result.measured
+    asked = OfMade(path=str(exported), title="plan", facts=facts, timed=(TIMED,), scoring=scoring)
+    found = plan_runner.measure.run(Request(made=asked)).result.measured
     assert (
         not found.failure and found.accuracy > 60 and found.latencies[CALL].ms > 0 and found.latencies[CALL].calls >= 30
     )
     assert (found.build_seconds, found.engine_bytes, found.kernels) == (3.0, 7, {})
     # A runner that says of no engine that it ran is no plan.
-    none = measure_job.plan(dataclasses.replace(asked, plan=str(exported / "model.onnx")), runner_job.load)
+    none = measure_job.made(dataclasses.replace(asked, path=str(exported / "model.onnx")), runner_job.load)
     assert none.failure == f"no engine ran at {CALL}"
 
 
 def test_the_original_and_a_plan_are_timed_in_turns(exported, zoo_model, tmp_path):
     original = Original(path=str(zoo_model("digits_cnn")), tags=("serve",))
-    asked = InTurns(original=original, plans={4: str(exported)}, folder=str(tmp_path), timed=TIMED)
+    asked = InTurns(original=original, made={4: str(exported)}, folder=str(tmp_path), timed=TIMED)
     found = plan_runner.measure.run(Request(final=asked)).result.final
     assert found.numbers == (4,) and len(found.rounds[4]) == turns_job.ROUNDS and found.faster(4).low > 0
 
@@ -471,8 +507,8 @@ class Unbuilt(Plans):
     def made(self, settings, minutes=None):
         return self.export(settings).parent
 
-    def facts_of(self, plan):
-        return Measured(build_seconds=1.0, engine_bytes=1, engines=1, coverage=1.0)
+    def evidence(self, model):
+        return Evidence(build_seconds=1.0, engine_bytes=1, engines=1, coverage=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -502,8 +538,7 @@ def tuned(zoo_model, images, tmp_path_factory):
         patch.setattr(
             tune, "_gpu", lambda: {"gpu": "none", "compute_capability": "", "driver": "", "tensorrt": "8.5.3"}
         )
-        made = tune._plans
-        patch.setattr(tune, "_plans", lambda *given: Unbuilt(**vars(made(*given))))
+        patch.setitem(tune._MAKERS, "tensorrt", Unbuilt)
         patch.setattr(measuring, "measure", plan_runner.measure)
         return values, tune.tune(of(model), tune_command._settings(values), tune_command._options(values, of(model)))
 
@@ -512,7 +547,7 @@ def tuned(zoo_model, images, tmp_path_factory):
 def studied(tuned, images):
     """What `tftrt sensitivity` says of the search's file in FP32 with the ranges of its last trial."""
     _, found = tuned
-    file = found.plans.onnx(space.with_precision(found.tuning.trials[-1].settings, "FP32"))
+    file = found.maker.onnx(space.with_precision(found.tuning.trials[-1].settings, "FP32"))
     done = run_tftrt(
         "sensitivity",
         file,
@@ -570,7 +605,7 @@ def test_the_recipe_of_a_plan_with_nodes_in_fp32_makes_the_same_file(tuned, tmp_
     values, found = tuned
     last = found.tuning.trials[-1]
     found = dataclasses.replace(found, tuning=dataclasses.replace(found.tuning, best=last))
-    source = found.plans.source
+    source = found.maker.asked.source
     export, _ = (
         shlex.split(one)[1:]
         for one in tune_command._recipe(source, found, values, tune_command._options(values, source))
@@ -580,7 +615,7 @@ def test_the_recipe_of_a_plan_with_nodes_in_fp32_makes_the_same_file(tuned, tmp_
         *(f"--output={tmp_path / 'model.onnx'}" if word.startswith("--output=") else word for word in export)
     )
     assert done.returncode == 0, done.stderr
-    made, before = onnx.load(tmp_path / "model.onnx"), onnx.load(found.onnx)
+    made, before = onnx.load(tmp_path / "model.onnx"), onnx.load(found.maker.source(found.chosen.settings))
     assert made.graph == before.graph
     rounded = {output for one in made.graph.node if one.op_type == "DequantizeLinear" for output in one.output}
     quantized = {
@@ -594,7 +629,7 @@ def test_the_recipe_of_a_plan_with_nodes_in_fp32_makes_the_same_file(tuned, tmp_
 
 def winner(tmp_path, precision, made):
     found = searched(measured(0.4 if precision == "INT8" else 3.0))
-    chosen = next(one for one in found.trials if one.is_plan and one.settings.precision_mode == precision)
+    chosen = next(one for one in found.trials if one.backend == "tensorrt" and one.settings.precision_mode == precision)
     chosen = dataclasses.replace(chosen, settings=dataclasses.replace(chosen.settings, shapes=SHAPES))
     done = Tuning(
         model="m",
@@ -612,7 +647,7 @@ def winner(tmp_path, precision, made):
         tensorrt="",
         data={},
     )
-    return tune.Found(done, "", made)
+    return tune.Found(done, "", {"tensorrt": made})
 
 
 def recipe(tmp_path, precision, *flags):
@@ -650,8 +685,8 @@ def test_the_recipe_of_a_plan_names_the_export_and_the_build(tmp_path):
     )
     assert (
         export[:3] == ["tftrt", "export", "digits"]
-        and export[3] == f"--output={found.onnx}"
-        and pathlib.Path(found.onnx).is_absolute()
+        and export[3] == f"--output={found.maker.source(found.chosen.settings)}"
+        and pathlib.Path(found.maker.source(found.chosen.settings)).is_absolute()
     )
     assert {
         "--precision_mode=INT8",
@@ -668,7 +703,7 @@ def test_the_recipe_of_a_plan_names_the_export_and_the_build(tmp_path):
     assert convert == ["tftrt", "convert", f"--flagfile={tmp_path}/best.flags", "--output_saved_model_dir=tuned"]
     assert tune.flag_file("digits", found).splitlines() == [
         "--backend=tensorrt",
-        f"--input_saved_model_dir={found.onnx}",
+        f"--input_saved_model_dir={found.maker.source(found.chosen.settings)}",
         "--precision_mode=INT8",
         f"--shapes={SHAPES}",
     ]
@@ -680,7 +715,7 @@ def test_the_words_of_the_recipe_are_flags_of_those_commands(tmp_path, precision
     from tftrt_tools.command_line.commands import export as export_command
 
     found, (export, convert) = recipe(tmp_path, precision, "--image_scale=1/255")
-    pathlib.Path(found.onnx).parent.mkdir()
+    pathlib.Path(found.maker.source(found.chosen.settings)).parent.mkdir()
     values, positional = _flags.parse("export", export_command, export[2:])
     assert (
         positional == ["digits"]

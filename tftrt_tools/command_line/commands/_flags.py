@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import math
 import os
 import re
@@ -132,6 +134,13 @@ def help_text(name: str, command: ModuleType, values: flags.FlagValues) -> str:
     return "\n".join(lines)
 
 
+def listed(values: Sequence[str]) -> str:
+    """The text that a flag of a list reads as `values`; one with a comma is quoted, as in CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(values)
+    return text.getvalue()
+
+
 def words(flag: flags.Flag, value: Any = None) -> list[str]:
     """The words of a command line that give a flag its value, or `value` instead."""
     value = flag.value if value is None else value
@@ -139,7 +148,7 @@ def words(flag: flags.Flag, value: Any = None) -> list[str]:
         return [f"--{flag.name}={one}" for one in value]
     if isinstance(value, bool):
         return [f"--{flag.name}" if value else f"--no{flag.name}"]
-    return [f"--{flag.name}={','.join(value) if isinstance(value, list) else value}"]
+    return [f"--{flag.name}={listed(value) if isinstance(value, list) else value}"]
 
 
 def one_argument(command: str, positional: list[str], what: str) -> str:

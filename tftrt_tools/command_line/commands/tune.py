@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, cast
 from absl import flags
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.choices import BACKENDS, CALIBRATION_METHODS, PRECISIONS, Backend, CalibrationMethod, Precision
+from tftrt_tools.base.choices import CALIBRATION_METHODS, PRECISIONS, CalibrationMethod, Precision
 from tftrt_tools.base.files import whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
@@ -51,6 +51,7 @@ from tftrt_tools.command_line.commands import (
     _source_flags,
 )
 from tftrt_tools.command_line.commands import convert as convert_command
+from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import space
 from tftrt_tools.tftrt.calibration.methods import AUTO
 from tftrt_tools.tftrt.conversion.settings import Settings, checked
@@ -339,14 +340,14 @@ def _options(values: flags.FlagValues, model: Source) -> Options:
     )
 
 
-def _backends(values: flags.FlagValues) -> tuple[Backend, ...]:
-    backends = tuple(dict.fromkeys(one.strip().lower() for one in values.backends if one.strip()))
-    wrong = [one for one in backends if one not in BACKENDS]
-    if wrong or not backends:
+def _backends(values: flags.FlagValues) -> tuple[str, ...]:
+    named = tuple(dict.fromkeys(one.strip().lower() for one in values.backends if one.strip()))
+    wrong = [one for one in named if one not in backends.names()]
+    if wrong or not named:
         raise errors.UsageError(
-            f"--backends: {wrong[0] if wrong else 'nothing'} is no backend", "known: " + ", ".join(BACKENDS)
+            f"--backends: {wrong[0] if wrong else 'nothing'} is no backend", "known: " + ", ".join(backends.names())
         )
-    return cast("tuple[Backend, ...]", backends)
+    return named
 
 
 def _precisions(values: flags.FlagValues) -> tuple[str, ...]:
@@ -396,8 +397,8 @@ def _recipe(model: Source, found: Found, values: flags.FlagValues, options: Opti
     )
     made = f"--output_saved_model_dir={values.output_saved_model_dir or _next.sibling(model.path, 'tuned')}"
     words = [["convert", f"--flagfile={flag_file}", made]]
-    if found.onnx and found.plans:
-        words.insert(0, _export(model, found.onnx, found.plans.options(found.chosen.settings), values, options))
+    if found.maker and (exported := found.exported):
+        words.insert(0, _export(model, found.maker.source(found.chosen.settings), exported, values, options))
     return tuple(shlex.join(["tftrt", *one]) for one in words)
 
 
@@ -420,7 +421,7 @@ def _export(model: Source, path: str, made: export.Options, values: flags.FlagVa
         f"--precision_mode={asked.precision}",
         *_next.given(values, names),
     ]
-    words += [f"--fp32_nodes={','.join(asked.fp32_nodes)}"] if asked.fp32_nodes else []
+    words += [f"--fp32_nodes={_flags.listed(asked.fp32_nodes)}"] if asked.fp32_nodes else []
     if asked.precision == "INT8" and not asked.table:
         words += [f"--calibration_method={asked.method}", f"--calibration_percentile={asked.percentile:g}"]
     return words if made.judge_precision else [*words, "--nojudge_precision"]
@@ -441,7 +442,7 @@ def _write_winner(model: Source, found: Found, values: flags.FlagValues, options
         ) from None
     with progress.on_terminal():
         made = tune.write_winner(model, values.output_saved_model_dir, found, options, values.overwrite)
-    _output.console(values.json).print(f"written: {made.output} ({made.seconds:.1f} s)", soft_wrap=True)
+    _output.console(values.json).print(made.text()[-1], soft_wrap=True)
 
 
 def _print(done: Tuning, json_path: str | None) -> None:

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Generic, Protocol
 
+from tftrt_tools.base.choices import Precision
 from tftrt_tools.models.backends.recipe import Settings
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.sources.source import Source
@@ -99,11 +100,19 @@ class Backend(Protocol[Settings]):
     about: str
     # What its flags are for, in messages: "--tf32 is for plans".
     makes: str
+    # What one of its models is called: "plan" as in "INT8 as a plan"; "" for the default back end.
+    title: str
     # Its settings: the recipe with options.
     settings: type[Settings]
     # More flags of `tftrt convert` and of `tftrt build` that it alone has.
     convert_flags: frozenset[str]
     build_flags: frozenset[str]
+    # {precision: the field of its settings that keeps nodes in a higher one}; {} where it cannot.
+    keeps_high: Mapping[Precision, str]
+    # Whether it cuts a model into segments, of which the least size and the kind of profiles can be chosen.
+    has_segments: bool
+    # Whether it builds on a GPU alone.
+    needs_gpu: bool
     # Whether something is built where no shapes are given.
     always_builds: bool
     # Whether the engines of an interrupted run are in the engine cache.

@@ -9,7 +9,6 @@ import pathlib
 from collections.abc import Sequence
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.choices import Backend
 from tftrt_tools.base.process import child
 from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.kinds.onnx import file as onnx_file
@@ -24,7 +23,7 @@ from tftrt_tools.tensorrt.plans import building
 _HALVES = ("float16", "bfloat16")
 
 
-def check_kind(named: str | os.PathLike[str] | Source, backends: Sequence[Backend]) -> None:
+def check_kind(named: str | os.PathLike[str] | Source, backends: Sequence[str]) -> None:
     """Refuse a model of a kind that these backends do not take; nothing is opened. Raises: UsageError."""
     source = of(named)
     kind = table.kind(source.path)
@@ -43,7 +42,7 @@ def check_kind(named: str | os.PathLike[str] | Source, backends: Sequence[Backen
         )
 
 
-def model(named: str | os.PathLike[str] | Source, backends: Sequence[Backend]) -> Source:
+def model(named: str | os.PathLike[str] | Source, backends: Sequence[str]) -> Source:
     """The model that is tuned, for the path that the user named: of a plan directory its ONNX file. Raises: UsageError, TftrtError."""
     source = of(named)
     check_kind(source, backends)
@@ -122,7 +121,7 @@ def _made_from(path: str) -> str:
     return "" if os.path.realpath(found) in map(os.path.realpath, held) else f": {found}"
 
 
-def check_plans(freeze: str, backends: Sequence[Backend]) -> None:
+def check_plans(freeze: str, backends: Sequence[str]) -> None:
     """Refuse what keeps every plan from being made where nothing else is tried. Raises: UsageError."""
     if freeze and "tftrt" not in backends:
         raise errors.UsageError(

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.choices import Backend
 from tftrt_tools.base.files import documents, whole_file
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.studies.tuning.tried import Measured
@@ -49,7 +48,7 @@ class Journal:
         found = self._measured.get(wanted)
         return Measured.from_dict(found) if found else None
 
-    def put(self, wanted: str, settings: Settings, measured: Measured, backend: Backend = "tftrt") -> pathlib.Path:
+    def put(self, wanted: str, settings: Settings, measured: Measured, backend: str) -> pathlib.Path:
         """Keep a trial. Args: settings, backend: for people. Returns: the file."""
         self._last += 1
         path = self.folder / f"trial-{self._last:04d}.json"

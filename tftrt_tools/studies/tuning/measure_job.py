@@ -12,7 +12,7 @@ import gc
 import pathlib
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -24,6 +24,7 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution import inputs, npz, run, run_job
 from tftrt_tools.models.execution.job import timing
 from tftrt_tools.models.execution.runner import Arrays, Load, Ready, Runner, Wanted
+from tftrt_tools.models.kinds import loader_job
 from tftrt_tools.studies.tuning import final, turns_job
 from tftrt_tools.studies.tuning.measuring import (
     Answer,
@@ -31,8 +32,8 @@ from tftrt_tools.studies.tuning.measuring import (
     Converting,
     InTurns,
     OfConversion,
+    OfMade,
     OfOriginal,
-    OfPlan,
     Original,
     Request,
     Scored,
@@ -47,19 +48,20 @@ from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, Signature
 
 _SECONDS = 0.5
 _LEAST_CALLS = 30
-_A_PLAN = Wanted(label="the plan")
+# Makes a call. Returns: the answers, and what did not run in a saved engine, or "".
+_Watch = Callable[[Runner, Ready, str], tuple[Arrays, str]]
 
 
-def job(request: Request, load_plan: Load | None = None) -> Answer:
-    """Do what is asked. Args: load_plan: loads a plan; that of plans by default. Raises: UsageError, TftrtError."""
+def job(request: Request, load_made: Load | None = None) -> Answer:
+    """Do what is asked. Args: load_made: loads what a back end made; by its kind by default. Raises: UsageError, TftrtError."""
     try:
-        return _done(request, load_plan or _plan)
+        return _done(request, load_made or loader_job.load)
     finally:
         # A model that is still referenced by a cycle would keep its engines in GPU memory during the next trial.
         gc.collect()
 
 
-def _done(request: Request, load_plan: Load) -> Answer:
+def _done(request: Request, load_made: Load) -> Answer:
     if request.score:
         return Answer(score=score_original(request.score))
     if request.native:
@@ -68,10 +70,10 @@ def _done(request: Request, load_plan: Load) -> Answer:
         return Answer(calibrated=calibrate(request.calibrate))
     if request.trial:
         return Answer(measured=trial(request.trial))
-    if request.plan:
-        return Answer(measured=plan(request.plan, load_plan))
+    if request.made:
+        return Answer(measured=made(request.made, load_made))
     assert request.final
-    return Answer(final=in_turns(request.final, load_plan))
+    return Answer(final=in_turns(request.final, load_made))
 
 
 def score_original(scoring: Scoring) -> float:
@@ -114,13 +116,13 @@ def trial(asked: OfConversion) -> Measured:
             return _measured(model, asked, facts)
 
 
-def plan(asked: OfPlan, load_plan: Load) -> Measured:
-    """Measure a plan. Raises: UsageError, TftrtError."""
-    with load_plan(asked.plan, _A_PLAN) as model:
+def made(asked: OfMade, load_made: Load) -> Measured:
+    """Measure what a back end made. Raises: UsageError, TftrtError."""
+    with load_made(asked.path, Wanted(label=f"the {asked.title}")) as model:
         return _measured(model, asked, asked.facts)
 
 
-def in_turns(asked: InTurns, load_plan: Load) -> final.Final:
+def in_turns(asked: InTurns, load_made: Load) -> final.Final:
     """Time the original and what was made of it in turns. Raises: UsageError, TftrtError."""
     one = asked.timed
     with contextlib.ExitStack() as stack:
@@ -132,13 +134,16 @@ def in_turns(asked: InTurns, load_plan: Load) -> final.Final:
             place.mkdir()
             _convert(convert, place)
             models[number] = stack.enter_context(_converted(place, convert))
-        for number, path in asked.plans.items():
-            models[number] = stack.enter_context(load_plan(path, _A_PLAN))
+        for number, path in asked.made.items():
+            models[number] = stack.enter_context(load_made(path, Wanted(label=f"trial {number}")))
         calls: dict[int, Ready] = {}
         for number, model in models.items():
             calls[number] = _ready(model, one)
-            _, problem = _watched(model, calls[number], one.call)
-            if problem and number != NATIVE:
+            if number not in (NATIVE, *asked.without_engines):
+                _, problem = _watched(model, calls[number], one.call)
+            else:
+                problem = ""
+            if problem:
                 raise errors.TftrtError(f"trial {number}: {problem}")
             for _ in range(timing.WARM_UP_CALLS):
                 calls[number]()
@@ -175,26 +180,11 @@ def _missing(results: Sequence[SignatureResult]) -> str:
 
 def _original(asked: Original) -> AbstractContextManager[Runner]:
     wanted = Wanted(label="the original", tags=asked.tags)
-    if asked.kind == "ONNX":
-        from tftrt_tools.models.kinds.onnx import runner_job as onnx_runner
-
-        return onnx_runner.load(asked.path, wanted)
-    from tftrt_tools.models.kinds.savedmodel import runner_job
-
-    return runner_job.load(asked.path, wanted)
-
-
-def _plan(path: str, wanted: Wanted) -> AbstractContextManager[Runner]:
-    from tftrt_tools.models.kinds.plan import runner_job
-
-    return runner_job.load(path, wanted)
+    return loader_job.load(asked.path, wanted)
 
 
 def _converted(path: pathlib.Path, asked: Converting) -> AbstractContextManager[Runner]:
-    """A conversion is a SavedModel, whatever the original is."""
-    from tftrt_tools.models.kinds.savedmodel import runner_job
-
-    return runner_job.load(str(path), Wanted(label="the conversion", tags=asked.settings.tags))
+    return loader_job.load(str(path), Wanted(label="the conversion", tags=asked.settings.tags))
 
 
 def _facts(results: Sequence[SignatureResult]) -> Measured:
@@ -214,12 +204,13 @@ def _op_seconds(built: Iterable[BuiltEngine]) -> float:
     return sum({one.name: one.seconds or 0.0 for one in built}.values())
 
 
-def _measured(model: Runner, asked: OfConversion | OfPlan, facts: Measured) -> Measured:
+def _measured(model: Runner, asked: OfConversion | OfMade, facts: Measured) -> Measured:
     """`facts` with what was measured."""
-    problem, arithmetic = _served(model, asked.timed)
+    watch = _watched if facts.engines else _without_engines
+    problem, arithmetic = _served(model, asked.timed, watch)
     if problem:
         return dataclasses.replace(facts, failure=problem)
-    answers = _answers(model, asked.scoring.calls)
+    answers = _answers(model, asked.scoring.calls, watch)
     if isinstance(answers, str):
         return dataclasses.replace(facts, failure=answers)
     found = _score(asked.scoring, answers)
@@ -259,17 +250,22 @@ def _inputs(one: Timed) -> Arrays:
     return arrays | {name: np.asarray(value, arrays[name].dtype) for name, value in one.frozen.items()}
 
 
-def _served(model: Runner, timed: Sequence[Timed]) -> tuple[str, dict[str, float]]:
+def _served(model: Runner, timed: Sequence[Timed], watch: _Watch) -> tuple[str, dict[str, float]]:
     """Returns: (what did not run in a saved engine at the declared shapes, in words, or ""; {arithmetic: seconds of the GPU's kernels})."""
     total: dict[str, float] = collections.defaultdict(float)
     for one in timed:
         ready = _ready(model, one)
-        _, problem = _watched(model, ready, one.call)
+        _, problem = watch(model, ready, one.call)
         if problem:
             return problem, {}
         for name, seconds in model.kernels([ready]).items():
             total[name] += seconds
     return "", dict(total)
+
+
+def _without_engines(model: Runner, ready: Ready, text: str) -> tuple[Arrays, str]:
+    """As _watched, of a model that has none."""
+    return ready(), ""
 
 
 def _watched(model: Runner, ready: Ready, text: str) -> tuple[Arrays, str]:
@@ -288,7 +284,7 @@ def _watched(model: Runner, ready: Ready, text: str) -> tuple[Arrays, str]:
     return answers, "" if seen.engine else f"no engine ran at {text}"
 
 
-def _answers(model: Runner, calls: Sequence[Scored]) -> list[Arrays] | str:
+def _answers(model: Runner, calls: Sequence[Scored], watch: _Watch) -> list[Arrays] | str:
     """The answers to the data, or what did not run in an engine; each shape is watched once."""
     answers: list[Arrays] = []
     watched: set[str] = set()
@@ -300,7 +296,7 @@ def _answers(model: Runner, calls: Sequence[Scored]) -> list[Arrays] | str:
             answers.append(ready())
             continue
         watched.add(call.text())
-        answer, problem = _watched(model, ready, call.text())
+        answer, problem = watch(model, ready, call.text())
         if problem:
             return problem
         answers.append(answer)

@@ -104,10 +104,11 @@ class OfConversion(records.Record):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OfPlan(records.Record):
-    """Measure a plan. plan: its directory; facts: what its build told."""
+class OfMade(records.Record):
+    """Measure a model of another back end than TF-TRT. path: where it is; title: what messages call it; facts: what it tells of itself."""
 
-    plan: str
+    path: str
+    title: str
     facts: Measured
     timed: tuple[Timed, ...]
     scoring: Scoring
@@ -115,14 +116,15 @@ class OfPlan(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InTurns(records.Record):
-    """Time the original, conversions and plans of it in turns. converts: {number of the trial: conversion}; plans: {number: directory};
-    folder: for the temporary models."""
+    """Time the original, conversions of it and what other back ends made in turns. converts: {number of the trial: conversion}; made:
+    {number: path}; without_engines: the numbers of those that have none; folder: for the temporary models."""
 
     original: Original
     timed: Timed
     folder: str
     converts: Mapping[int, Converting] = dataclasses.field(default_factory=dict)
-    plans: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    made: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    without_engines: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,7 @@ class Request(records.Record):
     # Make the tables of a conversion.
     calibrate: Converting | None = None
     trial: OfConversion | None = None
-    plan: OfPlan | None = None
+    made: OfMade | None = None
     final: InTurns | None = None
 
 
@@ -160,7 +162,7 @@ class Answer(records.Record):
     # {call: Latency} of the original.
     native: Mapping[str, Latency] | None = None
     calibrated: Calibrated | None = None
-    # Without seconds; its failure says why the model is unusable, if it is. Of `trial` and of `plan`.
+    # Without seconds; its failure says why the model is unusable, if it is. Of `trial` and of `made`.
     measured: Measured | None = None
     final: Final | None = None
 

@@ -57,12 +57,12 @@ class PlanRanking:
 
     def _simulated(self, settings: Settings, nodes: str | None) -> tuple[SignatureHarm, str]:
         """As sensitivity.simulated, on the first rows of the data."""
-        plans = self._plans
-        name, twins = next(iter(plans.names.items()))
+        plans, given = self._plans, self._plans.asked
+        name, twins = next(iter(given.names.items()))
         int8 = settings.precision_mode == "INT8"
         asked = sensitivity.Asked(
             precision=settings.precision_mode,
-            table=plans.table if int8 else "",
+            table=given.table if int8 else "",
             method=settings.calibration_method,
             percentile=settings.calibration_percentile,
         )
@@ -73,7 +73,7 @@ class PlanRanking:
                 file,
                 asked,
                 ranking.first_calls(self._task.scoring)[name],
-                plans.data if int8 else None,
+                given.data if int8 else None,
                 nodes,
                 names=tuple(dict.fromkeys((name, *twins))),
             )

@@ -3,50 +3,28 @@ that nothing is made twice, and that the winner can be made again from its file.
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
-from typing import Any
 
-from tftrt_tools.accuracy import verify
 from tftrt_tools.base import errors
-from tftrt_tools.base.choices import Backend
 from tftrt_tools.base.process import progress
-from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.backends import recipe
+from tftrt_tools.models.backends.protocol import Evidence
 from tftrt_tools.models.kinds import table
-from tftrt_tools.models.kinds.plan import document
-from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
-from tftrt_tools.models.sources.source import Source
-from tftrt_tools.studies.tuning import journal
-from tftrt_tools.studies.tuning.tried import Measured
+from tftrt_tools.studies.tuning import makers
 from tftrt_tools.tensorrt.exporting import export, precision, targets
 from tftrt_tools.tensorrt.plans import convert, shaping
 from tftrt_tools.tensorrt.plans import settings as plan_settings
+from tftrt_tools.tensorrt.plans.backend import TENSORRT
 from tftrt_tools.tftrt.conversion.settings import Settings
 
-BACKEND: Backend = "tensorrt"
 _PLAN, _ONNX = "plan", "model.onnx"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Plans:
-    """Makes plans of settings, of which the precision, the shapes, the workspace, the calibration and the nodes in FP32 count."""
+    """Makes plans: exports the model in a precision once, and builds from that file, so that the winner can be made again from it."""
 
-    # As the user named the model.
-    source: Source
-    # {signature that is tuned: all of its names}.
-    names: Mapping[str, tuple[str, ...]]
-    # Where the files are kept.
-    folder: pathlib.Path
-    # The rows on which the file in FP32 has to answer like the model.
-    comparison: verify.Options
-    # Of INT8: the calibration's data, or the path of a table in its place.
-    data: DataOptions | None = None
-    table: str = ""
-    # {"folder", "max_bytes"} of the engine cache, where plans and the times of kernels are kept; None for none.
-    cache: Mapping[str, Any] | None = None
-    log_file: str | None = None
-    # What the files depend on besides the settings (model, data, calibration, machine), for their place.
-    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    asked: makers.Asked
 
     def onnx(self, settings: Settings) -> pathlib.Path:
         """Where the ONNX file of settings lies."""
@@ -57,38 +35,39 @@ class Plans:
         return self._place(settings) / _PLAN
 
     def built_with(self, settings: Settings) -> plan_settings.Settings:
-        """The settings of the build from the ONNX file, which has one signature without a name."""
-        names = next(iter(self.names.values()), ())
-        return plan_settings.Settings(
-            precision_mode=settings.precision_mode,
-            shapes=shaping.without_signature(settings.shapes, names),
-            max_workspace_size_bytes=settings.max_workspace_size_bytes
-            if settings.max_workspace_size_bytes != Settings().max_workspace_size_bytes
-            else 0,
+        """The settings of the build from the ONNX file, which has one signature without a name, and the precision written in."""
+        names = next(iter(self.asked.names.values()), ())
+        same = recipe.recast(settings, plan_settings.Settings)
+        return plan_settings.checked(
+            plan_settings.Settings(
+                precision_mode=same.precision_mode,
+                shapes=shaping.without_signature(same.shapes, names),
+                max_workspace_size_bytes=same.max_workspace_size_bytes,
+            )
         )
 
-    def options(self, settings: Settings) -> export.Options:
+    def exported(self, settings: Settings) -> export.Options:
         """How the model is exported. The goal judges the precision, as it does with conversions."""
-        name, int8 = next(iter(self.names)), settings.precision_mode == "INT8"
+        asked, name = self.asked, next(iter(self.asked.names))
         # Of an ONNX file there is nothing to choose.
-        keys = (name,) if table.kind(self.source.path).named_signatures else ()
-        asked = precision.Asked(
-            precision=settings.precision_mode,
-            data=self.data if int8 and not self.table else None,
-            table=self.table if int8 else "",
-            method=settings.calibration_method,
-            percentile=settings.calibration_percentile,
-            # A comma in a name would end an expression of --fp32_nodes.
-            fp32_nodes=tuple(filter(None, (settings.fp32_nodes.replace(",", "."),))),
-        )
+        keys = (name,) if table.kind(self.asked.source.path).named_signatures else ()
+        with_table = dataclasses.replace(settings, calibration_table=asked.table)
         return export.Options(
             target=targets.here(),
             signature_keys=keys,
-            precision=asked,
+            precision=precision.Asked.of(with_table, asked.data),
             judge_precision=settings.precision_mode == "FP32",
-            comparison=self.comparison,
-            log_file=self.log_file,
+            comparison=self.asked.comparison,
+            log_file=asked.log_file,
         )
+
+    def prepare(self, settings: Settings) -> None:
+        """Export the model. Raises: as `export`."""
+        self.export(settings)
+
+    def source(self, settings: Settings) -> str:
+        """The ONNX file."""
+        return str(self.onnx(settings).absolute())
 
     def export(self, settings: Settings) -> pathlib.Path:
         """The ONNX file, made if it is not there. Raises: UsageError, TftrtError where the model cannot be exported so."""
@@ -96,9 +75,9 @@ class Plans:
         path = self.onnx(settings)
         if not path.is_file():
             path.parent.mkdir(exist_ok=True)
-            done = export.export(self.source, path, self.options(settings))
+            done = export.export(self.asked.source, path, self.exported(settings))
             if not done.passed:
-                raise convert.failed(self.source, done)
+                raise convert.failed(self.asked.source, done)
         return path
 
     def made(self, settings: Settings, minutes: float | None = None) -> pathlib.Path:
@@ -110,33 +89,26 @@ class Plans:
             convert.convert(
                 str(path),
                 target,
-                plan_settings.checked(self.built_with(settings)),
-                cache=self.cache,
+                self.built_with(settings),
+                cache=self.asked.cache,
                 log_file=self._log(),
                 build_minutes=minutes,
             )
         return target
 
-    def facts_of(self, plan: pathlib.Path) -> Measured:
-        """What the build of a plan tells."""
-        manifest = passport.read(plan, passport.MANIFEST) or {}
-        return Measured(
-            build_seconds=manifest["build_seconds"],
-            engine_bytes=document.read(plan).bytes,
-            engines=1,
-            coverage=1.0,
-            cached=int(manifest.get("cached", False)),
-        )
+    def evidence(self, model: pathlib.Path) -> Evidence:
+        """Of a plan."""
+        return TENSORRT.evidence(str(model))
 
     def _place(self, settings: Settings) -> pathlib.Path:
-        key = journal.key(settings=settings.to_dict(), **self.facts).removeprefix("sha256:")[:16]
-        return self.folder / f"plan-{settings.precision_mode.lower()}-{key}"
+        return self.asked.place("plan", settings)
 
     def _check(self, settings: Settings) -> None:
-        if len(self.names) > 1:
+        names = self.asked.names
+        if len(names) > 1:
             raise errors.TftrtError(
-                f"a plan has one signature, and {len(self.names)} are tuned: {', '.join(self.names)}",
-                f"--signature_keys={DEFAULT if DEFAULT in self.names else next(iter(self.names))} names one",
+                f"a plan has one signature, and {len(names)} are tuned: {', '.join(names)}",
+                f"--signature_keys={DEFAULT if DEFAULT in names else next(iter(names))} names one",
             )
         if settings.freeze:
             raise errors.TftrtError(
@@ -144,4 +116,4 @@ class Plans:
             )
 
     def _log(self) -> str | None:
-        return f"{self.log_file}.plan" if self.log_file else None
+        return f"{self.asked.log_file}.plan" if self.asked.log_file else None

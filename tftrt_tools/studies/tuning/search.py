@@ -23,6 +23,7 @@ from tftrt_tools.accuracy import harm
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import choices, errors
 from tftrt_tools.models.execution import kernels
+from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import space as space_module
 from tftrt_tools.studies.tuning.tried import Latency, Measured, Trial
 from tftrt_tools.tftrt.conversion.settings import Settings
@@ -83,7 +84,7 @@ class _Spent(Exception):
 
 
 def search(
-    means: Mapping[choices.Backend, Means],
+    means: Mapping[str, Means],
     space: space_module.Space,
     objective: str,
     goal: Goal,
@@ -133,7 +134,7 @@ def _accuracy(one: Trial) -> float:
 class _Search:
     def __init__(
         self,
-        means: Mapping[choices.Backend, Means],
+        means: Mapping[str, Means],
         space: space_module.Space,
         objective: str,
         goal: Goal,
@@ -144,17 +145,16 @@ class _Search:
         self._means, self._space, self._objective, self._goal, self._original = means, space, objective, goal, original
         self._budget, self._drift = budget, drift
         self._trials: list[Trial] = []
-        self._seen: dict[tuple[choices.Backend, Settings], Trial] = {}
+        self._seen: dict[tuple[str, Settings], Trial] = {}
         self._notes: list[str] = []
         self._not_taken: set[str] = set()
 
     def run(self) -> Outcome:
         ended = "everything was tried"
         try:
-            for precision in self._space.precisions:
-                self._trial(space_module.with_precision(self._space.base, precision))
-            for precision in self._space.plans:
-                self._trial(space_module.with_precision(self._space.base, precision), backend="tensorrt")
+            for backend in self._space.backends:
+                for precision in self._space.precisions:
+                    self._trial(space_module.with_precision(self._space.base, precision), backend)
             for backend in self._means:
                 self._keep_high("FP16", backend)
                 self._keep_high("INT8", backend)
@@ -175,7 +175,7 @@ class _Search:
             notes=tuple(self._notes),
         )
 
-    def _trial(self, settings: Settings, high: Sequence[str] = (), backend: choices.Backend = "tftrt") -> Trial:
+    def _trial(self, settings: Settings, backend: str, high: Sequence[str] = ()) -> Trial:
         if (backend, settings) in self._seen:
             return self._seen[backend, settings]
         following = f"next would be {space_module.text(settings, high, backend)}"
@@ -227,12 +227,15 @@ class _Search:
         best = min((other.ms(self._objective) for other in self._trials if other.kept), default=math.inf)
         return bool(one.measured.failure) or one.ms(self._objective) < best
 
-    def _keep_high(self, precision: choices.Precision, backend: choices.Backend) -> None:
+    def _keep_high(self, precision: choices.Precision, backend: str) -> None:
         plain, named = (
             self._seen.get((backend, space_module.with_precision(self._space.base, precision))),
             _named(precision, backend),
         )
         if plain is None or plain.kept or plain.measured.failure:
+            return
+        if precision not in backends.named(backend).keeps_high:
+            self._notes.append(f"{named} misses the goal, and {backend} keeps no nodes in a higher precision")
             return
         above = [
             one
@@ -268,7 +271,7 @@ class _Search:
         """Try plain INT8 with the other methods, until one keeps the goal. Returns: the Trial that does, or the most accurate of all."""
         tried = [plain]
         for settings in self._promising(plain):
-            tried.append(self._trial(settings, backend=plain.backend))
+            tried.append(self._trial(settings, plain.backend))
             if tried[-1].kept:
                 break
         best = max((one for one in tried if not one.measured.failure), key=self._closeness)
@@ -281,7 +284,8 @@ class _Search:
     def _promising(self, plain: Trial) -> list[Settings]:
         """Settings with the other methods that promise less noise, the best first; with all of them if nothing can be simulated."""
         settings, snr_db = plain.settings, self._means[plain.backend].snr_db
-        methods, of = (self._space.plan_methods, " of plans") if plain.is_plan else (self._space.methods, "")
+        by_whom = backends.named(plain.backend)
+        methods, of = self._space.methods.get(plain.backend, ()), f" of {by_whom.makes}" if by_whom.title else ""
         others = [space_module.with_method(settings, method, self._space.percentile) for method in methods]
         try:
             levels = {one: snr_db(one) for one in (*others, settings)} if others else {}
@@ -324,7 +328,7 @@ class _Search:
                 misses = count
 
     def _with_high(self, plain: Trial, nodes: Sequence[str]) -> Trial:
-        return self._trial(space_module.with_high(plain.settings, nodes, plain.backend), nodes, plain.backend)
+        return self._trial(space_module.with_high(plain.settings, nodes, plain.backend), plain.backend, nodes)
 
     def _vary(self, what: str, values: Sequence[Any], change: Callable[[Settings, Any], Settings]) -> None:
         best = self._best()
@@ -332,14 +336,17 @@ class _Search:
             if values:
                 self._notes.append(f"other {what} were not tried: no trial keeps the goal")
             return
-        if best.is_plan:
+        if not (by_whom := backends.named(best.backend)).has_segments:
             if values:
-                self._notes.append(f"other {what} were not tried: a plan, which has none, is the best so far")
+                self._notes.append(
+                    f"other {what} were not tried: a {by_whom.title}, which has none, is the best so far"
+                )
             return
         for value in values:
-            self._trial(change(best.settings, value), best.high)
+            self._trial(change(best.settings, value), best.backend, best.high)
 
 
-def _named(precision: choices.Precision, backend: choices.Backend) -> str:
+def _named(precision: choices.Precision, backend: str) -> str:
     """The plain trial of a precision, in notes."""
-    return precision if backend == "tftrt" else f"{precision} as a plan"
+    title = backends.named(backend).title
+    return f"{precision} as a {title}" if title else precision

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from tftrt_tools.base import choices
+from tftrt_tools.models.backends.recipe import Recipe
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.studies import backends
 from tftrt_tools.tftrt.calibration.methods import AUTO
 from tftrt_tools.tftrt.conversion.plan import Plan
-from tftrt_tools.tftrt.conversion.settings import CALIBRATION, KEEPS_HIGH, Settings
+from tftrt_tools.tftrt.conversion.settings import CALIBRATION, Settings
 
 IMPLICIT: Literal["implicit"] = "implicit"
 
@@ -25,17 +27,16 @@ class Space:
 
     # Everything that is not searched.
     base: Settings
-    # In the order to try, by TF-TRT.
+    # In the order to try, with each back end.
     precisions: tuple[choices.Precision, ...] = choices.PRECISIONS
-    # In the order to try, as plans of TensorRT itself.
-    plans: tuple[choices.Precision, ...] = ()
+    # Names, in the order to try.
+    backends: tuple[str, ...] = (backends.default().name,)
     # Minimum segment sizes that give other segments than the base's.
     sizes: tuple[int, ...] = ()
     # Profile strategies besides the base's, "implicit" for implicit batch.
     strategies: tuple[str, ...] = ()
-    # Calibration methods besides the base's, in the order to try, of TF-TRT and of plans.
-    methods: tuple[choices.CalibrationMethod, ...] = ()
-    plan_methods: tuple[choices.CalibrationMethod, ...] = ()
+    # {back end: calibration methods besides the base's, in the order to try}.
+    methods: Mapping[str, tuple[choices.CalibrationMethod, ...]] = dataclasses.field(default_factory=dict)
     # For the calibration method "percentile".
     percentile: float = Settings().calibration_percentile
 
@@ -56,10 +57,9 @@ def with_method(settings: Settings, method: choices.CalibrationMethod, percentil
     )
 
 
-def with_high(settings: Settings, nodes: Iterable[str], backend: choices.Backend = "tftrt") -> Settings:
-    """Settings that keep `nodes` (names) in the next higher precision: of INT8 in the same engines, of FP16 in FP32 engines; of a plan in
-    FP32, by their names in the ONNX file."""
-    field = KEEPS_HIGH[settings.precision_mode] if backend == "tftrt" else "fp32_nodes"
+def with_high(settings: Settings, nodes: Iterable[str], backend: str = "") -> Settings:
+    """Settings that keep `nodes` (by the names that the back end ranks) in a higher precision, as it does that."""
+    field = backends.named(backend or backends.default().name).keeps_high[settings.precision_mode]
     kept: dict[str, Any] = {field: "|".join(re.escape(name) for name in sorted(nodes))}
     return dataclasses.replace(settings, **kept)
 
@@ -103,13 +103,14 @@ def sizes(plan: Plan, current: int) -> tuple[int, ...]:
     )
 
 
-def text(settings: Settings, high: Sequence[str] = (), backend: choices.Backend = "tftrt") -> str:
+def text(settings: Settings, high: Sequence[str] = (), backend: str = "") -> str:
     """The searched settings for people: "INT8 by mse, 2 nodes high, size 10, Range"; or "plan, INT8 by mse, 2 nodes high"."""
     by = "" if settings.calibration_method == Settings().calibration_method else f" by {settings.calibration_method}"
-    parts = ["plan"] * (backend != "tftrt") + [settings.precision_mode + by]
+    by_whom = backends.named(backend or backends.default().name)
+    parts = [by_whom.title] * bool(by_whom.title) + [settings.precision_mode + by]
     if high:
         parts.append(f"{len(high)} node{'' if len(high) == 1 else 's'} high")
-    if backend != "tftrt":
+    if not by_whom.has_segments:
         return ", ".join(parts)
     if settings.minimum_segment_size != Settings().minimum_segment_size:
         parts.append(f"size {settings.minimum_segment_size}")
@@ -117,12 +118,12 @@ def text(settings: Settings, high: Sequence[str] = (), backend: choices.Backend 
     return ", ".join(parts)
 
 
-def flag_lines(settings: Settings) -> list[str]:
-    """The flags of `tftrt convert` that give these settings, one a line; defaults are left out."""
-    default = Settings()
+def flag_lines(settings: Recipe) -> list[str]:
+    """The flags of `tftrt convert` that give these settings of a back end, one a line; defaults are left out."""
+    default = type(settings)()
     return [
         _line(field.name, getattr(settings, field.name))
-        for field in dataclasses.fields(Settings)
+        for field in dataclasses.fields(settings)
         if getattr(settings, field.name) != getattr(default, field.name)
     ]
 

@@ -11,17 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.choices import Backend
 from tftrt_tools.base.process import child, jobs, progress
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import journal as journal_module
 from tftrt_tools.studies.tuning import measuring, space
-from tftrt_tools.studies.tuning import plans as plans_module
 from tftrt_tools.studies.tuning.final import Final
+from tftrt_tools.studies.tuning.makers import Maker
 from tftrt_tools.studies.tuning.measuring import Answer, Calibrated, Converting, Original, Request, Scoring, Timed
-from tftrt_tools.studies.tuning.plans import Plans
-from tftrt_tools.studies.tuning.tried import Latency, Measured
+from tftrt_tools.studies.tuning.tried import Latency, Measured, Trial
 from tftrt_tools.tftrt.calibration import file as calibration_file
 from tftrt_tools.tftrt.calibration import merge
 from tftrt_tools.tftrt.calibration.file import Calibration
@@ -72,8 +71,8 @@ class Task:
     kind: measuring.Kind = "SavedModel"
     # The path that the user named, "" where it is `model`.
     given: str = ""
-    # Makes plans, where they are tried.
-    plans: Plans | None = None
+    # {back end: makes its models}, of those that are tried beside TF-TRT.
+    makers: Mapping[str, Maker] = dataclasses.field(default_factory=dict)
 
     @property
     def named(self) -> str:
@@ -174,32 +173,28 @@ class Trials:
         return self._once(
             key,
             settings,
-            "tftrt",
+            backends.default().name,
             start,
             lambda: Measured(failure=failure) if failure else self._measured(settings, table),
         )
 
-    def plan(self, settings: Settings) -> Measured:
-        """As a call, for a plan of Task.plans with these settings."""
+    def made(self, settings: Settings, backend: str) -> Measured:
+        """As a call, for what Task.makers make with these settings."""
         start = time.monotonic()
-        progress.say("trial: " + space.text(settings, backend=plans_module.BACKEND))
+        progress.say("trial: " + space.text(settings, backend=backend))
         key = journal_module.key(
-            backend=plans_module.BACKEND,
+            backend=backend,
             settings=settings.to_dict(),
             tables=_digest(self._task.table),
             calibration=self._task.data_facts,
             **self._task.facts,
         )
         return self._once(
-            key,
-            settings,
-            plans_module.BACKEND,
-            start,
-            lambda: self._tried(lambda limit: self._of_plan(settings, limit)),
+            key, settings, backend, start, lambda: self._tried(lambda limit: self._of_made(settings, backend, limit))
         )
 
     def _once(
-        self, key: str, settings: Settings, backend: Backend, start: float, measure: Callable[[], Measured]
+        self, key: str, settings: Settings, backend: str, start: float, measure: Callable[[], Measured]
     ) -> Measured:
         """What the journal has, or what `measure` gives, which is kept. Args: start: of the trial, by time.monotonic."""
         found = self._journal.get(key)
@@ -220,18 +215,23 @@ class Trials:
         )
         return self._tried(lambda limit: _present(self._ask(Request(trial=asked), limit).measured))
 
-    def _of_plan(self, settings: Settings, limit: float | None) -> Measured:
-        """Export, build, measure. The export takes the time that it needs. Args: limit: seconds."""
+    def _of_made(self, settings: Settings, backend: str, limit: float | None) -> Measured:
+        """Prepare, build, measure. What comes before the build takes the time that it needs. Args: limit: seconds."""
         task, begun = self._task, time.monotonic()
-        assert task.plans
-        task.plans.export(settings)
+        maker, by_whom = task.makers[backend], backends.named(backend)
+        maker.prepare(settings)
         left = limit and max(limit - (time.monotonic() - begun), 1.0)
         minutes = min((one for one in (task.build_minutes, left and left / 60) if one), default=None)
-        path = task.plans.made(settings, minutes)
-        asked = measuring.OfPlan(
-            plan=str(path.absolute()), facts=task.plans.facts_of(path), timed=tuple(task.timed), scoring=task.scoring
+        path = maker.made(settings, minutes)
+        said = maker.evidence(path)
+        asked = measuring.OfMade(
+            path=str(path.absolute()),
+            title=by_whom.title or backend,
+            facts=Measured(**dataclasses.asdict(said)),
+            timed=tuple(task.timed),
+            scoring=task.scoring,
         )
-        answer = self._ask(Request(plan=asked), limit and max(limit - (time.monotonic() - begun), 1.0))
+        answer = self._ask(Request(made=asked), limit and max(limit - (time.monotonic() - begun), 1.0))
         return _present(answer.measured)
 
     def _tried(self, measure: Callable[[float | None], Measured]) -> Measured:
@@ -254,35 +254,37 @@ class Trials:
             self._end_worker()
         return measured
 
-    def in_turns(
-        self, settings: Mapping[int, Settings], timed: Timed, plans: Mapping[int, Settings] | None = None
-    ) -> Final:
-        """Time conversions and the original in turns, or take what the journal has.
+    def in_turns(self, trials: Sequence[Trial], timed: Timed) -> Final:
+        """Time what was tried and the original in turns, or take what the journal has.
 
         It runs in a new process: engines are cached in their process by name, and the old process may still have the trials' engines.
 
-        Args: settings: {number of the trial: Settings}; timed: the one of Task.timed; plans: as `settings`, of plans. Returns:
-        final.Final. Raises: TftrtError.
+        Args: timed: the one of Task.timed. Returns: final.Final. Raises: TftrtError.
         """
-        task, tables, plans = (
-            self._task,
-            {number: self.calibration(one) for number, one in settings.items()},
-            plans or {},
-        )
+        task = self._task
+        converted = {one.number: one.settings for one in trials if one.backend not in task.makers}
+        others = [one for one in trials if one.backend in task.makers]
+        tables = {number: self.calibration(one) for number, one in converted.items()}
+        made = {one.number: task.makers[one.backend].made(one.settings) for one in others}
         asked = measuring.InTurns(
-            original=task.original(next(iter((settings or plans).values()))),
+            original=task.original(trials[0].settings),
             timed=timed,
             folder=str(self._journal.folder.absolute()),
-            converts={number: task.conversion(one, tables[number]) for number, one in settings.items()},
-            plans={number: str(task.plans.made(one).absolute()) for number, one in plans.items()} if task.plans else {},
+            converts={number: task.conversion(one, tables[number]) for number, one in converted.items()},
+            made={number: str(path.absolute()) for number, path in made.items()},
+            without_engines=tuple(one.number for one in others if not one.measured.engines),
         )
-        # The task's facts are one entry: their own names could collide with names in this key.
+        # The task's facts are one entry: their own names could collide with names in this key. So are the trials of each back end; those of
+        # TensorRT have had the name "plans".
+        by_backend: dict[str, dict[int, Any]] = {}
+        for one in others:
+            by_backend.setdefault(f"{backends.named(one.backend).title}s", {})[one.number] = one.settings.to_dict()
         key = journal_module.key(
             timed=timed.call,
-            settings={number: one.to_dict() for number, one in settings.items()},
+            settings={number: one.to_dict() for number, one in converted.items()},
             tables={number: _digest(one) for number, one in tables.items()},
             task=self._task.facts,
-            **({"plans": {number: one.to_dict() for number, one in plans.items()}} if plans else {}),
+            **by_backend,
         )
         progress.say("loading the best once more")
         return Final.from_dict(self._journal.fact("final", key, lambda: self._alone(Request(final=asked)).to_dict()))

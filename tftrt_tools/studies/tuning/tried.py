@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import records
-from tftrt_tools.base.choices import Backend, Precision
+from tftrt_tools.base.choices import Precision
 from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import space
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -80,13 +81,8 @@ class Trial:
     measured: Measured
     # Whether it keeps the goal.
     kept: bool
-    # Who made the engines; of a plan the settings that it has no use for are those of the search.
-    backend: Backend = "tftrt"
-
-    @property
-    def is_plan(self) -> bool:
-        """Whether it is a plan of TensorRT itself."""
-        return self.backend == "tensorrt"
+    # The back end that made it; the settings that it has no use for are those of the search.
+    backend: str = backends.default().name
 
     @property
     def text(self) -> str:
@@ -114,10 +110,9 @@ class Trial:
 
 
 def plain(trials: Iterable[Trial], precision: Precision) -> Trial | None:
-    """The first of TF-TRT's `trials` in a precision, without nodes in a higher one, or None."""
-    return next(
-        (one for one in trials if one.settings.precision_mode == precision and not one.high and not one.is_plan), None
-    )
+    """The first trial of the default back end in a precision, without nodes in a higher one, or None."""
+    mine = (one for one in trials if one.backend == backends.default().name)
+    return next((one for one in mine if one.settings.precision_mode == precision and not one.high), None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,7 +173,8 @@ class Tuning:
         others = {self.runtime: (NATIVE, self.native[self.objective])}
         beside = fp16.latency(self.objective) if fp16 and fp16 != self.winner else None
         if fp16 and beside:
-            others["TF-TRT's FP16" if self.winner.is_plan else "FP16"] = (fp16.number, beside)
+            own = self.winner.backend == fp16.backend
+            others["FP16" if own else f"{backends.default().makes}'s FP16"] = (fp16.number, beside)
         if not self.final:
             return mine.ms, [
                 f"{latency.ms / mine.ms:.2f} times as fast as {name}" for name, (_, latency) in others.items()

@@ -1,12 +1,13 @@
 """The whole of `tftrt tune`: check, prepare what all trials share, search, and make the winner."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tftrt_tools.base import choices, errors, op_libraries
 from tftrt_tools.base import stack as stack_room
 from tftrt_tools.base.files import documents, scratch, whole_file
 from tftrt_tools.base.process import child, progress
+from tftrt_tools.models.backends.protocol import Made, Work
 from tftrt_tools.models.execution import constancy, npz, run
 from tftrt_tools.models.execution.run import Call
 from tftrt_tools.models.inputs import calls as inputs
@@ -32,27 +34,28 @@ from tftrt_tools.models.savedmodel import files, frozen_inputs, signatures
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.models.sources.source import Source, of
+from tftrt_tools.studies import backends as backends_room
 from tftrt_tools.studies.tuning import final as final_module
 from tftrt_tools.studies.tuning import given as given_model
 from tftrt_tools.studies.tuning import journal as journal_module
-from tftrt_tools.studies.tuning import plan_ranking, ranking
-from tftrt_tools.studies.tuning import plans as plans_module
+from tftrt_tools.studies.tuning import makers, plan_ranking, ranking
 from tftrt_tools.studies.tuning import search as search_module
 from tftrt_tools.studies.tuning import space as space_module
 from tftrt_tools.studies.tuning.final import Final
+from tftrt_tools.studies.tuning.makers import Maker
 from tftrt_tools.studies.tuning.measuring import Kind, Scored, Scoring, Timed
 from tftrt_tools.studies.tuning.plans import Plans
 from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
 from tftrt_tools.studies.tuning.tried import Latency, Trial, Tuning
-from tftrt_tools.tensorrt.plans import convert as build_plan
-from tftrt_tools.tensorrt.plans import settings as plan_settings
-from tftrt_tools.tensorrt.plans.result import Built
+from tftrt_tools.tensorrt.exporting import export
+from tftrt_tools.tensorrt.plans.backend import TENSORRT
 from tftrt_tools.tftrt.calibration import file as calibration_file
 from tftrt_tools.tftrt.calibration.file import Calibration
-from tftrt_tools.tftrt.conversion import pipeline
-from tftrt_tools.tftrt.conversion.pipeline import Conversion
 from tftrt_tools.tftrt.conversion.plan import Plan
 from tftrt_tools.tftrt.conversion.settings import Settings
+
+# Makers that do more than a back end's own `make`.
+_MAKERS: dict[str, Callable[[makers.Asked], Maker]] = {TENSORRT.name: Plans}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,7 +78,7 @@ class Options:
     # To try.
     precisions: tuple[choices.Precision, ...] = choices.PRECISIONS
     # Who makes the engines that are tried.
-    backends: tuple[choices.Backend, ...] = ("tftrt",)
+    backends: tuple[str, ...] = (backends_room.default().name,)
     budget: search_module.Budget = search_module.Budget()
     # The calibration's data, or the path of a table in its place.
     calibration: DataOptions | None = None
@@ -108,12 +111,12 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """tuning: Tuning; calibration: path of the calibration file that the winner (or the best) uses, or ""; plans: what made the plans,
-    None where none was tried."""
+    """tuning: Tuning; calibration: path of the calibration file that the winner (or the best) uses, or ""; makers: {back end: what made its
+    models}, of those that were tried beside TF-TRT."""
 
     tuning: Tuning
     calibration: str
-    plans: Plans | None = None
+    makers: Mapping[str, Maker] = dataclasses.field(default_factory=dict)
 
     @property
     def chosen(self) -> Trial:
@@ -123,9 +126,14 @@ class Found:
         return found
 
     @property
-    def onnx(self) -> str:
-        """The ONNX file that the chosen plan was built from; "" for a conversion."""
-        return str(self.plans.onnx(self.chosen.settings).absolute()) if self.plans and self.chosen.is_plan else ""
+    def maker(self) -> Maker | None:
+        """What made the chosen one; None of a conversion."""
+        return self.makers.get(self.chosen.backend)
+
+    @property
+    def exported(self) -> export.Options | None:
+        """How the model was exported for the chosen one; None where it was not."""
+        return self.maker.exported(self.chosen.settings) if self.maker else None
 
 
 def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Options) -> Found:
@@ -199,11 +207,9 @@ def _searched(
         facts=facts,
         data_facts=data_facts,
         given=str(pathlib.Path(source).absolute()),
-        plans=_plans(source, options, journal.folder, names, {**facts, **data_facts})
-        if plans_module.BACKEND in options.backends
-        else None,
+        makers=_makers(source, options, journal.folder, names, {**facts, **data_facts}),
     )
-    converted = "tftrt" in options.backends
+    converted = backends_room.default().name in options.backends
     with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
         key = journal_module.key(**facts)
         original = float(journal.fact("original", key, lambda: str(trials.score(prepared.scoring))))
@@ -232,11 +238,10 @@ def _searched(
         methods = options.methods if table is not None and table.engines else ()
         space = space_module.Space(
             base=base,
-            precisions=options.precisions if converted else (),
+            precisions=options.precisions,
+            backends=tuple(name for name in backends_room.names() if name in options.backends),
             sizes=tuple(sizes),
-            methods=methods,
-            plans=options.precisions if task.plans else (),
-            plan_methods=options.methods if task.plans else (),
+            methods={backends_room.default().name: methods, **dict.fromkeys(task.makers, options.methods)},
             strategies=space_module.strategies(base, prepared.calls) if converted else (),
             percentile=options.percentile,
         )
@@ -265,17 +270,17 @@ def _searched(
         final=final,
         runtime=prepared.runtime,
     )
-    return Found(done, calibration, task.plans)
+    return Found(done, calibration, task.makers)
 
 
-def _plans(
+def _makers(
     source: Source,
     options: Options,
     folder: pathlib.Path,
     names: Mapping[str, tuple[str, ...]],
     facts: Mapping[str, Any],
-) -> Plans:
-    """What makes the plans. The file in FP32 is compared with the model on the rows that score the trials."""
+) -> dict[str, Maker]:
+    """{back end: what makes its models}, beside TF-TRT. A model in FP32 is compared with the original on the rows that score the trials."""
     asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows)
     comparison = verify.Options(
         asked=asked,
@@ -284,7 +289,7 @@ def _plans(
         allow_constant_outputs=options.allow_constant_outputs,
     )
     table = files.digest(options.calibration_table) if options.calibration_table else ""
-    return Plans(
+    told = makers.Asked(
         source=source,
         names=names,
         folder=folder,
@@ -295,17 +300,21 @@ def _plans(
         log_file=options.log_file,
         facts={**facts, "table": table},
     )
+    others = [one for one in backends_room.known()[1:] if one.name in options.backends]
+    return {one.name: _MAKERS[one.name](told) if one.name in _MAKERS else makers.Direct(one, told) for one in others}
 
 
-def _means(task: Task, journal: journal_module.Journal, trials: Trials) -> dict[choices.Backend, search_module.Means]:
-    """What the search asks of TF-TRT, and of TensorRT where plans are tried."""
-    simulated = ranking.Ranking(task, journal, trials)
-    found: dict[choices.Backend, search_module.Means] = {
-        "tftrt": search_module.Means(evaluate=trials, rank=simulated, snr_db=simulated.snr_db)
-    }
-    if task.plans:
-        exported = plan_ranking.PlanRanking(task, task.plans, journal)
-        found[plans_module.BACKEND] = search_module.Means(evaluate=trials.plan, rank=exported, snr_db=exported.snr_db)
+def _means(task: Task, journal: journal_module.Journal, trials: Trials) -> dict[str, search_module.Means]:
+    """What the search asks of each back end."""
+    ranks: makers.Ranks = ranking.Ranking(task, journal, trials)
+    found = {backends_room.default().name: search_module.Means(evaluate=trials, rank=ranks, snr_db=ranks.snr_db)}
+    for name, maker in task.makers.items():
+        if isinstance(maker, Plans):
+            ranks = plan_ranking.PlanRanking(task, maker, journal)
+        else:
+            ranks = makers.NoRanking(backends_room.named(name))
+        evaluate = functools.partial(trials.made, backend=name)
+        found[name] = search_module.Means(evaluate=evaluate, rank=ranks, snr_db=ranks.snr_db)
     return found
 
 
@@ -338,11 +347,7 @@ def _in_turns(
     best = final_module.finalists(outcome.trials, outcome.winner, prepared.objective)
     timed = next(one for one in prepared.timed if one.call == prepared.objective)
     try:
-        found = trials.in_turns(
-            {one.number: one.settings for one in best if not one.is_plan},
-            timed,
-            {one.number: one.settings for one in best if one.is_plan},
-        )
+        found = trials.in_turns(best, timed)
     except errors.TftrtError as error:
         return outcome.winner, None, (f"the best trials could not be timed in turns: {error.cause}",)
     winner = final_module.chosen(found, outcome.trials, options.goal)
@@ -672,7 +677,7 @@ def _sizes(model: str, settings: Settings) -> list[int]:
 
 
 def _calibration_path(chosen: Trial | None, options: Options, trials: Trials) -> str:
-    if chosen is None or chosen.is_plan or chosen.settings.precision_mode != "INT8":
+    if chosen is None or chosen.settings.precision_mode != "INT8" or chosen.backend != backends_room.default().name:
         return ""
     if options.calibration_table:
         return str(pathlib.Path(options.calibration_table).absolute())
@@ -698,8 +703,8 @@ def _metric_digest(goal: Goal) -> str:
 def flag_file(model: str | os.PathLike[str], found: Found) -> str:
     """Text for `tftrt convert --flagfile`: the settings of the winner, or of the best trial if none keeps the goal."""
     chosen = found.chosen
-    if chosen.is_plan:
-        return "\n".join(_plan_lines(found)) + "\n"
+    if found.maker:
+        return "\n".join(_made_lines(found, found.maker)) + "\n"
     settings = dataclasses.replace(chosen.settings, calibration_table=found.calibration)
     lines = [
         f"--input_saved_model_dir={pathlib.Path(model).absolute()}",
@@ -710,40 +715,32 @@ def flag_file(model: str | os.PathLike[str], found: Found) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _plan_lines(found: Found) -> list[str]:
-    """The flags that build the chosen plan from its ONNX file, which stays in the work folder."""
-    assert found.plans
-    settings, default = found.plans.built_with(found.chosen.settings), plan_settings.Settings()
-    said = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+def _made_lines(found: Found, maker: Maker) -> list[str]:
+    """The flags that build the chosen model from what its maker built it from, which may lie in the work folder."""
+    settings = found.chosen.settings
     return [
-        f"--backend={plans_module.BACKEND}",
-        f"--input_saved_model_dir={found.onnx}",
-        *(f"--{name}={value}" for name, value in said.items() if value != getattr(default, name)),
+        f"--backend={found.chosen.backend}",
+        f"--input_saved_model_dir={maker.source(settings)}",
+        *space_module.flag_lines(maker.built_with(settings)),
     ]
 
 
 def write_winner(
     model: str | os.PathLike[str] | Source, output: str, found: Found, options: Options, overwrite: bool
-) -> Conversion | Built:
+) -> Made:
     """Make the winner in a directory, as what it is. Args: overwrite: replace a model that is there. Raises: as the conversion."""
-    winner, text = found.chosen, flag_file(model, found)
-    if found.plans and winner.is_plan:
-        return build_plan.convert(
-            found.onnx,
-            output,
-            plan_settings.checked(found.plans.built_with(winner.settings)),
+    winner, text, maker = found.chosen, flag_file(model, found), found.maker
+    backend = backends_room.named(winner.backend)
+    return backend.make(
+        Work(
+            source=Source(path=maker.source(winner.settings)) if maker else of(model),
+            output=output,
+            settings=maker.built_with(winner.settings)
+            if maker
+            else dataclasses.replace(winner.settings, calibration_table=found.calibration),
             overwrite=overwrite,
             flag_file=text,
             cache=options.cache,
             build_minutes=options.build_minutes,
         )
-    settings = dataclasses.replace(winner.settings, calibration_table=found.calibration)
-    return pipeline.convert(
-        model,
-        output,
-        settings,
-        overwrite=overwrite,
-        flag_file=text,
-        cache=options.cache,
-        build_minutes=options.build_minutes,
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.choices import Precision
 from tftrt_tools.models.backends.protocol import Changes, Evidence, Given, Made, Work
 from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.savedmodel import files, passport
@@ -22,9 +24,13 @@ class TensorRt:
     name = "tensorrt"
     about = "tensorrt builds a plan directory, which runs without TensorFlow (GPU)"
     makes = "plans"
+    title = "plan"
     settings = Settings
     convert_flags = frozenset[str]()
     build_flags = frozenset[str]()
+    keeps_high: Mapping[Precision, str] = {"FP16": "fp32_nodes", "INT8": "fp32_nodes"}
+    has_segments = False
+    needs_gpu = True
     always_builds = True
     resumes = False
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from tftrt_tools.base.choices import Precision
 from tftrt_tools.models.backends.protocol import Changes, Evidence, Given, Made, Work
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
@@ -19,11 +21,15 @@ class TfTrt:
     name = "tftrt"
     about = "tftrt makes a TF-TRT SavedModel"
     makes = "TF-TRT"
+    title = ""
     settings = Settings
     convert_flags = frozenset({"layers"})
     build_flags = frozenset(
         {"strip", "repeat", "dynamic_shape_profile_strategy", "allow_build_at_runtime", "tags", "layers", "op_library"}
     )
+    keeps_high: Mapping[Precision, str] = settings_module.KEEPS_HIGH
+    has_segments = True
+    needs_gpu = True
     always_builds = False
     resumes = True
 
