@@ -528,7 +528,7 @@ def tuned(zoo_model, images, tmp_path_factory):
             "--backends=tensorrt",
             f"--calibration_data={images / 'calibration.npz'}",
             "--num_calibration_batches=8",
-            "--calibration_methods=entropy,mse,max",
+            "--calibration_methods=entropy,max",
             f"--work_dir={folder / 'work'}",
             "--noengine_cache",
             "--max_trials=3",
@@ -565,11 +565,8 @@ def studied(tuned, images):
 def test_other_ranges_are_tried_and_then_nodes_in_fp32_as_the_sensitivity_of_the_file_ranks_them(tuned, studied):
     _, found = tuned
     levels = {one["method"].partition(" ")[0]: one["snr_db"] for one in studied["methods"]}
-    better = sorted(
-        (one for one in ("mse", "max") if levels[one] >= levels["entropy"] + 1), key=lambda one: -levels[one]
-    )
     worst, trials = [one["name"] for one in studied["nodes"]], found.tuning.trials
-    assert better == ["max"], levels
+    assert levels["max"] >= levels["entropy"] + 1, levels
     assert [one.text for one in trials] == [
         "plan, INT8 by entropy",
         "plan, INT8 by max",

@@ -104,7 +104,12 @@ def test_int8_of_a_trained_model_keeps_its_accuracy(zoo_model, tftrt, digits_dat
     )
     again = tmp_path / "again.onnx"
     done = tftrt(
-        "export", zoo_model("digits_cnn"), f"--output={again}", "--precision_mode=INT8", f"--calibration_table={ranges}"
+        "export",
+        zoo_model("digits_cnn"),
+        f"--output={again}",
+        "--precision_mode=INT8",
+        f"--calibration_table={ranges}",
+        f"--data={held_back}",
     )
     assert done.returncode == 0, done.stderr
     same, first = constants(onnx.load(again)), values
@@ -112,7 +117,7 @@ def test_int8_of_a_trained_model_keeps_its_accuracy(zoo_model, tftrt, digits_dat
 
 
 def test_the_table_of_a_tf_trt_model_gives_the_same_ranges(zoo_model, tftrt, digits_data, tmp_path):
-    training, *_ = digits_data
+    training, held_back, _ = digits_data
     common = (f"--calibration_data={training}", "--calibration_method=max")
     ranges = tmp_path / "trt.json"
     assert tftrt("calibrate", zoo_model("digits_cnn"), *common, f"--output_table={ranges}").returncode == 0
@@ -124,6 +129,7 @@ def test_the_table_of_a_tf_trt_model_gives_the_same_ranges(zoo_model, tftrt, dig
             f"--output={tmp_path / name}.onnx",
             "--precision_mode=INT8",
             *flags,
+            f"--data={held_back}",
             f"--json={tmp_path / 'j.json'}",
         )
         assert done.returncode == 0, done.stdout + done.stderr
