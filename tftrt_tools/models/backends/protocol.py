@@ -107,6 +107,8 @@ class Backend(Protocol[Settings]):
     # More flags of `tftrt convert` and of `tftrt build` that it alone has.
     convert_flags: frozenset[str]
     build_flags: frozenset[str]
+    # How the path of one of its models has to end: ".onnx"; "" for a directory.
+    suffix: str
     # {precision: the field of its settings that keeps nodes in a higher one}; {} where it cannot.
     keeps_high: Mapping[Precision, str]
     # Whether it cuts a model into segments, of which the least size and the kind of profiles can be chosen.

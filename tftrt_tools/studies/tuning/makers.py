@@ -95,15 +95,15 @@ class Direct:
     def made(self, settings: Settings, minutes: float | None = None) -> pathlib.Path:
         """As Maker.made."""
         asked, place = self.asked, self.asked.place(self.backend.name, settings)
-        for path in (place / "model", *place.glob("model.*")):
-            if path.exists():
-                return path
+        target = place / f"model{self.backend.suffix}"
+        if target.exists():
+            return target
         place.mkdir(parents=True, exist_ok=True)
         progress.say(f"building with {self.backend.name}")
-        done = self.backend.make(
+        self.backend.make(
             Work(
                 source=asked.source,
-                output=str(place / "model"),
+                output=str(target),
                 settings=self.built_with(settings),
                 data=self._data(settings),
                 cache=asked.cache,
@@ -111,8 +111,7 @@ class Direct:
                 build_minutes=minutes,
             )
         )
-        assert done.output
-        return pathlib.Path(done.output)
+        return target
 
     def evidence(self, model: pathlib.Path) -> Evidence:
         """As Maker.evidence."""

@@ -19,6 +19,7 @@ from tftrt_tools.base import choices, errors, op_libraries
 from tftrt_tools.base import stack as stack_room
 from tftrt_tools.base.files import documents, scratch, whole_file
 from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.stack import fingerprint
 from tftrt_tools.models.backends.protocol import Made, Work
 from tftrt_tools.models.execution import constancy, npz, run
 from tftrt_tools.models.execution.run import Call
@@ -164,7 +165,7 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
             if options.labels
             else None
         )
-        gpu = _gpu() if original.kind.unconverted is None else given_model.gpu()
+        gpu = _machine(options.backends, original)
         journal = journal_module.Journal(options.work_dir)
         prepared = _prepare(original, settings, options, specs, maker, given, labels, journal.folder)
         names = {name: (name, *walked.twins[name]) for name in walked.names}
@@ -375,6 +376,13 @@ def _kind_facts(options: Options) -> dict[str, Any]:
     """The kinds of --output_kind for the journal's key; nothing if the flag is not given, so that earlier trials are found again."""
     said = kinds.parse(options.output_kind)
     return {"kinds": said} if said else {}
+
+
+def _machine(names: Sequence[str], original: Model) -> dict[str, str]:
+    """As _gpu; where no back end needs a GPU, the processor stands in its place. Raises: TftrtError."""
+    if not any(backends_room.named(name).needs_gpu for name in names):
+        return {"gpu": f"no GPU: {fingerprint.cpu_model()}", "compute_capability": "", "driver": "", "tensorrt": ""}
+    return _gpu() if original.kind.unconverted is None else given_model.gpu()
 
 
 def _gpu() -> dict[str, str]:

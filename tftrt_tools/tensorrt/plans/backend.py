@@ -28,6 +28,7 @@ class TensorRt:
     settings = Settings
     convert_flags = frozenset[str]()
     build_flags = frozenset[str]()
+    suffix = ""
     keeps_high: Mapping[Precision, str] = {"FP16": "fp32_nodes", "INT8": "fp32_nodes"}
     has_segments = False
     needs_gpu = True

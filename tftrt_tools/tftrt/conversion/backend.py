@@ -27,6 +27,7 @@ class TfTrt:
     build_flags = frozenset(
         {"strip", "repeat", "dynamic_shape_profile_strategy", "allow_build_at_runtime", "tags", "layers", "op_library"}
     )
+    suffix = ""
     keeps_high: Mapping[Precision, str] = settings_module.KEEPS_HIGH
     has_segments = True
     needs_gpu = True

@@ -1,0 +1,167 @@
+"""Back ends: those that are known, and one in a file of its own, which convert, verify, tune and regress take as their own."""
+
+import importlib.metadata
+import json
+import types
+
+import pytest
+
+from tests.command_line import assert_clear
+from tests.third_backend import OnnxRuntime
+from tftrt_tools.base import errors
+from tftrt_tools.models.backends import recipe
+from tftrt_tools.studies import backends
+from tftrt_tools.tensorrt.plans.settings import Settings as PlanSettings
+from tftrt_tools.tftrt.conversion.settings import Settings
+
+
+@pytest.fixture
+def third():
+    with backends.register(OnnxRuntime()):
+        yield
+
+
+def test_the_default_comes_first_and_an_unknown_name_is_told_with_those_that_are_known():
+    assert backends.names() == ("tftrt", "tensorrt") and backends.default().name == "tftrt"
+    with pytest.raises(errors.UsageError, match="'trt' is no backend") as raised:
+        backends.named("trt")
+    assert raised.value.mend == "known: tftrt, tensorrt"
+
+
+def test_a_name_is_registered_once_and_for_a_block(third):
+    assert backends.names()[-1] == "onnxruntime"
+    with pytest.raises(ValueError, match="onnxruntime"), backends.register(OnnxRuntime()):
+        pass
+    assert backends.names().count("onnxruntime") == 1
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Lets entry points be what a test says."""
+
+    def say(*points):
+        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
+        backends._installed.cache_clear()
+
+    yield say
+    monkeypatch.undo()
+    backends._installed.cache_clear()
+
+
+def point(load):
+    return types.SimpleNamespace(name="third", value="package:third", load=load)
+
+
+def test_another_package_adds_one_by_an_entry_point(installed):
+    installed(point(OnnxRuntime))
+    assert backends.names() == ("tftrt", "tensorrt", "onnxruntime")
+
+
+@pytest.mark.parametrize(
+    ("load", "says"),
+    [
+        (lambda: 1 / 0, "cannot be loaded: division by zero"),
+        (lambda: object(), "cannot be loaded: "),
+        (lambda: types.SimpleNamespace(name="tftrt"), "a second back end of the name 'tftrt'"),
+    ],
+)
+def test_one_that_cannot_be_used_is_named(installed, load, says):
+    installed(point(load))
+    with pytest.raises(errors.TftrtError) as raised:
+        backends.names()
+    assert says in str(raised.value) and "package:third" in str(raised.value)
+
+
+def test_a_recipe_is_recast_without_the_defaults_of_the_other_and_without_its_options():
+    given = Settings(precision_mode="INT8", shapes="x:1", calibration_method="mse", minimum_segment_size=7)
+    made = recipe.recast(given, PlanSettings)
+    assert made == PlanSettings(precision_mode="INT8", shapes="x:1", calibration_method="mse")
+    assert made.max_workspace_size_bytes == 0 != given.max_workspace_size_bytes
+    back = recipe.recast(made, Settings)
+    assert back == Settings(precision_mode="INT8", shapes="x:1", calibration_method="mse")
+    assert recipe.recast(given, Settings) is given
+
+
+def test_the_settings_of_a_plan_are_read_from_files_that_name_the_signature_alone():
+    old = {"precision_mode": "FP16", "shapes": "x:1", "signature": "score", "tf32": False}
+    settings = PlanSettings.from_dict(old)
+    assert settings.signature_keys == ("score",) and settings.signature == "score" and not settings.tf32
+    written = settings.to_dict()
+    assert written["signature"] == "score" and list(written)[:3] == ["precision_mode", "shapes", "signature"]
+    assert PlanSettings.from_dict(written) == settings and PlanSettings.from_dict({"signature": ""}) == PlanSettings()
+
+
+def test_convert_makes_its_model_and_verify_and_regress_take_it(third, zoo_model, tftrt, tmp_path):
+    model, made = zoo_model("digits_cnn"), tmp_path / "made.onnx"
+    done = tftrt("convert", model, made, "--backend=onnxruntime", "--optimization=extended", f"--json={tmp_path / 'j'}")
+    assert done.returncode == 0 and "optimized by ONNX Runtime" in done.stdout, done.stdout + done.stderr
+    assert f"written: {made}" in done.stdout and "next: tftrt verify" in done.stdout
+    assert json.loads((tmp_path / "j").read_text())["settings"]["optimization"] == "extended"
+    done = tftrt("verify", model, made)
+    assert done.returncode == 0 and "PASSED" in done.stdout, done.stdout + done.stderr
+    few = ("--rounds=12", "--max_rounds=12", "--requests=2", "--metrics=p50", "--shapes=image:1x8x8x1")
+    done = tftrt("regress", f"--native={model}", f"--candidate={made}", *few, f"--json={tmp_path / 'r'}")
+    assert done.returncode in (0, 3, 4), done.stderr
+    said = json.loads((tmp_path / "r").read_text())
+    assert not said["answers"]["problems"] and said["candidate"]["path"] == str(made)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--backend=onnxruntime", "--tf32"), "--tf32 has no effect with --backend=onnxruntime: it is for plans"),
+        (("--backend=onnxruntime", "--max_engines=3"), "--max_engines has no effect with --backend=onnxruntime"),
+        (("--optimization=all",), "--optimization is for ONNX Runtime"),
+        (("--backend=tensorrt", "--optimization=all"), "--optimization has no effect with --backend=tensorrt"),
+        (("--backend=onnxruntime", "--precision_mode=FP16"), "--precision_mode=FP16: it keeps FP32"),
+        (("--backend=onnxruntime", "--optimization=most"), "--optimization=most is unknown"),
+    ],
+)
+def test_flags_of_another_back_end_are_refused_before_any_work(third, zoo_model, tftrt, tmp_path, flags, says):
+    assert_clear(tftrt("convert", zoo_model("digits_cnn"), tmp_path / "made.onnx", *flags), 2, says)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_it_its_flags_are_unknown(tftrt, tmp_path):
+    done = tftrt("convert", "model", tmp_path / "made.onnx", "--backend=onnxruntime")
+    assert_clear(done, 2, "onnxruntime")
+
+
+def test_tune_tries_it_beside_the_precisions_that_it_lacks_and_makes_the_winner(
+    third, zoo_model, images, tftrt, tmp_path
+):
+    done = tftrt(
+        "tune",
+        zoo_model("digits_cnn"),
+        f"--data={images / 'held_back.npz'}",
+        "--data_rows=40",
+        "--shapes=image:8x8x8x1",
+        "--accuracy=snr_db:threshold=60",
+        "--backends=onnxruntime",
+        "--precisions=FP32,FP16",
+        f"--work_dir={tmp_path / 'work'}",
+        f"--output_saved_model_dir={tmp_path / 'best.onnx'}",
+        f"--json={tmp_path / 'j'}",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads((tmp_path / "j").read_text())
+    first, second = said["trials"]
+    assert (first["backend"], first["kept"], first["engines"]) == ("onnxruntime", True, 0)
+    assert second["failure"] == "--precision_mode=FP16: it keeps FP32" and not second["kept"]
+    assert said["winner"] == 1 and said["final"] and (tmp_path / "best.onnx").is_file()
+    assert "optimized file, FP32" in done.stdout
+    assert tftrt("verify", zoo_model("digits_cnn"), tmp_path / "best.onnx").returncode == 0
+    # What was measured is not measured again.
+    again = tftrt(
+        "tune",
+        zoo_model("digits_cnn"),
+        f"--data={images / 'held_back.npz'}",
+        "--data_rows=40",
+        "--shapes=image:8x8x8x1",
+        "--accuracy=snr_db:threshold=60",
+        "--backends=onnxruntime",
+        "--precisions=FP32,FP16",
+        f"--work_dir={tmp_path / 'work'}",
+        "--json=-",
+    )
+    assert again.returncode == 0 and json.loads(again.stdout)["trials"] == said["trials"], again.stderr
