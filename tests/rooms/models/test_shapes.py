@@ -190,3 +190,15 @@ def test_a_shape_in_another_form_is_shown_in_the_right_one(flag, cause, mend):
 def test_a_list_of_sizes_of_an_input_with_one_dimension_is_a_list_of_shapes():
     known = {"s": [InputSpec("v", "float32", (None,))]}
     assert shapes.calls(shapes.parse("v:1,8"), known) == {"s": [{"v": (1,)}, {"v": (8,)}]}
+
+
+@pytest.mark.parametrize("text", ["x", "x:0", "x:min=1", "x:2,3,4;y:1,2", "nothing:1", "x:1x1x1", ""])
+def test_a_message_names_the_flag_that_was_typed(text):
+    specs = {"serve": [InputSpec("x", "float32", (None,)), InputSpec("y", "float32", (None,))]}
+    said = []
+    for named in ((), ("--warmup_shapes",)):
+        with pytest.raises(errors.UsageError) as raised:
+            shapes.calls(shapes.parse(text, *named), specs, *named)
+        said.append((raised.value.cause, raised.value.mend))
+    assert said[0][0].startswith("--shapes") and "--warmup_shapes" not in said[0][1]
+    assert said[1] == tuple(one.replace("--shapes", "--warmup_shapes") for one in said[0])

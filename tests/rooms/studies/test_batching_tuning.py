@@ -24,12 +24,12 @@ from tftrt_tools.servers.load import run_record
 from tftrt_tools.servers.serving.configuration import batching_file, config_check
 from tftrt_tools.studies.batching import journal, measure, search, space, trial, turns
 from tftrt_tools.studies.batching.options import Options
-from tftrt_tools.studies.batching.search import Budget
 from tftrt_tools.studies.batching.trial import Trial
 from tftrt_tools.studies.batching.tuned import Tuned
 from tftrt_tools.studies.bench import goal, measurements, points, summary
 from tftrt_tools.studies.bench import options as bench_options
 from tftrt_tools.studies.regression import verdict
+from tftrt_tools.studies.tuning.budget import Budget
 
 MS = 1_000_000
 ANY = space.space(None, 1, 0.02, 2)

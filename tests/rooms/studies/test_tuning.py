@@ -33,8 +33,8 @@ from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.studies.tuning import final, journal, measure_job, measuring, ranking, search, space, tune, turns_job
+from tftrt_tools.studies.tuning.budget import Budget
 from tftrt_tools.studies.tuning.measuring import InTurns, Original, Request, Scored, Scoring, Timed
-from tftrt_tools.studies.tuning.search import Budget
 from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
 from tftrt_tools.studies.tuning.tried import Latency, Measured, Tuning
 from tftrt_tools.tftrt.calibration import file as calibration_file

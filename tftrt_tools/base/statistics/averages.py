@@ -1,6 +1,5 @@
 """Typical values: a mean that outliers do not move, and a percentile that is one of the measured values."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +13,19 @@ TRIM = 0.2
 
 def nearest_rank(values: npt.NDArray[Any] | Sequence[float], share: float) -> float:
     """The smallest value that at least `share` of `values` do not exceed: one that was measured. Args: values: 1-D, not empty."""
-    rank = max(0, math.ceil(share * len(values) - 1e-9) - 1)
-    return float(np.partition(values, rank)[rank])
+    place = int(nearest_places(len(values), share))
+    return float(np.partition(values, place)[place])
+
+
+def nearest_places(
+    counts: int | npt.NDArray[np.int64], share: float | npt.NDArray[np.float64]
+) -> npt.NDArray[np.int64]:
+    """The places of `nearest_rank` in sorted values, from 0. Args: counts: how many values there are. One of both may be an array.
+
+    A tiny number is taken off, because share * count may come out a little above a whole number: 0.07 * 100 is 7.000000000000001.
+    """
+    places: npt.NDArray[np.int64] = np.maximum(0, np.ceil(share * np.asarray(counts) - 1e-9).astype(int) - 1)
+    return places
 
 
 def trimmed_means(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

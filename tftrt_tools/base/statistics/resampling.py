@@ -76,7 +76,7 @@ def resampled_quantiles(rounds: Sequence[npt.NDArray[Any]], share: float, drawn:
     )
     totals = times @ lengths
     # Rank from above; the value there has at least `share` of all at or below it.
-    wanted = totals - np.ceil(share * totals - 1e-9).astype(int) + 1
+    wanted = totals - averages.nearest_places(totals, share)
     found = np.full(len(drawn), np.nan)
     # The upper end is tried first: it is mostly enough for tails.
     for reach in (min(len(values), 64 + math.ceil(2 * (1 - share) * len(values))), len(values)):

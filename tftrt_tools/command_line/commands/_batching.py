@@ -134,9 +134,9 @@ def _options(values: flags.FlagValues, positional: list[str]) -> Options:
     """Raises: UsageError."""
     from tftrt_tools.studies.batching import turns
     from tftrt_tools.studies.batching.options import Options
-    from tftrt_tools.studies.batching.search import Budget
     from tftrt_tools.studies.batching.server import MODEL_NAME
     from tftrt_tools.studies.bench import goal, options, points, summary
+    from tftrt_tools.studies.tuning.budget import Budget
 
     foreign = (
         f"ADDRESS {positional[0]}"

@@ -286,7 +286,7 @@ def _methods(values: flags.FlagValues) -> tuple[CalibrationMethod, ...]:
 
 def _options(values: flags.FlagValues, model: Source) -> Options:
     from tftrt_tools.accuracy import goal
-    from tftrt_tools.studies.tuning.search import Budget
+    from tftrt_tools.studies.tuning.budget import Budget
     from tftrt_tools.studies.tuning.tune import Options
 
     for name, what in (

@@ -13,10 +13,11 @@ An input that is not named takes its static shape; an unknown first dimension ta
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors, records
@@ -26,9 +27,9 @@ from tftrt_tools.models.savedmodel.limits import Known, Limit
 if TYPE_CHECKING:
     from tftrt_tools.base.choices import Strategy
 
-_EXAMPLE = (
-    "write --shapes='INPUT:1x224x224x3,8x224x224x3;OTHER:…' (SIGNATURE/INPUT where several signatures share a name)"
-)
+# What the flag is called where nothing else is said.
+FLAG = "--shapes"
+_EXAMPLE = "INPUT:1x224x224x3,8x224x224x3;OTHER:…' (SIGNATURE/INPUT where several signatures share a name)"
 _DIMENSION = re.compile(r"[0-9]+$")
 _PROFILE = ("min", "opt", "max")
 
@@ -120,15 +121,36 @@ def strategy(flag: str) -> Strategy:
     return "Range" if all(len(shapes) <= 2 for shapes in parse(flag).values()) else "Range+Optimal"
 
 
-def parse(flag: str) -> dict[tuple[str, str], list[tuple[int, ...]]]:
-    """Parse --shapes. Returns: {(signature or "", input): [shape, …]}; of a range [min, opt, max], or [min, max] where opt is max in all
-    inputs. Raises: UsageError."""
+def parse(flag: str, named: str = FLAG) -> dict[tuple[str, str], list[tuple[int, ...]]]:
+    """Parse --shapes. Args: named: what messages call the flag. Returns: {(signature or "", input): [shape, …]}; of a range
+    [min, opt, max], or [min, max] where opt is max in all inputs. Raises: UsageError."""
+    with _named(named):
+        return _parsed(flag)
+
+
+class _Wrong(Exception):
+    """What is wrong with a flag. cause: what follows the flag's name; mend: what to do; example: whether an example of the flag follows."""
+
+    def __init__(self, cause: str, mend: str = "", example: bool = False) -> None:
+        super().__init__(cause)
+        self.cause, self.mend, self.example = cause, mend, example
+
+
+@contextlib.contextmanager
+def _named(flag: str) -> Iterator[None]:
+    """Raise what is wrong in this block as a UsageError that names the flag."""
+    try:
+        yield
+    except _Wrong as wrong:
+        example = f"write {flag}='{_EXAMPLE}" if wrong.example else ""
+        raise errors.UsageError(f"{flag}{wrong.cause}", wrong.mend + example) from None
+
+
+def _parsed(flag: str) -> dict[tuple[str, str], list[tuple[int, ...]]]:
     declared = _declared(flag)
     ranges = {key: shapes for key, shapes in declared.items() if isinstance(shapes, dict)}
     if ranges and any(len(shapes) > 1 for key, shapes in declared.items() if key not in ranges):
-        raise errors.UsageError(
-            "--shapes: one input has a range, another a list of shapes", "give all inputs min=…,opt=…,max=…, or none"
-        )
+        raise _Wrong(": one input has a range, another a list of shapes", "give all inputs min=…,opt=…,max=…, or none")
     with_opt = any(one["opt"] != one["max"] for one in ranges.values())
     for key, one in ranges.items():
         declared[key] = [one["min"], *([one["opt"]] if with_opt else []), one["max"]]
@@ -141,36 +163,33 @@ def _declared(flag: str) -> dict[tuple[str, str], Any]:
     for item in filter(None, (part.strip() for part in flag.split(";"))):
         name, colon, shapes = item.rpartition(":")
         if not colon and os.path.exists(item):
-            raise errors.UsageError(
-                f"--shapes={item} is a file or folder, and shapes of inputs are asked for", _EXAMPLE
-            )
+            raise _Wrong(f"={item} is a file or folder, and shapes of inputs are asked for", example=True)
         if not colon or not name:
             raise _unnamed(item)
         signature, _, given = name.strip().rpartition("/")
         key = (signature, given)
         if key in declared:
-            raise errors.UsageError(f"--shapes: input {name!r} is given twice", _EXAMPLE)
+            raise _Wrong(f": input {name!r} is given twice", example=True)
         if shapes.strip()[:1] in ("[", "(") and (meant := _joined(shapes)):
-            raise errors.UsageError(
-                f"--shapes: {shapes.strip()!r} of input {name!r} is no shape",
-                f"dimensions are joined by x, as in {meant}",
+            raise _Wrong(
+                f": {shapes.strip()!r} of input {name!r} is no shape", f"dimensions are joined by x, as in {meant}"
             )
         listed = [shape.strip() for shape in shapes.split(",")]
         declared[key] = _range(name, listed) if is_range(shapes) else [_shape(name, shape) for shape in listed]
     if not declared:
-        raise errors.UsageError("--shapes is empty", _EXAMPLE)
+        raise _Wrong(" is empty", example=True)
     return declared
 
 
-def _unnamed(item: str) -> errors.UsageError:
+def _unnamed(item: str) -> _Wrong:
     """The error for a part of --shapes without a name and a colon."""
     name, equals, shape = item.partition("=")
     is_shape = re.match(r"[\dx, ]+$|scalar$|(min|opt|max)=", shape.strip().lower())
     if equals and name and name.lower() not in _PROFILE and is_shape:
-        return errors.UsageError(
-            f"--shapes: {item!r} has = behind the input's name", f"write : for =, as in {name.strip()}:{shape.strip()}"
+        return _Wrong(
+            f": {item!r} has = behind the input's name", f"write : for =, as in {name.strip()}:{shape.strip()}"
         )
-    return errors.UsageError(f"--shapes: {item!r} names no input", _EXAMPLE)
+    return _Wrong(f": {item!r} names no input", example=True)
 
 
 def _joined(numbers: str) -> str:
@@ -185,21 +204,17 @@ def _range(name: str, listed: Sequence[str]) -> dict[str, tuple[int, ...]]:
         kind, equals, shape = item.partition("=")
         kind = kind.strip().lower()
         if not equals or kind not in _PROFILE or kind in found:
-            raise errors.UsageError(
-                f"--shapes: {item!r} of input {name!r} does not belong into a range", "write INPUT:min=…,opt=…,max=…"
-            )
+            raise _Wrong(f": {item!r} of input {name!r} does not belong into a range", "write INPUT:min=…,opt=…,max=…")
         found[kind] = _shape(name, shape.strip())
     missing = [kind for kind in ("min", "max") if kind not in found]
     if missing:
-        raise errors.UsageError(
-            f"--shapes: input {name!r} has no {missing[0]}", "write INPUT:min=…,opt=…,max=…; opt may be left out"
-        )
+        raise _Wrong(f": input {name!r} has no {missing[0]}", "write INPUT:min=…,opt=…,max=…; opt may be left out")
     found.setdefault("opt", found["max"])
     for low, high in (("min", "opt"), ("opt", "max")):
         small, large = found[low], found[high]
         if len(small) != len(large) or any(one > other for one, other in zip(small, large, strict=True)):
-            raise errors.UsageError(
-                f"--shapes: {low} of input {name!r} is larger than its {high}, or of another rank",
+            raise _Wrong(
+                f": {low} of input {name!r} is larger than its {high}, or of another rank",
                 "every dimension has to grow from min over opt to max",
             )
     return found
@@ -211,25 +226,28 @@ def _shape(name: str, given: str) -> tuple[int, ...]:
     dims = given.lower().split("x")
     if not all(map(_DIMENSION.match, dims)):
         meant = _joined(given)
-        raise errors.UsageError(
-            f"--shapes: {given!r} of input {name!r} is no shape",
-            f"dimensions are joined by x, as in {meant}" if meant else _EXAMPLE,
+        raise _Wrong(
+            f": {given!r} of input {name!r} is no shape",
+            *((f"dimensions are joined by x, as in {meant}",) if meant else ("", True)),
         )
     if "0" in (dim.lstrip("0") or "0" for dim in dims):
-        raise errors.UsageError(
-            f"--shapes: {given!r} of input {name!r} has a dimension of 0", f"every dimension is 1 or more: {_EXAMPLE}"
+        raise _Wrong(
+            f": {given!r} of input {name!r} has a dimension of 0", "every dimension is 1 or more: ", example=True
         )
     return tuple(map(int, dims))
 
 
 def calls(
-    declared: Mapping[tuple[str, str], Sequence[tuple[int, ...]]], signatures: Mapping[str, Sequence[InputSpec]]
+    declared: Mapping[tuple[str, str], Sequence[tuple[int, ...]]],
+    signatures: Mapping[str, Sequence[InputSpec]],
+    named: str = FLAG,
 ) -> dict[str, list[Call]]:
     """Turn declared shapes into whole calls.
 
     Args:
       declared: what `parse` returned.
       signatures: {signature: [InputSpec, …]}.
+      named: what messages call the flag.
 
     Returns: {signature: [{input: shape}, …]}, for each signature that has at least one declared input.
 
@@ -237,10 +255,11 @@ def calls(
       and an input whose shape cannot be known.
     """
     given: dict[str, dict[str, Sequence[tuple[int, ...]]]] = {}
-    for (signature, name), shapes in declared.items():
-        for key, input_name in _holders(signature, name, signatures):
-            given.setdefault(key, {})[input_name] = shapes
-    return {key: _whole_calls(key, shapes, signatures[key]) for key, shapes in given.items()}
+    with _named(named):
+        for (signature, name), shapes in declared.items():
+            for key, input_name in _holders(signature, name, signatures):
+                given.setdefault(key, {})[input_name] = shapes
+        return {key: _whole_calls(key, shapes, signatures[key]) for key, shapes in given.items()}
 
 
 def _holders(signature: str, name: str, signatures: Mapping[str, Sequence[InputSpec]]) -> list[tuple[str, str]]:
@@ -251,12 +270,12 @@ def _holders(signature: str, name: str, signatures: Mapping[str, Sequence[InputS
     if named:
         return named
     if signature and signature not in signatures:
-        raise errors.UsageError(f"--shapes: no signature {signature!r}", "signatures here: " + ", ".join(signatures))
+        raise _Wrong(f": no signature {signature!r}", "signatures here: " + ", ".join(signatures))
     among = [signature] if signature else list(signatures)
     listed = "; ".join(
         f"{key}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in signatures[key]) for key in among
     )
-    raise errors.UsageError(f"--shapes: no input {name!r}", f"inputs here: {listed}")
+    raise _Wrong(f": no input {name!r}", f"inputs here: {listed}")
 
 
 def _whole_calls(
@@ -266,15 +285,15 @@ def _whole_calls(
     for name, one in shapes.items():
         if ranks[name] not in (None, 1) and len(one) > 1 and all(len(shape) == 1 for shape in one):
             given = ",".join(str(shape[0]) for shape in one)
-            raise errors.UsageError(
-                f"--shapes: {name}:{given} is a list of shapes with one dimension each",
+            raise _Wrong(
+                f": {name}:{given} is a list of shapes with one dimension each",
                 f"dimensions are joined by x, as in {name}:{_joined(given)}",
             )
     count = max(map(len, shapes.values()))
     if any(len(one) not in (1, count) for one in shapes.values()):
         lengths = ", ".join(f"{name} has {len(one)}" for name, one in shapes.items())
-        raise errors.UsageError(
-            f"--shapes: the inputs of one signature need equally many shapes; in {signature!r} {lengths}", _EXAMPLE
+        raise _Wrong(
+            f": the inputs of one signature need equally many shapes; in {signature!r} {lengths}", example=True
         )
     return [
         _one_call(signature, {name: one[index % len(one)] for name, one in shapes.items()}, specs)
@@ -290,9 +309,7 @@ def _one_call(signature: str, given: Mapping[str, tuple[int, ...]], specs: Seque
         if shape is None:
             shape = _implied(signature, spec, batches)
         if not spec.accepts(shape):
-            raise errors.UsageError(
-                f"--shapes: {signature!r} refuses {spec.name}:{'x'.join(map(str, shape))}", f"it takes {spec.text()}"
-            )
+            raise _Wrong(f": {signature!r} refuses {spec.name}:{'x'.join(map(str, shape))}", f"it takes {spec.text()}")
         call[spec.name] = shape
     return call
 
@@ -304,6 +321,6 @@ def _implied(signature: str, spec: InputSpec, batches: Collection[int]) -> tuple
             return known
         if None not in spec.shape[1:] and len(batches) == 1:
             return (*batches, *known)
-    raise errors.UsageError(
-        f"--shapes: input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()}) and no shape", _EXAMPLE
+    raise _Wrong(
+        f": input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()}) and no shape", example=True
     )

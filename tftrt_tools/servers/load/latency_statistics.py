@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools.base import records
+from tftrt_tools.base.statistics import averages
 
 # Nanoseconds, int64 [n].
 Instants: typing.TypeAlias = npt.NDArray[np.int64]
@@ -88,7 +89,7 @@ def percentile(samples: npt.ArrayLike, share: float, confidence: float = CONFIDE
     if count < needed:
         return Percentile(percentile=share, value=None, upper=None, count=count, needed=needed, confidence=confidence)
     over = _most_over(count, share, confidence)
-    rank, bound = max(0, math.ceil(share * count - 1e-9) - 1), count - over
+    rank, bound = int(averages.nearest_places(count, share)), count - over
     ordered = np.partition(values, sorted({rank, bound}))
     return Percentile(
         percentile=share,

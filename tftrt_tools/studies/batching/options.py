@@ -3,9 +3,9 @@
 import dataclasses
 import pathlib
 
-from tftrt_tools.studies.batching.search import Budget
 from tftrt_tools.studies.bench import options as bench_options
 from tftrt_tools.studies.bench.goal import Bound
+from tftrt_tools.studies.tuning.budget import Budget
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,18 +11,11 @@ from tftrt_tools.servers.serving.configuration.batching_file import Settings
 from tftrt_tools.studies.batching import trial as trials
 from tftrt_tools.studies.batching.space import Space
 from tftrt_tools.studies.batching.trial import Trial
+from tftrt_tools.studies.tuning.budget import Budget, Spent
 
 # Takes the number of a trial, its settings and its floor; gives the Trial.
 Measure = Callable[[int, Settings | None, float | None], Trial]
 _DIGITS = 4
-
-
-@dataclasses.dataclass(frozen=True)
-class Budget:
-    """The most trials, and the minutes of trials after which no further one begins."""
-
-    trials: int
-    minutes: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +31,6 @@ class Found:
         return best(self.trials)
 
 
-class _Spent(Exception):
-    """The budget is used up. The text says which one."""
-
-
 def search(measure: Measure, space: Space, budget: Budget, resolution: float) -> Found:
     """Search.
 
@@ -54,10 +43,8 @@ def search(measure: Measure, space: Space, budget: Budget, resolution: float) ->
 
     def tried(settings: Settings | None) -> bool:
         """Whether it is the best so far, after measuring it."""
-        if done and len(done) >= budget.trials:
-            raise _Spent(f"--max_trials={budget.trials} are done")
-        if done and sum(one.seconds for one in done) >= 60 * budget.minutes:
-            raise _Spent(f"--max_minutes={budget.minutes:g} are over")
+        if done:
+            budget.check(len(done), sum(one.seconds for one in done))
         before = best(done)
         floor = (
             None if before is None or before.rate is None else float(f"{before.rate * (1 + resolution):.{_DIGITS}g}")
@@ -83,7 +70,7 @@ def search(measure: Measure, space: Space, budget: Budget, resolution: float) ->
         tried(current)
         while current != before:
             before, current = current, improved(current)
-    except _Spent as spent:
+    except Spent as spent:
         return Found(tuple(done), str(spent))
     return Found(tuple(done), "no other value of any parameter gives a higher rate")
 

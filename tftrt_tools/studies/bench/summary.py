@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tftrt_tools.base.statistics import averages
 from tftrt_tools.servers.load import latency_statistics
 from tftrt_tools.servers.load.run_record import Records
 from tftrt_tools.studies.bench import measurements
@@ -130,7 +131,7 @@ def curve(times_ns: npt.NDArray[np.int64], points: int = 160) -> tuple[tuple[flo
     if largest <= 0:
         return ()
     left = np.geomspace(1.0, 1 - largest, points)
-    ranks = np.maximum(np.ceil((1 - left) * count - 1e-9).astype(int) - 1, 0)
+    ranks = averages.nearest_places(count, 1 - left)
     pairs = {float(1 - share): float(ordered[rank]) / _MS for share, rank in zip(left, ranks, strict=True)}
     return tuple((round(share, 7), round(ms, 6)) for share, ms in pairs.items())
 

@@ -25,6 +25,7 @@ from tftrt_tools.base import choices, errors
 from tftrt_tools.models.execution import kernels
 from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import space as space_module
+from tftrt_tools.studies.tuning.budget import Budget, Spent
 from tftrt_tools.studies.tuning.tried import Latency, Measured, Trial
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -33,16 +34,6 @@ DRIFT = 0.02
 _ERRORS = 3
 # For each precision: the higher precision for its most harmful nodes.
 _ABOVE: dict[str, tuple[str, ...]] = {"FP16": ("FP32",), "INT8": ("FP32", "FP16")}
-
-
-@dataclasses.dataclass(frozen=True)
-class Budget:
-    """trials: the most trials; minutes: no trial begins once the trials have taken this long; trial_minutes: a trial is ended after this
-    time, 0 for never."""
-
-    trials: int = 12
-    minutes: float = 60.0
-    trial_minutes: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,10 +68,6 @@ class Means:
     rank: Callable[[Settings], Ranked]
     # The SNR in dB that a simulation promises. May raise TftrtError.
     snr_db: Callable[[Settings], float]
-
-
-class _Spent(Exception):
-    """The budget ends the search."""
 
 
 def search(
@@ -164,7 +151,7 @@ class _Search:
                 lambda settings, size: dataclasses.replace(settings, minimum_segment_size=size),
             )
             self._vary("profile strategies", self._space.strategies, space_module.with_strategy)
-        except _Spent as spent:
+        except Spent as spent:
             ended = str(spent)
         winner = self._best()
         return Outcome(
@@ -179,10 +166,7 @@ class _Search:
         if (backend, settings) in self._seen:
             return self._seen[backend, settings]
         following = f"next would be {space_module.text(settings, high, backend)}"
-        if len(self._trials) >= self._budget.trials:
-            raise _Spent(f"--max_trials={self._budget.trials} are done; {following}")
-        if sum(one.measured.seconds for one in self._trials) >= 60 * self._budget.minutes:
-            raise _Spent(f"--max_minutes={self._budget.minutes:g} are over; {following}")
+        self._budget.check(len(self._trials), sum(one.measured.seconds for one in self._trials), following)
         measured = self._means[backend].evaluate(settings)
         kept = (
             not measured.failure

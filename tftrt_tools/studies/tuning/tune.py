@@ -42,6 +42,7 @@ from tftrt_tools.studies.tuning import journal as journal_module
 from tftrt_tools.studies.tuning import makers, plan_ranking, ranking
 from tftrt_tools.studies.tuning import search as search_module
 from tftrt_tools.studies.tuning import space as space_module
+from tftrt_tools.studies.tuning.budget import Budget
 from tftrt_tools.studies.tuning.final import Final
 from tftrt_tools.studies.tuning.makers import Maker
 from tftrt_tools.studies.tuning.measuring import Kind, Scored, Scoring, Timed
@@ -55,6 +56,7 @@ from tftrt_tools.tftrt.calibration.file import Calibration
 from tftrt_tools.tftrt.conversion.plan import Plan
 from tftrt_tools.tftrt.conversion.settings import Settings
 
+_OBJECTIVE = "--objective_shape"
 # Makers that do more than a back end's own `make`.
 _MAKERS: dict[str, Callable[[makers.Asked], Maker]] = {TENSORRT.name: Plans}
 
@@ -80,7 +82,7 @@ class Options:
     precisions: tuple[choices.Precision, ...] = choices.PRECISIONS
     # Who makes the engines that are tried.
     backends: tuple[str, ...] = (backends_room.default().name,)
-    budget: search_module.Budget = search_module.Budget()
+    budget: Budget = Budget()
     # The calibration's data, or the path of a table in its place.
     calibration: DataOptions | None = None
     calibration_table: str = ""
@@ -636,13 +638,8 @@ def check_objective(text: str, shapes: str) -> None:
 
 def _declared_objective(text: str, specs: Mapping[str, Sequence[InputSpec]] | None = None) -> list[str]:
     """The calls of --objective_shape as texts; [] without specs, where its grammar alone is checked. Raises: UsageError, in its words."""
-    try:
-        parsed = shape_grammar.parse(text)
-        calls = shape_grammar.calls(parsed, specs) if specs else {}
-    except errors.UsageError as error:
-        raise errors.UsageError(
-            error.cause.replace("--shapes", "--objective_shape", 1), error.mend.replace("--shapes", "--objective_shape")
-        ) from None
+    parsed = shape_grammar.parse(text, _OBJECTIVE)
+    calls = shape_grammar.calls(parsed, specs, _OBJECTIVE) if specs else {}
     return [f"{name}({shape_grammar.call_text(call)})" for name, listed in calls.items() for call in listed]
 
 

@@ -47,12 +47,7 @@ def _within(profile: Mapping[str, Range], place: int, largest: int) -> Shapes:
 
 def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
     listed: dict[str, list[tuple[int, ...]]] = {}
-    try:
-        parsed = shapes.parse(wanted)
-    except errors.UsageError as error:
-        raise errors.UsageError(
-            *(text.replace("--shapes", "--warmup_shapes") for text in (error.cause, error.mend))
-        ) from None
+    parsed = shapes.parse(wanted, "--warmup_shapes")
     for (signature, name), given in parsed.items():
         if signature not in ("", model.signature) or name not in {spec.name for spec in model.inputs}:
             raise errors.UsageError(

@@ -29,6 +29,7 @@ FILE = files.WARMUP
 MOST_RECORDS = 1000
 # Rows of a request if the batches are not known.
 _BATCHES = (8, 1)
+_SHAPES = "--warmup_shapes"
 _EXAMPLE_METHODS = ("tensorflow/serving/classify", "tensorflow/serving/regress")
 
 
@@ -74,7 +75,9 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
         keys=options.signature_keys,
         manifest=facts.seen.manifest,
     ).with_pictures(added.pictures(facts.seen.model))
-    declared = shape_grammar.calls(shape_grammar.parse(_renamed(options.shapes)), specs) if options.shapes else {}
+    declared = (
+        shape_grammar.calls(shape_grammar.parse(options.shapes, _SHAPES), specs, _SHAPES) if options.shapes else {}
+    )
     values = request_values.read(takes, options.data, options.reading, folder)
     if values.requests and options.shapes:
         raise errors.UsageError(
@@ -103,16 +106,6 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
             "give fewer shapes, or choose signatures with --signature_keys",
         )
     return Plan(tuple(requests), (*dict.fromkeys(notes), *_notes(facts, requests, options.batching)))
-
-
-def _renamed(flag: str) -> str:
-    """The text of --warmup_shapes, checked so that an error names this flag and not --shapes."""
-    try:
-        shape_grammar.parse(flag)
-    except errors.UsageError as error:
-        cause, mend = (text.replace("--shapes", "--warmup_shapes") for text in (error.cause, error.mend))
-        raise errors.UsageError(cause, mend) from None
-    return flag
 
 
 def _only_strings(specs: Sequence[InputSpec]) -> bool:
