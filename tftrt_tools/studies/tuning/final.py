@@ -6,7 +6,6 @@ the round is the unit of the statistics.
 """
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import records
-from tftrt_tools.base.statistics import averages, dependence, resampling
+from tftrt_tools.base.statistics import ratios
 from tftrt_tools.studies.tuning import search
 from tftrt_tools.studies.tuning.tried import NATIVE, Latency, Trial, plain
 
@@ -56,11 +55,7 @@ class Final:
     def faster(self, one: int, other: int = NATIVE) -> Faster:
         """Faster: trial `one` beside `other`."""
         logs = np.log(np.divide(self.rounds[other], self.rounds[one]))
-        times, alpha = math.exp(averages.trimmed_mean(logs)), 1 - LEVEL
-        resampled = np.exp(resampling.resampled_means(logs, resampling.draws(len(logs), _SEED)))
-        return Faster(
-            times, *resampling.interval(resampled, times, alpha, len(logs), dependence.lengthening(logs, alpha))
-        )
+        return Faster(*dataclasses.astuple(ratios.of_rounds(logs, 1 - LEVEL, _SEED)))
 
     def to_dict(self) -> dict[str, Any]:
         """Written by hand: it also has how many times as fast each trial is."""

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools.base import records
+from tftrt_tools.base.statistics import ratios
 
-_RESAMPLES = 2000
 # From this ratio of latencies on the model counts as faster; the frozen graph of a converted model gains a little even without an engine.
 CLEARLY_FASTER = 1.2
 # Up to this ratio it counts as not faster.
@@ -35,24 +35,15 @@ def ratio(blocks: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) -> Rat
     """Compare the latencies of two models that were called in turn.
 
     Args: blocks: float (N, 2), seconds of the first and the second in each block of calls. confidence: of the interval.
-    Returns: Ratio, the interval by the percentile bootstrap over whole blocks (Efron and Tibshirani 1993, chapter 13), so that a
-      disturbance of both in a block stays together. Raises: ValueError for fewer than two blocks.
+    Returns: Ratio, the interval by the bootstrap over whole blocks, so that a disturbance of both in a block stays together; it is
+      longer where neighbouring blocks are alike (base.statistics.dependence). Raises: ValueError for fewer than two blocks.
     """
     times = np.asarray(blocks, float)
     if times.ndim != 2 or times.shape[1] != 2 or len(times) < 2:
         raise ValueError("a ratio needs two columns and two blocks or more")
-    drawn = times[np.random.default_rng(seed).integers(0, len(times), (_RESAMPLES, len(times)))]
-    medians = np.median(drawn, axis=1)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(medians[:, 0] / medians[:, 1], (tail, 1 - tail))
-    first, second = np.median(times, axis=0)
+    found, (first, second) = ratios.of_medians(times, 1 - confidence, seed), np.median(times, axis=0)
     return Ratio(
-        value=float(first / second),
-        low=float(low),
-        high=float(high),
-        first=float(first),
-        second=float(second),
-        blocks=len(times),
+        value=found.value, low=found.low, high=found.high, first=float(first), second=float(second), blocks=len(times)
     )
 
 
