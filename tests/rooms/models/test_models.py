@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -11,9 +12,10 @@ from onnx import TensorProto, helper, numpy_helper
 from tests import onnx_files
 from tftrt_tools.accuracy import thresholds, verify
 from tftrt_tools.base import errors
+from tftrt_tools.base.process import jobs
 from tftrt_tools.command_line import cli
 from tftrt_tools.models.execution import load_job, run_job
-from tftrt_tools.models.execution.run import Runtime
+from tftrt_tools.models.execution.run import Answer, Request, Runtime
 from tftrt_tools.models.execution.runner import Where
 from tftrt_tools.models.kinds import names, opening, table
 from tftrt_tools.models.kinds.model import Arithmetic, Contents, Overview, Signature
@@ -28,12 +30,18 @@ WEIGHTS = np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)
 HERE = "tests.rooms.models.test_models"
 
 
+@jobs.job
+def answer() -> Callable[[Request], Answer]:
+    """Runs calls on a matrix, in NumPy."""
+    return lambda request: run_job.answer(request, load)
+
+
 class Weights:
     """A kind: an .npz with one matrix, by which rows are multiplied."""
 
     name = "matrix"
     forms = ("a matrix (.matrix.npz)",)
-    runtime = Runtime(jobs=HERE)
+    runtime = Runtime(job=answer, jobs=HERE)
     named_signatures = False
     unconverted = ("a matrix is no TensorFlow model", "give one")
 
@@ -102,10 +110,6 @@ class Loaded:
 @contextlib.contextmanager
 def load(path, wanted):
     yield Loaded(path)
-
-
-def job(request):
-    return run_job.answer(request, load)
 
 
 def make(request):

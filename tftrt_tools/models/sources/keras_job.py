@@ -8,23 +8,19 @@ from tftrt_tools.base import errors, op_libraries
 from tftrt_tools.base.process import interpreter, progress
 from tftrt_tools.base.stack import installed
 from tftrt_tools.models.sources.job import keras_code, keras_file
+from tftrt_tools.models.sources.opened import KerasExported, KerasRequest
 
 _NAMED = 8
 _OWN_LAYERS = "name your own layers with --custom_objects=module:dict"
 
 
-def job(request: dict[str, Any]) -> dict[str, object]:
-    """Export a Keras file.
-
-    Args: request: {"source": file, "output": directory to write, "unsafe": bool, "custom_objects": "module:dict" or ""}.
-    Returns: {"class": the model's class, "parameters": count}.
-    Raises: TftrtError, UsageError.
-    """
-    source = pathlib.Path(request["source"])
+def job(request: KerasRequest) -> KerasExported:
+    """As opened.export_keras."""
+    source = pathlib.Path(request.source)
     facts = keras_file.read(source)
     # The user's own code may run before the file is looked at: it says which names are the user's.
-    custom = _custom_objects(request["custom_objects"])
-    if not request["unsafe"]:
+    custom = _custom_objects(request.custom_objects)
+    if not request.unsafe:
         _check_names(source, facts.config, _own_names(custom))
     progress.say("loading the Keras model")
     import tensorflow as tf
@@ -32,14 +28,14 @@ def job(request: dict[str, Any]) -> dict[str, object]:
     op_libraries.load()
     try:
         model = tf.keras.models.load_model(
-            str(source), compile=False, safe_mode=not request["unsafe"], custom_objects=custom
+            str(source), compile=False, safe_mode=not request.unsafe, custom_objects=custom
         )
     except (ValueError, TypeError, OSError, KeyError, AttributeError, zipfile.BadZipFile) as error:
         text = " ".join(str(error).split())
         raise errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text)) from None
     progress.say("exporting the Keras model")
-    tf.saved_model.save(model, request["output"], signatures=_signature(model))
-    return {"class": type(model).__name__, "parameters": int(model.count_params())}
+    tf.saved_model.save(model, request.output, signatures=_signature(model))
+    return KerasExported(class_name=type(model).__name__, parameters=int(model.count_params()))
 
 
 def _check_names(source: pathlib.Path, config: object, own: set[str]) -> None:

@@ -9,29 +9,26 @@ from torch.utils import _pytree
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import interpreter, progress
+from tftrt_tools.models.kinds.pytorch.kind import FunctionRequest
 
 _FORM = "return (module, inputs) or (module, inputs, dynamic_shapes): as torch.export.export takes them, a tuple, or a dict by name"
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Call and save.
-
-    Args: request: {"function": "module:function", "output": file to write}. Returns: {}. Raises: UsageError, TftrtError.
-    """
-    name = request["function"]
+def job(request: FunctionRequest) -> None:
+    """As kind.call_function."""
+    name = request.function
     progress.say(f"calling {name}")
     module, positional, named, shapes = _returned(name, _function(name))
     progress.say("exporting the module")
     try:
         with torch.no_grad():
             exported = torch.export.export(module.eval(), positional, named, dynamic_shapes=shapes)
-        torch.export.save(exported, request["output"])
+        torch.export.save(exported, request.output)
     except Exception as error:  # PyTorch, and the user's module, raise whatever they do
         raise errors.TftrtError(
             f"torch.export.export cannot export the module of {name}: {_line(error)}",
             "try torch.export.export(module, inputs) in Python; its message names the line of the module",
         ) from None
-    return {}
 
 
 def _function(name: str) -> Any:

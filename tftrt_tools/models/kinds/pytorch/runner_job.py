@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,16 +14,17 @@ from tftrt_tools.models.execution import load_job, run_job, runner
 from tftrt_tools.models.kinds.pytorch import program
 
 if TYPE_CHECKING:
+    from tftrt_tools.models.execution.run import Answer, Request
     from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted
     from tftrt_tools.models.execution.trace import CallTrace
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
+def job(request: Request) -> Answer:
     """As run_job.answer."""
     return run_job.answer(request, load)
 
 
-def make(request: dict[str, Any]) -> tuple[Callable[[int], object], int]:
+def make(request: Mapping[str, object]) -> tuple[Callable[[int], object], int]:
     """As load_job.made."""
     return load_job.made(request, load)
 

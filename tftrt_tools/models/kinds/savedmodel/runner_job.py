@@ -19,13 +19,14 @@ from tftrt_tools.models.execution.job import guard, native_copy, profiling
 from tftrt_tools.models.savedmodel.job import loading
 
 if TYPE_CHECKING:
+    from tftrt_tools.models.execution.run import Answer, Request
     from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted, Where
     from tftrt_tools.models.execution.trace import CallTrace
 
 _GATE = "TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION"
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
+def job(request: Request) -> Answer:
     """As run_job.answer."""
     return run_job.answer(request, load)
 
