@@ -1,6 +1,5 @@
 """What a model is called with: the user's data first, else drawn values; each function once, frozen inputs with their value."""
 
-
 import numpy as np
 import pytest
 
