@@ -59,7 +59,7 @@ def _check_end(number: int, held: int, folder: pathlib.Path, request: Request) -
         )
 
 
-def _arrays(content: Any, where: str) -> dict[str, Any]:
+def _arrays(content: object, where: str) -> dict[str, Any]:
     if isinstance(content, Mapping):
         return {str(name): items.array(value, str(name), where) for name, value in content.items()}
     if isinstance(content, (tuple, list)):

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from tftrt_tools.base import errors, records
 from tftrt_tools.models.savedmodel.engine_op import Shape
@@ -122,7 +122,7 @@ def _records(path: str | os.PathLike[str]) -> Iterator[bytes]:
             yield payload
 
 
-def _shape(proto: Any) -> Shape:
+def _shape(proto: message.Message) -> Shape:
     """A TensorShapeProto as a tuple with None for unknown dimensions; None for an unknown rank."""
     return None if proto.unknown_rank else tuple(None if dim.size < 0 else dim.size for dim in proto.dim)
 
@@ -141,15 +141,15 @@ def _message_class() -> Any:
         name="dim", number=2, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED, type_name=".tftrt_tools.Dim"
     )
     shape.field.add(name="unknown_rank", number=3, type=field.TYPE_BOOL, label=field.LABEL_OPTIONAL)
-    message = file.message_type.add(name="TRTEngineInstance")
-    message.field.add(
+    instance = file.message_type.add(name="TRTEngineInstance")
+    instance.field.add(
         name="input_shapes",
         number=1,
         type=field.TYPE_MESSAGE,
         label=field.LABEL_REPEATED,
         type_name=".tftrt_tools.Shape",
     )
-    message.field.add(name="serialized_engine", number=2, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
+    instance.field.add(name="serialized_engine", number=2, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tftrt_tools.TRTEngineInstance"))

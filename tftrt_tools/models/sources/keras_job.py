@@ -1,14 +1,20 @@
 """Exporting a Keras file to a SavedModel, in a child process (`job`)."""
 
+from __future__ import annotations
+
 import pathlib
 import zipfile
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors, op_libraries
 from tftrt_tools.base.process import interpreter, progress
 from tftrt_tools.base.stack import installed
 from tftrt_tools.models.sources.job import keras_code, keras_file
 from tftrt_tools.models.sources.opened import KerasExported, KerasRequest
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _NAMED = 8
 _OWN_LAYERS = "name your own layers with --custom_objects=module:dict"
@@ -67,7 +73,7 @@ def _own_names(custom: dict[str, object] | None) -> set[str]:
     return mine | set(custom)
 
 
-def _signature(model: Any) -> Any:
+def _signature(model: tf.keras.Model) -> dict[str, tf.types.experimental.ConcreteFunction] | None:
     """The signature of a model of Keras 3, which does not give its names to TensorFlow; None to leave it to Keras 2, or if the model has no
     inputs of its own (a subclass)."""
     import tensorflow as tf
@@ -76,7 +82,7 @@ def _signature(model: Any) -> Any:
         return None
     specs = {one.name: tf.TensorSpec(one.shape, one.dtype, name=one.name) for one in model.inputs}
 
-    def serve(feed: dict[str, Any]) -> Any:
+    def serve(feed: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         tensors = [feed[one.name] for one in model.inputs]
         found = model(tensors[0] if len(tensors) == 1 else tensors, training=False)
         return (
@@ -86,7 +92,7 @@ def _signature(model: Any) -> Any:
     return {"serving_default": tf.function(serve).get_concrete_function(specs)}
 
 
-def _output_names(model: Any) -> list[str]:
+def _output_names(model: tf.keras.Model) -> list[str]:
     """As Keras 2 calls them: after the layers that give them. A Sequential of Keras 3 does not say."""
     names = getattr(model, "output_names", [model.layers[-1].name])
     return [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names)]

@@ -18,6 +18,8 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tftrt_tools.models.execution.run import Answer, Request
     from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted
     from tftrt_tools.models.execution.trace import CallTrace
@@ -140,7 +142,7 @@ def _contents(path: str) -> Contents:
     return Contents(signatures={DEFAULT: signature}, facts={name: text for name, text in facts.items() if text})
 
 
-def _spec(path: str, kind: str, argument: Any, scalar: bool) -> InputSpec:
+def _spec(path: str, kind: str, argument: onnxruntime.NodeArg, scalar: bool) -> InputSpec:
     """The InputSpec of an input or output. Args: scalar: the file says that its rank is 0. Raises: TftrtError for one that is no tensor."""
     tensor = _TENSOR.fullmatch(argument.type)
     if not tensor:
@@ -168,9 +170,9 @@ def _texts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     ).reshape(array.shape)
 
 
-def _bytes(array: Any) -> np.ndarray[Any, Any]:
+def _bytes(found: npt.ArrayLike) -> np.ndarray[Any, Any]:
     """Strings as TensorFlow gives them."""
-    array = np.asarray(array)
+    array = np.asarray(found)
     if array.dtype.kind not in "OU":
         result: np.ndarray[Any, Any] = array
         return result

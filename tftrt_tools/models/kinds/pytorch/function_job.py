@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,10 +32,11 @@ def job(request: FunctionRequest) -> None:
         ) from None
 
 
-def _function(name: str) -> Any:
+def _function(name: str) -> Callable[[], object]:
     where, _, attribute = name.partition(":")
     try:
-        return getattr(interpreter.own_module(where), attribute)
+        found: Callable[[], object] = getattr(interpreter.own_module(where), attribute)
+        return found
     except (ImportError, AttributeError) as error:
         raise errors.UsageError(
             f"{name}: {error}", "the module must be importable from here, with that function in it"
@@ -45,7 +47,9 @@ def _function(name: str) -> Any:
         ) from None
 
 
-def _returned(name: str, function: Any) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any], Any]:
+def _returned(
+    name: str, function: Callable[[], object]
+) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any], Any]:
     """(module, positional inputs, inputs by name, dynamic shapes)."""
     try:
         found = function()
@@ -59,10 +63,10 @@ def _returned(name: str, function: Any) -> tuple[torch.nn.Module, tuple[Any, ...
     return module, positional, named, found[2] if len(found) == 3 else _open_batch(inputs if named else positional)
 
 
-def _open_batch(inputs: Any) -> Any:
+def _open_batch(inputs: object) -> object:
     """Dynamic shapes with the first dimension of every input open, as far as the module allows that."""
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: object) -> dict[int, object] | None:
         return {0: torch.export.Dim.AUTO} if isinstance(leaf, torch.Tensor) and leaf.ndim else None
 
     return _pytree.tree_map(one, inputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils import _pytree
@@ -29,7 +29,7 @@ def make(request: Mapping[str, object]) -> tuple[Callable[[int], object], int]:
     return load_job.made(request, load)
 
 
-def exported(path: str) -> Any:
+def exported(path: str) -> torch.export.ExportedProgram:
     """The ExportedProgram of a file. Raises: TftrtError."""
     try:
         return torch.export.load(path)
@@ -49,7 +49,7 @@ def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
 class Loaded:
     """The runner.Runner of a program."""
 
-    def __init__(self, loaded: Any, said: program.Program) -> None:
+    def __init__(self, loaded: torch.export.ExportedProgram, said: program.Program) -> None:
         self._said, self._tree = said, loaded.call_spec.in_spec
         # Guards are code that the file holds; PyTorch's checks of shapes stay.
         self._module = loaded.module(check_guards=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -89,10 +89,10 @@ class Loaded:
         def make() -> Any:
             return {name: tf.constant(array) for name, array in inputs.items()}
 
-        def call(feed: Any) -> Any:
+        def call(feed: Mapping[str, tf.Tensor]) -> Any:
             return tf_private.call(function, feed)
 
-        def read(answer: Any) -> Arrays:
+        def read(answer: Mapping[str, tf.Tensor]) -> Arrays:
             return {name: loading.array(name, tensor) for name, tensor in answer.items()}
 
         return (
