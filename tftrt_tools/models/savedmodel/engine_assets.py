@@ -5,6 +5,8 @@ engine was built with; field 2, bytes, the serialized engine. TF 2.14 ships no P
 TensorFlow need one as well.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import os
@@ -12,12 +14,13 @@ import pathlib
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors, records
 from tftrt_tools.models.savedmodel.engine_op import Shape
+
+if TYPE_CHECKING:
+    from google.protobuf import message
 
 PREFIX = "trt-serialized-engine."
 
@@ -130,6 +133,9 @@ def _shape(proto: message.Message) -> Shape:
 @functools.cache
 def _message_class() -> Any:
     """TRTEngineInstance, with the fields of TensorShapeProto that give a shape."""
+    # Not every environment that runs plans has protobuf, and this module is imported there, too.
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="tftrt_tools/trt_engine_instance.proto", package="tftrt_tools", syntax="proto3"
