@@ -58,7 +58,7 @@ def _record(options, models, folder):
         {
             "name": name,
             "path": str(model.path),
-            "calls": [one if one["signature"] in model.inputs else None for one in named],
+            "calls": [one.to_dict() if one.signature in model.inputs else None for one in named],
         }
         for name, model in zip(("model", "original"), models, strict=False)
     ]

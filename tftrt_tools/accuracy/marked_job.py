@@ -24,6 +24,7 @@ from tftrt_tools.models.savedmodel.job import detach, graph, inline, loading, ma
 from tftrt_tools.tftrt.conversion.job import graph_pass
 
 if TYPE_CHECKING:
+    from tftrt_tools.models.execution.run import Answer, Request
     from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted, Where
 
 _MOST_TOLD = 5
@@ -126,7 +127,7 @@ def _of(root: Any, signature: str) -> tuple[graph_pass.Frozen, str]:
     return frozen, next((call for call in calls if engines and all(name.startswith(call) for name in engines)), "")
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
+def job(request: Request) -> Answer:
     """As run_job.answer; the models are files with a Marked."""
     return run_job.answer(request, load)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -36,40 +37,31 @@ def job(request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
             }
         )
         saved = run.named([(call["signature"], call["inputs"]) for call in request["calls"]])
-        calls = [{**call, "output": f"{folder}/{number}.npz"} for number, call in enumerate(saved)]
-        done = runner_job.job(
-            {
-                "model": str(output),
-                "calls": calls,
-                "trace": True,
-                "kernels": False,
-                "exact": False,
-                "label": "the engines",
-            }
-        )
+        calls = tuple(dataclasses.replace(call, output=f"{folder}/{number}.npz") for number, call in enumerate(saved))
+        done = runner_job.job(run.Request(model=str(output), calls=calls, trace=True, label="the engines"))
         _check_engines(done)
         return _compared(calls, request["calls"])
 
 
-def _check_engines(done: Mapping[str, Any]) -> None:
-    for one in done["calls"]:
-        fallen = one["trace"]["fallback"] if one["trace"] else {}
-        if fallen:
+def _check_engines(done: run.Answer) -> None:
+    for one in done.calls:
+        if one.trace and one.trace.fallback:
             raise errors.TftrtError(
-                f"{next(iter(fallen))} ran in TensorFlow, not as an engine: " + "; ".join(one["trace"]["reasons"][:1]),
+                f"{next(iter(one.trace.fallback))} ran in TensorFlow, not as an engine: "
+                + "; ".join(one.trace.reasons[:1]),
                 "`tftrt verify` on the converted model says more",
             )
 
 
 def _compared(
-    calls: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]]
+    calls: Sequence[run.NamedCall], references: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[dict[str, Any]]]:
     found: dict[tuple[str, str], metrics.Accumulator] = {}
     for call, before in zip(calls, references, strict=True):
-        answer, reference = npz.load(call["output"]), npz.load(before["reference"])
+        answer, reference = npz.load(call.output), npz.load(before["reference"])
         for output, values in reference.items():
             if values.dtype.kind == "f":
-                key = (call["signature"], output)
+                key = (call.signature, output)
                 found.setdefault(key, metrics.Accumulator(*key, wanted=harm.METRICS)).add(values, answer[output])
     grouped = itertools.groupby(found.items(), key=lambda item: item[0][0])
     return {signature: [harm.Effect.of(one.result()).to_dict() for _, one in items] for signature, items in grouped}

@@ -116,7 +116,7 @@ def simulated(
     place = pathlib.Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     asked = [
-        {**call, "output": str(place / f"{number}.npz"), "native": native.answers[number]}
+        {**call.to_dict(), "output": str(place / f"{number}.npz"), "native": native.answers[number]}
         for number, call in enumerate(run.named(saved, names))
     ]
     wanted = [number for number, call in enumerate(calls) if call.signature in own]

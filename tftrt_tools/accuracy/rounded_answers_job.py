@@ -19,6 +19,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution import npz, run_job
+from tftrt_tools.models.execution.run import NamedCall
 from tftrt_tools.models.savedmodel.engine_op import lowest_precision
 from tftrt_tools.models.savedmodel.job import detach, graph, inline, loading, protos, rounding, rounding_sites
 from tftrt_tools.tftrt.calibration import file, table
@@ -44,7 +45,7 @@ class _NotSimulatedError(Exception):
 def job(request: Mapping[str, Any]) -> dict[str, Any]:
     """Answer calls with rounding.
 
-    Args: request: {"model": converted SavedModel, "calls": [{"signature", "inputs", "renamed", "output"} as run_job takes them, with
+    Args: request: {"model": converted SavedModel, "calls": [run.NamedCall dict, with
       "native": .npz path of the answer without rounding], "calibration": the model's calibration.json, or None}.
 
     Returns: {"signatures": {name: {"precision": the lowest of its engines, "nodes": how many were rounded, "problem": why it was not
@@ -187,14 +188,14 @@ def _write(name: str, frozen: Frozen, put_in: _PutIn, calls: Sequence[dict[str, 
     function = _function(frozen, put_in)
 
     def answers(call: dict[str, Any], on: bool) -> dict[str, npt.NDArray[Any]]:
-        feed = {key: tf.constant(value) for key, value in run_job.read_inputs(call).items()}
+        feed = {key: tf.constant(value) for key, value in run_job.read_inputs(NamedCall.from_dict(call)).items()}
         found = function(tf.constant(on), *[feed[key] for key in frozen.input_names])
         return {output: tensor.numpy() for output, tensor in zip(outputs, found, strict=True)}
 
     _check_fidelity(name, calls[0], answers(calls[0], False))
     for number, call in enumerate(calls):
         progress.say(f"running {name} with its engines' rounding", number, len(calls))
-        run_job.keep_answers(call, answers(call, True), call["output"])
+        run_job.keep_answers(NamedCall.from_dict(call), answers(call, True), call["output"])
 
 
 def _check_fidelity(name: str, call: Mapping[str, Any], plain: Mapping[str, npt.NDArray[Any]]) -> None:

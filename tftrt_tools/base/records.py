@@ -73,12 +73,70 @@ def field(
 
 def plain(value: typing.Any) -> typing.Any:
     """`value` (records, mappings, sequences, numbers, …) as plain values that JSON takes."""
-    return _converter().unstructure(value)
+    return _copied(value) if _is_json(value) else _converter().unstructure(value)
 
 
 def structured(value: typing.Any, kind: typing.Any) -> typing.Any:
     """The reverse of `plain`. Args: kind: the type to read: a record, or what JSON takes. Raises: as Record.from_dict."""
-    return value if kind is typing.Any else _converter().structure(value, kind)
+    read = _json_reader(kind)
+    return read(value) if read else _converter().structure(value, kind)
+
+
+def _is_json(value: object) -> bool:
+    """Whether it is made of lists, dicts, texts, numbers and None alone. Such values need no cattrs, which another environment may lack."""
+    if type(value) is list:
+        return all(map(_is_json, value))
+    if type(value) is dict:
+        return all(type(key) is str and _is_json(one) for key, one in value.items())
+    return value is None or type(value) in _PLAIN
+
+
+def _copied(value: typing.Any) -> typing.Any:
+    if isinstance(value, list):
+        return [_copied(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    return _finite(value) if isinstance(value, float) else value
+
+
+@functools.cache
+def _json_reader(kind: typing.Any) -> collections.abc.Callable[[typing.Any], typing.Any] | None:
+    """What reads a kind that is made of sequences, mappings of texts, texts, numbers and None alone; None for other kinds."""
+    if kind in (typing.Any, object):
+        return lambda value: value
+    if kind in (None, type(None)):
+        return _nothing
+    if kind in _READERS:
+        return lambda value: _READERS[kind](value, kind)
+    if _union_of_plain_kinds(kind):
+        return lambda value: _either(value, kind)
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    one = _json_reader(inner[-1]) if inner else None
+    if one and origin in (list, collections.abc.Sequence):
+        return functools.partial(_sequence, list if origin is list else tuple, one)
+    if one and origin in (dict, collections.abc.Mapping) and inner[0] is str:
+        return functools.partial(_texts_to, one)
+    return None
+
+
+def _nothing(value: typing.Any) -> None:
+    if value is not None:
+        raise TypeError(f"{value!r} is not null")
+
+
+def _sequence(
+    kind: type, read: collections.abc.Callable[[typing.Any], typing.Any], value: typing.Any
+) -> collections.abc.Sequence[typing.Any]:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{value!r} is no list")
+    found: collections.abc.Sequence[typing.Any] = kind(map(read, value))
+    return found
+
+
+def _texts_to(read: collections.abc.Callable[[typing.Any], typing.Any], value: typing.Any) -> dict[str, typing.Any]:
+    if not isinstance(value, collections.abc.Mapping):
+        raise TypeError(f"{value!r} is no object of names and values")
+    return {_text(key, str): read(one) for key, one in value.items()}
 
 
 @functools.cache
@@ -90,7 +148,7 @@ def _converter() -> "cattrs.Converter":
         detailed_validation=False,
         unstruct_collection_overrides={tuple: list, collections.abc.Sequence: list, collections.abc.Set: sorted},
     )
-    for kind, read in ((bool, _boolean), (int, _integer), (float, _number), (str, _text)):
+    for kind, read in _READERS.items():
         converter.register_structure_hook(kind, read)
     converter.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
     converter.register_structure_hook(bytes, lambda value, _: base64.b64decode(_text(value, str), validate=True))
@@ -270,7 +328,13 @@ def _one_of(value: typing.Any, kind: typing.Any) -> typing.Any:
     return value
 
 
-_PLAIN = (bool, int, float, str)
+_READERS: dict[type, collections.abc.Callable[[typing.Any, typing.Any], typing.Any]] = {
+    bool: _boolean,
+    int: _integer,
+    float: _number,
+    str: _text,
+}
+_PLAIN = tuple(_READERS)
 
 
 def _union_of_plain_kinds(kind: typing.Any) -> bool:

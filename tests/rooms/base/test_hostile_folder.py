@@ -11,6 +11,7 @@ from tests.conftest import ROOT
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child, interpreter
 from tftrt_tools.models.execution import user_function
+from tftrt_tools.models.kinds import elsewhere
 
 # Modules that Python, this package or its libraries import: of Python's own, of libraries, and of the package.
 NAMES = (
@@ -71,16 +72,13 @@ def test_a_child_does_not_look_in_the_current_folder(path, trap, monkeypatch):
 def test_a_child_of_another_python_does_not_either(trap, monkeypatch):
     folder, ran = trap
     monkeypatch.setattr(child, "subprocess", subprocess)
-    with child._started("tftrt_tools.models.execution.elsewhere_job:seen", {}, sys.executable, folder / "log") as (
-        process,
-        lines,
-    ):
+    with child._started(elsewhere.seen.target, {}, sys.executable, folder / "log") as (process, lines):
         found = (
             child.Worker(process, lines, folder / "log")
             .call({"package": "numpy", "jobs": "tftrt_tools.models.kinds.onnx.runner_job"})
             .result
         )
-    assert not ran.exists() and found["missing"] == [] and found["version"]
+    assert not ran.exists() and found["missing"] == {} and found["found"]["version"]
 
 
 @pytest.mark.parametrize("module", ["tftrt_tools", "tftrt_tools.servers.serving.local"])

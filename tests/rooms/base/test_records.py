@@ -1,13 +1,17 @@
 """Records as JSON and back: what is written, what of another version can still be read, what is refused."""
 
+import collections.abc
 import dataclasses
 import json
 import math
 import pathlib
+import subprocess
+import sys
 import typing
 
 import pytest
 
+from tests.conftest import ROOT
 from tftrt_tools.base import records
 
 
@@ -192,3 +196,31 @@ def test_bytes_go_through_json():
     for wrong in (3, "not base64!", "abc"):
         with pytest.raises((TypeError, ValueError)):
             Sent.from_dict({"tensors": {"x": wrong}})
+
+
+JSON = collections.abc.Mapping[str, collections.abc.Sequence[dict[str, list[int | None]]]]
+
+
+def test_what_json_takes_is_written_and_read_without_cattrs():
+    """A child in another environment tells by it that cattrs is missing there."""
+    code = (
+        "import sys; sys.modules['cattrs'] = None\n"
+        "from tests.rooms.base.test_records import JSON\n"
+        "from tftrt_tools.base import records\n"
+        "value = {'a': [{'b': [1, None]}]}\n"
+        "assert records.structured(records.plain(value), JSON) == {'a': ({'b': [1, None]},)}\n"
+        "assert records.plain([float('inf')]) == ['inf'] and records.structured(['inf', 1], list[float]) == [float('inf'), 1]\n"
+        "assert records.structured(None, type(None)) is records.structured(None, None) is None\n"
+        "try:\n    records.plain({'a'})\nexcept ImportError:\n    print('told')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout == "told\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "value, kind",
+    [(3, None), ("ab", list[str]), (None, collections.abc.Sequence[str]), (["a"], dict[str, str]), ([True], list[int])],
+)
+def test_what_json_takes_is_checked_as_fields_are(value, kind):
+    with pytest.raises(TypeError):
+        records.structured(value, kind)

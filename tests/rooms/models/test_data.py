@@ -275,16 +275,9 @@ def test_documents_in_folders_are_strings_with_labels(tmp_path):
         signature="s",
         labels=str(tmp_path / "l.npy"),
     )
-    request = {
-        "wanted": wanted.to_dict(),
-        "specs": [InputSpec("text", "string", (None,)).to_dict()],
-        "others": [],
-        "kind": found.kind,
-        "files": list(found.files),
-        "prefix": "",
-        "overwrite": False,
-    }
-    assert export_job.job(request)["rows"] == 4
+    specs = (InputSpec("text", "string", (None,)),)
+    request = export.Request(wanted=wanted, specs=specs, kind=found.kind, files=found.files)
+    assert export_job.job(request).rows == 4
     assert np.load(tmp_path / "l.npy").tolist() == [0, 0, 1, 1] and loaded(tmp_path / "o.npz")["text"][3] == b"spam\n1"
 
 

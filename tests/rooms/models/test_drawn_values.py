@@ -388,8 +388,8 @@ def test_an_onnx_file_tells_its_limits(name, tmp_path):
     )
     path = str(tmp_path / "m.onnx")
     onnx.save(made, path)
-    (contents,) = runner_job.read({"models": [path]})
-    specs = [InputSpec.from_dict(one) for one in contents["signatures"]["serving_default"]["inputs"]]
+    (contents,) = runner_job.read([path])
+    specs = contents.signatures["serving_default"].inputs
     shapes = {
         one.name: tuple(dim.dim_value or SIZES[dim.dim_param] for dim in one.type.tensor_type.shape.dim)
         for one in taken

@@ -11,7 +11,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import _source_flags
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.models.sources import graph_job, kinds, tensors
-from tftrt_tools.models.sources.opened import check, opened
+from tftrt_tools.models.sources.opened import GraphExported, GraphRequest, check, opened
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.tftrt.conversion import pipeline
 from tftrt_tools.tftrt.conversion.settings import Settings
@@ -78,13 +78,13 @@ def export(path, output, inputs=(), outputs=()):
     """The signature's function, and what the job says. In this process: the child adds nothing to what is tested."""
     source = Source(path=path)
     said = graph_job.job(
-        {
-            "source": source.path,
-            "kind": kinds.kind(source.path),
-            "output": str(output),
-            "inputs": list(inputs),
-            "outputs": list(outputs),
-        }
+        GraphRequest(
+            source=source.path,
+            kind=kinds.kind(source.path),
+            output=str(output),
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+        )
     )
     model = tf.saved_model.load(str(output))
     return model, said
@@ -96,11 +96,11 @@ def answers(model, **feed):
 
 def test_a_frozen_graph_shows_its_ends(folder, tmp_path):
     model, said = export(folder / "frozen.pb", tmp_path / "m")
-    assert said == {
-        "inputs": ["image float32[?,8,8,3]"],
-        "outputs": ["class int64[?]", "top float32[?,2]", "top_1 (of top:1) int32[?,2]"],
-        "chosen": True,
-    }
+    assert said == GraphExported(
+        inputs=("image float32[?,8,8,3]",),
+        outputs=("class int64[?]", "top float32[?,2]", "top_1 (of top:1) int32[?,2]"),
+        chosen=True,
+    )
     found = answers(model, image=tf.constant(IMAGES))
     known = np.load(folder / "answers.npz")
     assert set(found) == {"class", "top", "top_1"}
@@ -111,7 +111,7 @@ def test_a_frozen_graph_shows_its_ends(folder, tmp_path):
 def test_a_graph_is_cut_where_the_flags_say(folder, tmp_path):
     known = np.load(folder / "answers.npz")
     model, said = export(folder / "frozen.pb", tmp_path / "inner", ["block/features=3x8x8x8"], ["scores"])
-    assert not said["chosen"] and said["inputs"] == ["features (of block/features) float32[3,8,8,8]"]
+    assert not said.chosen and said.inputs == ("features (of block/features) float32[3,8,8,8]",)
     found = answers(model, features=tf.constant(known["features"]))
     np.testing.assert_allclose(found["scores"], known["scores"], rtol=1e-6)
     model, said = export(folder / "frozen.pb", tmp_path / "fixed", ["image=3x?x8x3"], ["logits"])
@@ -131,7 +131,7 @@ def test_a_checkpoint_without_a_base_name_is_its_folder(folder, tmp_path):
     for end in (".index", ".meta", ".data-00000-of-00001"):
         (tmp_path / end).write_bytes((folder / "step" / f"model.ckpt-7{end}").read_bytes())
     model, said = export(tmp_path, tmp_path / "m", outputs=["scores"])
-    assert said["inputs"] == ["image float32[?,8,8,3]"] and said["chosen"]
+    assert said.inputs == ("image float32[?,8,8,3]",) and said.chosen
     np.testing.assert_allclose(
         answers(model, image=tf.constant(IMAGES))["scores"], np.load(folder / "answers.npz")["scores"], rtol=1e-6
     )
@@ -139,7 +139,7 @@ def test_a_checkpoint_without_a_base_name_is_its_folder(folder, tmp_path):
 
 def test_tables_are_filled(folder, tmp_path):
     model, said = export(folder / "tables.pb", tmp_path / "m")
-    assert said["outputs"] == ["numbers int64[unknown rank]"]
+    assert said.outputs == ("numbers int64[unknown rank]",)
     assert answers(model, words=tf.constant(["b", "x", "a"]))["numbers"].tolist() == [6, -1, 5]
 
 

@@ -14,6 +14,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.files import archives
 from tftrt_tools.models.sources import keras_job
 from tftrt_tools.models.sources.job import keras_code, keras_file, keras_names
+from tftrt_tools.models.sources.opened import KerasRequest
 
 layers = tf.keras.layers
 
@@ -225,7 +226,7 @@ def refused(path, tmp_path, monkeypatch, **options):
         f"open({str(tmp_path / 'RAN')!r}, 'w')\ndef thing(*a): open({str(tmp_path / 'RAN')!r}, 'w')\nThing = Dense = thing\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    request = {"source": str(path), "output": str(tmp_path / "out"), "unsafe": False, "custom_objects": "", **options}
+    request = KerasRequest(source=str(path), output=str(tmp_path / "out"), **options)
     with pytest.raises(errors.UsageError) as told:
         keras_job.job(request)
     assert (tmp_path / "KEPT").exists() and not (tmp_path / "RAN").exists() and not (tmp_path / "out").exists()
@@ -248,7 +249,7 @@ def test_the_attack_works_where_it_is_allowed(saved, tmp_path, monkeypatch):
     (tmp_path / "evil_now.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'w')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(errors.TftrtError):
-        keras_job.job({"source": str(path), "output": str(tmp_path / "out"), "unsafe": True, "custom_objects": ""})
+        keras_job.job(KerasRequest(source=str(path), output=str(tmp_path / "out"), unsafe=True))
     assert (tmp_path / "RAN").exists()
 
 
@@ -266,12 +267,8 @@ def test_the_top_compile_config_is_not_loaded(saved, tmp_path):
     path = changed(
         saved[".keras"], tmp_path / "model.keras", lambda config: config | {"compile_config": {"loss": EVIL}}
     )
-    assert (
-        keras_job.job({"source": str(path), "output": str(tmp_path / "out"), "unsafe": False, "custom_objects": ""})[
-            "class"
-        ]
-        == "Functional"
-    )
+    found = keras_job.job(KerasRequest(source=str(path), output=str(tmp_path / "out")))
+    assert found.class_name == "Functional"
 
 
 def test_a_file_that_is_both_is_read_as_keras_reads_it(saved, tmp_path, monkeypatch):
@@ -368,15 +365,8 @@ def test_a_usual_model_is_loaded_as_before(tmp_path):
     model = functions()
     for suffix in (".keras", ".h5"):
         model.save(tmp_path / f"model{suffix}")
-        loaded = keras_job.job(
-            {
-                "source": str(tmp_path / f"model{suffix}"),
-                "output": str(tmp_path / f"out{suffix}"),
-                "unsafe": False,
-                "custom_objects": "",
-            }
-        )
-        assert loaded["parameters"] == model.count_params()
+        request = KerasRequest(source=str(tmp_path / f"model{suffix}"), output=str(tmp_path / f"out{suffix}"))
+        assert keras_job.job(request).parameters == model.count_params()
 
 
 # What Keras offers and the list leaves out on purpose: it runs code of the file, or takes columns with functions and files of their own.
@@ -521,7 +511,7 @@ def test_a_damaged_document_in_it_is_told_in_a_line(saved, tmp_path):
             archive.writestr("metadata.json", json.dumps({"keras_version": ["3"] if number == 3 else "2.14.0"}))
             archive.writestr("config.json", text)
         with pytest.raises(errors.TftrtError) as told:
-            keras_job.job({"source": str(path), "output": str(tmp_path / "out"), "unsafe": False, "custom_objects": ""})
+            keras_job.job(KerasRequest(source=str(path), output=str(tmp_path / "out")))
         assert "\n" not in told.value.cause and len(told.value.cause) < 700
 
 

@@ -1,7 +1,5 @@
 """What --data and --labels take: every kind of file as rows of a signature, labels beside them, and what is said of files that are neither."""
 
-import dataclasses
-import types
 import zipfile
 
 import numpy as np
@@ -9,6 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests import doubles
 from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
 from tests.picture_files import pictures
@@ -36,12 +35,7 @@ TEXT, IDS, FLAG = (
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Reading runs in a child; the function that runs there is what is tested here, and TensorFlow is loaded already."""
-
-    def run(target, request, **_):
-        assert target == "tftrt_tools.models.inputs.read_job:job"
-        return dataclasses.make_dataclass("Done", ["result"])(read_job.job(request))
-
-    monkeypatch.setattr(read, "child", types.SimpleNamespace(run=run))
+    doubles.job(monkeypatch, read.save, read_job.job)
 
 
 def rows_of(source, tmp_path, specs, rows=0, **options):

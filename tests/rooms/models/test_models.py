@@ -1,6 +1,5 @@
-"""Models on disk of several kinds: an ONNX file beside a SavedModel, and a fourth kind that this file brings: NumPy's own arrays."""
+"""Models on disk of several kinds: an ONNX file beside a SavedModel, and a fourth kind that tests bring: NumPy's own arrays."""
 
-import contextlib
 import json
 
 import numpy as np
@@ -8,114 +7,20 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests import onnx_files
+from tests import matrix_kind, onnx_files
 from tftrt_tools.accuracy import thresholds, verify
 from tftrt_tools.base import errors
 from tftrt_tools.command_line import cli
-from tftrt_tools.models.execution import load_job, run_job
-from tftrt_tools.models.execution.run import Runtime
-from tftrt_tools.models.execution.runner import Where
 from tftrt_tools.models.kinds import names, opening, table
-from tftrt_tools.models.kinds.model import Arithmetic, Contents, Overview, Signature
 from tftrt_tools.models.kinds.onnx.kind import ONNX
-from tftrt_tools.models.savedmodel import files
-from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 WEIGHTS = np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)
-
-
-# As child processes import this file.
-HERE = "tests.rooms.models.test_models"
-
-
-class Weights:
-    """A kind: an .npz with one matrix, by which rows are multiplied."""
-
-    name = "matrix"
-    forms = ("a matrix (.matrix.npz)",)
-    runtime = Runtime(jobs=HERE)
-    named_signatures = False
-    unconverted = ("a matrix is no TensorFlow model", "give one")
-
-    def arithmetic(self, path):
-        return Arithmetic("FP32", "NumPy")
-
-    def takes(self, path):
-        return path.endswith(".matrix.npz")
-
-    def check(self, source, as_it_is):
-        if not self.takes(source.path):
-            raise errors.UsageError("no matrix")
-
-    def opened(self, source, log_file):
-        return contextlib.nullcontext(source.path)
-
-    def contents(self, paths):
-        specs = [
-            [InputSpec("rows", "float32", (None, len(matrix)))]
-            + [InputSpec("product", "float32", (None, matrix.shape[1]))]
-            for matrix in (np.load(path)["w"] for path in paths)
-        ]
-        return [Contents(signatures={"serving_default": Signature((one,), (other,))}) for one, other in specs]
-
-    def overview(self, path):
-        return Overview(
-            model=path,
-            form=self.name,
-            signatures=self.contents([path])[0].signatures,
-            opsets={},
-            ops={"MatMul": 1},
-            weights={},
-            files=(),
-            facts={},
-            unasked=("what it is for",),
-        )
-
-    def digest(self, path):
-        return files.digest(path)
-
-    def document(self, path, name):
-        return None
-
-    def keep(self, path, name, document):
-        return False
-
-
-class Loaded:
-    """The runner of a matrix."""
-
-    where = Where(mode="cpu", runtime="NumPy", version=np.__version__)
-
-    def __init__(self, path):
-        self._weights = np.load(path)["w"]
-
-    def ready(self, signature, inputs):
-        return lambda: {"product": inputs["rows"] @ self._weights}
-
-    def watched(self, ready):
-        return ready(), None
-
-    def kernels(self, calls):
-        return {}
-
-
-@contextlib.contextmanager
-def load(path, wanted):
-    yield Loaded(path)
-
-
-def job(request):
-    return run_job.answer(request, load)
-
-
-def make(request):
-    return load_job.made(request, load)
 
 
 @pytest.fixture
 def matrix(tmp_path, monkeypatch):
     """The path of a matrix, with its kind in the table."""
-    monkeypatch.setattr(table, "KINDS", (Weights(), *table.KINDS))
+    monkeypatch.setattr(table, "KINDS", (matrix_kind.Weights(), *table.KINDS))
     np.savez(tmp_path / "m.matrix.npz", w=WEIGHTS)
     return str(tmp_path / "m.matrix.npz")
 

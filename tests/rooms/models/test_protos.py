@@ -20,8 +20,8 @@ def test_a_model_is_described_without_tensorflow(zoo_model):
     text = """
 import sys
 from tftrt_tools.models.savedmodel import describe_job
-found, = describe_job.job({"models": [sys.argv[1]]})
-print(*found["inputs"])
+found, = describe_job.job([sys.argv[1]])
+print(*found.inputs)
 print("tensorflow" in sys.modules, any(name.startswith("tensorflow.python") for name in sys.modules))
 """
     assert python(text, zoo_model("digits_cnn")) == ["serving_default", "False False"]

@@ -99,7 +99,7 @@ def asked(house, name, **options):
 
 
 def engine_name(house):
-    return describe_job.job({"models": [str(house.models / "digits" / "1")]})[0]["engines"][0]["name"]
+    return describe_job.job([str(house.models / "digits" / "1")])[0].engines[0].name
 
 
 def of_source(done, source):

@@ -126,7 +126,7 @@ def test_a_model_that_decodes_is_traced(tmp_path):
     )
     found = child.run(
         "tftrt_tools.studies.bench.inside_job:split",
-        {"model": str(tmp_path / "model"), "calls": run.named(saved), "answers": ""},
+        {"model": str(tmp_path / "model"), "calls": [call.to_dict() for call in run.named(saved)], "answers": ""},
     ).result
     split = timeline.Split.from_dict(found["split"])
     assert split.calls % 2 == 0 and found["plain_seconds"] > 0

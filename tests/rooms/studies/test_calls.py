@@ -1,10 +1,9 @@
 """What a model is called with: the user's data first, else drawn values; each function once, frozen inputs with their value."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
+from tests import doubles
 from tftrt_tools.base import errors
 from tftrt_tools.models.inputs import calls, drawing, read, read_job, user_calls, user_calls_job
 from tftrt_tools.models.inputs.options import DataOptions
@@ -23,16 +22,8 @@ FROZEN = {
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """What runs in a child runs here: TensorFlow is loaded already."""
-    jobs = {
-        "tftrt_tools.models.inputs.read_job:job": read_job.job,
-        "tftrt_tools.models.inputs.user_calls_job:job": user_calls_job.job,
-    }
-
-    def run(target, request, **_):
-        return dataclasses.make_dataclass("Done", ["result"])(jobs[target](request))
-
-    for module in (read, user_calls):
-        monkeypatch.setattr(module.child, "run", run)
+    doubles.job(monkeypatch, read.save, read_job.job)
+    doubles.job(monkeypatch, user_calls.save, user_calls_job.job)
 
 
 def chosen(tmp_path, takes, sizes=(2,), **asked):

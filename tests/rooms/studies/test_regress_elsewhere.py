@@ -13,10 +13,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save_model
 
 from tests.command_line import assert_clear
+from tests.conftest import ROOT
 from tests.rooms.command_line.test_without_tensorflow import VERSIONS, interpreter
 from tftrt_tools.base.process import child
 from tftrt_tools.base.process import interpreter as interpreters
-from tftrt_tools.models.kinds import elsewhere, opening
+from tftrt_tools.models.kinds import elsewhere, opening, table
 
 # Which of the two is the faster is not the question here.
 QUICK = ("--rounds=12", "--max_rounds=12", "--allow_worse")
@@ -138,6 +139,31 @@ def test_another_environment_runs_the_files_of_this_package_without_the_packages
     ).result
     assert os.path.realpath(said["package"]) == os.path.realpath(pathlib.Path(interpreters.__file__).parents[2])
     assert "/of/this/environment" not in said["path"] and said["executable"] == str(python)
+
+
+FEW = """
+import importlib, sys
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in {"tftrt_tools", *sys.stdlib_module_names}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refused())
+for name in [name for name in sys.modules if name.partition(".")[0] == "google"]:
+    del sys.modules[name]
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+"""
+
+
+def test_what_declares_the_jobs_of_other_environments_needs_no_package():
+    """Not even those that they need: only so a child there can tell which of them is missing."""
+    declared = [one.runtime.job.target.partition(":")[0] for one in table.KINDS if one.runtime.package]
+    modules = [elsewhere.seen.target.partition(":")[0], *declared]
+    assert len(modules) == 4
+    done = subprocess.run([sys.executable, "-c", FEW, *modules], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.portable

@@ -48,8 +48,8 @@ def program(folder, name="net"):
     """A .pt2 file of a function of tests.new_modules."""
     path = pathlib.Path(folder) / "model.pt2"
     code = (
-        "import sys, torch; from tftrt_tools.models.kinds.pytorch import function_job; "
-        "function_job.job({'function': f'tests.new_modules:{sys.argv[1]}', 'output': sys.argv[2]})"
+        "import sys, torch; from tftrt_tools.models.kinds.pytorch import function_job, kind; "
+        "function_job.job(kind.FunctionRequest(function=f'tests.new_modules:{sys.argv[1]}', output=sys.argv[2]))"
     )
     subprocess.run([sys.executable, "-c", code, name, path], check=True, cwd=ROOT)
     return path

@@ -4,7 +4,7 @@ saturated, such as a softmax of inputs that are far too large, hides what roundi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +106,7 @@ def _alike(array: npt.NDArray[Any], one: npt.ArrayLike) -> bool:
         return bool(np.all(same | (np.abs(array - one) <= _ROUNDING * finite.max())))
 
 
-def _shown(value: Any) -> str:
+def _shown(value: bytes | str | SupportsFloat) -> str:
     if isinstance(value, bytes | str):
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         return repr(text if len(text) <= 20 else text[:20] + "…")

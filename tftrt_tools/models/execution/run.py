@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tftrt_tools.base import records
 from tftrt_tools.base.process import child
+from tftrt_tools.base.process.jobs import Job, Worker
 from tftrt_tools.models.execution.runner import Mode, Where
 from tftrt_tools.models.execution.trace import CallTrace
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
@@ -50,11 +52,79 @@ class Call:
         return f"{self.signature}({shape_grammar.call_text(self.shapes)})"
 
 
+@dataclasses.dataclass(frozen=True)
+class Renamed(records.Record):
+    """How a child turns the names of a call into the model's own, and back. inputs: {name in the call: the model's}. outputs: {the model's:
+    name in the call}; only names that differ."""
+
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    outputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NamedCall(records.Record):
+    """A saved call, as a child gets it."""
+
+    # The model's name of it.
+    signature: str
+    # The .npz of its inputs.
+    inputs: str
+    renamed: Renamed = Renamed()
+    # The .npz for its answers; "" where none are kept.
+    output: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(records.Record):
+    """What `run_job.answer` does."""
+
+    # The path that the runtime loads.
+    model: str
+    calls: tuple[NamedCall, ...]
+    # Whether to record what the engines did in each call, and in which arithmetic the GPU computed.
+    trace: bool = False
+    kernels: bool = False
+    # Whether float32 is computed without TF32.
+    exact: bool = False
+    # The model's name in messages.
+    label: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answered(records.Record):
+    """A call that was made. trace: None if it was not watched, or there are no engines."""
+
+    seconds: float
+    trace: CallTrace | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer(records.Record):
+    """What `run_job.answer` did; the answers are in the files of the request's calls."""
+
+    calls: tuple[Answered, ...]
+    where: Where
+    # {arithmetic: seconds of the GPU's kernels}, of one more call at each shape that engines served.
+    kernels: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoadRequest(records.Record):
+    """What `load_job.made` does. answers: a folder for the first answers; "" where they are not kept."""
+
+    model: str
+    # Of one signature.
+    calls: tuple[NamedCall, ...]
+    answers: str = ""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Runtime:
     """The runtime of a kind of models, in child processes."""
 
-    # Name of the module of the child's side. Its function `job` is run_job.answer with the kind's own `load`.
+    # Runs calls: run_job.answer with the kind's own `load`.
+    job: Job[Request, Answer]
+    # Name of the module of the child's side, which has `load`, and `make` for load in process.
     jobs: str
     # Environment variables of its processes.
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -92,27 +162,24 @@ class Names:
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
     outputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def renamed(self) -> dict[str, dict[str, str]]:
+    def renamed(self) -> Renamed:
         """Its form in requests to the child, which turns names into the model's own for the call, and back for the answers."""
-        return {"inputs": dict(self.inputs), "outputs": {there: here for here, there in self.outputs.items()}}
+        return Renamed(dict(self.inputs), {there: here for here, there in self.outputs.items()})
 
 
-def named(saved_calls: SavedCalls, names: Mapping[str, Names] | None = None) -> list[dict[str, Any]]:
-    """Saved calls as requests to the child have them: {"signature", "inputs": .npz path, "renamed": Names.renamed()} each.
-
-    Args: names: {signature of a call: its names in the model}, only if they differ.
-    """
+def named(saved_calls: SavedCalls, names: Mapping[str, Names] | None = None) -> list[NamedCall]:
+    """Saved calls as children get them. Args: names: {signature of a call: its names in the model}, only if they differ."""
     found = []
     for signature, path in saved_calls:
         there = (names or {}).get(signature, Names(signature))
-        found.append({"signature": there.signature, "inputs": path, "renamed": there.renamed()})
+        found.append(NamedCall(signature=there.signature, inputs=path, renamed=there.renamed()))
     return found
 
 
 class Started(Protocol):
-    """A child process that runs models, such as child.Worker."""
+    """A child process that runs models, such as the one of `worker`."""
 
-    def call(self, request: dict[str, Any]) -> child.Outcome[Any]:
+    def call(self, request: Request) -> child.Outcome[Answer]:
         """What `run_job.answer` takes and returns."""
 
 
@@ -169,9 +236,9 @@ def save_calls(calls: Iterable[Call], folder: str | os.PathLike[str]) -> list[tu
 
 def worker(
     runtime: Runtime, env: Mapping[str, str | None] | None = None, log_file: str | None = None
-) -> AbstractContextManager[child.Worker]:
+) -> AbstractContextManager[Worker[Request, Answer]]:
     """A process for `run` that loads the runtime while its caller does other work. See child.worker."""
-    return child.worker(f"{runtime.jobs}:job", {**runtime.env, **(env or {})}, log_file, runtime.python)
+    return runtime.job.worker({**runtime.env, **(env or {})}, log_file, runtime.python)
 
 
 def run(
@@ -199,25 +266,20 @@ def run(
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    calls = [{**call, "output": str(folder / f"{number}.npz")} for number, call in enumerate(named(saved_calls, names))]
-    request = {
-        "model": str(model.path),
-        "calls": calls,
-        "trace": trace,
-        "kernels": kernels,
-        "exact": exact,
-        "label": label,
-    }
+    calls = tuple(
+        dataclasses.replace(call, output=str(folder / f"{number}.npz"))
+        for number, call in enumerate(named(saved_calls, names))
+    )
+    request = Request(model=str(model.path), calls=calls, trace=trace, kernels=kernels, exact=exact, label=label)
     if started:
-        done: Any = started.call(request).result
+        done = started.call(request).result
     else:
         with worker(model.runtime, env, log_file) as one:
             done = one.call(request, silence=silence).result
-    traces = tuple(CallTrace.from_dict(one["trace"]) if one["trace"] else None for one in done["calls"])
     return Run(
-        answers=tuple(call["output"] for call in calls),
-        where=Where.from_dict(done["where"]),
-        seconds=tuple(one["seconds"] for one in done["calls"]),
-        traces=traces,
-        kernels=done["kernels"],
+        answers=tuple(call.output for call in calls),
+        where=done.where,
+        seconds=tuple(one.seconds for one in done.calls),
+        traces=tuple(one.trace for one in done.calls),
+        kernels=done.kernels,
     )

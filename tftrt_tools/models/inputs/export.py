@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from collections.abc import Callable
 
 from tftrt_tools.base import errors, records
-from tftrt_tools.base.process import child
+from tftrt_tools.base.process import jobs
 from tftrt_tools.models.execution import arrays as array_reader
 from tftrt_tools.models.inputs import find
 from tftrt_tools.models.inputs import options as options_module
 from tftrt_tools.models.inputs.labels import Class
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.savedmodel import describe, signatures
+from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.models.sources.opened import opened
 from tftrt_tools.models.sources.source import Source
 
@@ -69,6 +71,33 @@ class Written(records.Record):
     failed: tuple[str, ...]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(records.Record):
+    """Rows to read and write."""
+
+    # With the signature's name.
+    wanted: Wanted
+    # Of the signature.
+    specs: tuple[InputSpec, ...]
+    # As of the request to a source.
+    others: tuple[str, ...] = ()
+    # Of find.Found.
+    kind: str
+    files: tuple[str, ...]
+    # Of the names of the written arrays.
+    prefix: str = ""
+    # Whether files may be replaced.
+    overwrite: bool = False
+
+
+@jobs.job
+def write() -> Callable[[Request], Written]:
+    """Read rows, and write them to files. Raises: UsageError."""
+    from tftrt_tools.models.inputs import export_job
+
+    return export_job.job
+
+
 def export(model: str | Source, wanted: Wanted, log_file: str | None = None, overwrite: bool = False) -> Written:
     """Write the files. Args: model: path or source.Source; its signature says what a row is. overwrite: replace files that are
     there at the end. Returns: Written. Raises: UsageError."""
@@ -84,18 +113,16 @@ def export(model: str | Source, wanted: Wanted, log_file: str | None = None, ove
     _check_labels(wanted, found)
     plain = name == signatures.DEFAULT or len(signatures.Once.of(list(inputs), described.same).names) == 1
     others = array_reader.input_names(inputs) - array_reader.input_names({name: inputs[name]})
-    request = {
-        "wanted": dataclasses.replace(wanted, signature=name).to_dict(),
-        "specs": [spec.to_dict() for spec in inputs[name]],
-        "others": sorted(others),
-        "kind": found.kind,
-        "files": list(found.files),
-        "prefix": "" if plain else f"{name}/",
-        "overwrite": overwrite,
-    }
-    return Written.from_dict(
-        child.run("tftrt_tools.models.inputs.export_job:job", request, env=_ENV, log_file=log_file).result
+    request = Request(
+        wanted=dataclasses.replace(wanted, signature=name),
+        specs=inputs[name],
+        others=tuple(sorted(others)),
+        kind=found.kind,
+        files=found.files,
+        prefix="" if plain else f"{name}/",
+        overwrite=overwrite,
     )
+    return write.run(request, env=_ENV, log_file=log_file).result
 
 
 def _signature(names: list[str]) -> str:

@@ -19,6 +19,7 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.models.inputs import find
 from tftrt_tools.models.inputs import labels as labels_module
 from tftrt_tools.models.inputs.export import DEFAULT_CALIBRATION_ROWS, Wanted, Written
+from tftrt_tools.models.inputs.export import Request as WriteRequest
 from tftrt_tools.models.inputs.read import Rows
 from tftrt_tools.models.inputs.rows import row_hashes
 from tftrt_tools.models.inputs.sources_job import batching
@@ -28,18 +29,15 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 _SAID_EVERY = 50
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Args: request: {"wanted": Wanted dict with the signature's name, "specs", "others", "kind", "files", "prefix": of the names of
-    arrays, "overwrite": whether files may be replaced}.
-    Returns: Written as a dict. Raises: UsageError."""
-    wanted, kind = Wanted.from_dict(request["wanted"]), request["kind"]
-    specs = tuple(map(InputSpec.from_dict, request["specs"]))
-    files, source = tuple(request["files"]), wanted.options.source
+def job(request: WriteRequest) -> Written:
+    """As export.write."""
+    wanted, kind, specs, files = request.wanted, request.kind, request.specs, request.files
+    source = wanted.options.source
     of_path: dict[str, int] = {}
     folders: dict[int, str] = {}
     if wanted.labels and not wanted.answers and find.Found(kind, files).by_file:
         of_path, folders = labels_module.of_folders(files, source, wanted.classes)
-    rows, labels, wheres, tally = _read(wanted, specs, tuple(request["others"]), kind, files, of_path)
+    rows, labels, wheres, tally = _read(wanted, specs, request.others, kind, files, of_path)
     answers = _answers(wanted, kind, files, wheres, len(rows))
     scored, others = _dealt(wanted, len(rows))
     known = {row_hashes(rows[number])[0] for number in scored} if others else set()
@@ -48,8 +46,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         raise errors.UsageError(
             f"all {len(others)} rows to calibrate on are equal to rows that are scored", "give more data"
         )
-    overwrite = request["overwrite"]
-    inputs = _write(wanted.output, [rows[number] for number in scored], specs, request["prefix"], overwrite)
+    prefix, overwrite = request.prefix, request.overwrite
+    inputs = _write(wanted.output, [rows[number] for number in scored], specs, prefix, overwrite)
     classes: tuple[labels_module.Class, ...] = ()
     if wanted.labels:
         values = answers[scored] if wanted.answers else np.array([labels[number] for number in scored], np.int64)
@@ -57,7 +55,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
             np.save(file, values)
         classes = labels_module.counted(values, folders) if values.dtype.kind in "iu" and values.ndim == 1 else ()
     if wanted.calibration:
-        _write(wanted.calibration, [rows[number] for number in kept], specs, request["prefix"], overwrite)
+        _write(wanted.calibration, [rows[number] for number in kept], specs, prefix, overwrite)
     size, failed = pathlib.Path(wanted.output).stat().st_size, tuple(pathlib.Path(path).name for path in tally.failed)
     return Written(
         wanted=wanted,
@@ -69,7 +67,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         inputs=inputs,
         classes=classes,
         failed=failed,
-    ).to_dict()
+    )
 
 
 def _read(

@@ -14,7 +14,7 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 MEND = "yield {input name: array}, a tuple in the signature's order, or one array for an only input"
 
 
-def parts(item: Any) -> tuple[str, Any]:
+def parts(item: object) -> tuple[str, object]:
     """(signature, the rest) of (signature, {input: array}); ("", item) of another item."""
     return (
         item
@@ -23,7 +23,7 @@ def parts(item: Any) -> tuple[str, Any]:
     )
 
 
-def named(item: Any, where: str, signature: str, specs: Sequence[InputSpec]) -> dict[str, Any]:
+def named(item: object, where: str, signature: str, specs: Sequence[InputSpec]) -> dict[str, Any]:
     """{input: value} of a mapping, a tuple or a list in the order of the signature's arguments, or one value. Args: where: the item, for
     messages. Raises: UsageError, also where the order is not known."""
     takes = f"{signature!r} takes " + ", ".join(f"{spec.name} {spec.text()}" for spec in specs)
@@ -58,7 +58,7 @@ def in_order(specs: Sequence[InputSpec]) -> list[str] | None:
     )
 
 
-def array(value: Any, name: str, where: str) -> npt.NDArray[Any]:
+def array(value: object, name: str, where: str) -> npt.NDArray[Any]:
     """A value as an array. Args: name: of its input; where: the item, for messages. Raises: UsageError where it is none."""
     try:
         found = np.asarray(value)

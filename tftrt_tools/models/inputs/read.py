@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes  # noqa: F401 (from then on NumPy knows "bfloat16")
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools.base.process import child
+from tftrt_tools.base import records
+from tftrt_tools.base.process import jobs
 from tftrt_tools.models.execution import arrays as array_reader
 from tftrt_tools.models.execution import npz
 from tftrt_tools.models.inputs.find import Found
@@ -42,6 +43,63 @@ class Rows:
     integers: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SignatureRows(records.Record):
+    """A signature that rows are read for; its fields as of the request to a source."""
+
+    name: str
+    specs: tuple[InputSpec, ...]
+    twins: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(records.Record):
+    """Rows to read."""
+
+    options: DataOptions
+    # Of find.Found.
+    kind: str
+    files: tuple[str, ...]
+    # The most, 0 for all.
+    rows: int = 0
+    # The flag that named the source, for messages.
+    said: str
+    signatures: tuple[SignatureRows, ...]
+    # Where the rows are kept.
+    folder: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place(records.Record):
+    """A file that holds the rows of an input: its values as they are in memory, or an .npz of strings, without a dtype."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Saved(records.Record):
+    """Rows in files; the other fields as of Rows."""
+
+    # {SIGNATURE/INPUT: its file}.
+    arrays: dict[str, Place]
+    names: tuple[str, ...]
+    numbers: tuple[int, ...]
+    total: int
+    failed: tuple[str, ...]
+    integers: tuple[str, ...]
+
+
+@jobs.job
+def save() -> Callable[[Request], Saved]:
+    """Read rows into files that can be mapped. Raises: UsageError."""
+    from tftrt_tools.models.inputs import read_job
+
+    return read_job.job
+
+
 def read(
     found: Found,
     specs: Mapping[str, Sequence[InputSpec]],
@@ -69,44 +127,42 @@ def read(
     order = sorted(specs, key=lambda name: name != DEFAULT)
     every = known or specs
     others = {name: array_reader.input_names(every) - array_reader.input_names({name: every[name]}) for name in order}
-    request = {
-        "options": options.to_dict(),
-        "kind": found.kind,
-        "files": list(found.files),
-        "rows": rows,
-        "said": said,
-        "signatures": [
-            {
-                "name": name,
-                "specs": [spec.to_dict() for spec in specs[name]],
-                "twins": list(walked.twins.get(name, ())) if walked else [],
-                "others": sorted(others[name]),
-            }
-            for name in order
-        ],
-        "folder": str(folder),
-    }
-    answer = child.run("tftrt_tools.models.inputs.read_job:job", request, env=ENV).result
-    arrays = {name: _array(place) for name, place in answer["arrays"].items()}
-    return Rows(
-        arrays=arrays,
+    request = Request(
+        options=options,
         kind=found.kind,
-        names=tuple(answer["names"]),
-        numbers=tuple(answer["numbers"]),
-        total=answer["total"],
-        failed=tuple(answer["failed"]),
-        integers=tuple(answer["integers"]),
+        files=found.files,
+        rows=rows,
+        said=said,
+        signatures=tuple(
+            SignatureRows(
+                name=name,
+                specs=tuple(specs[name]),
+                twins=walked.twins.get(name, ()) if walked else (),
+                others=tuple(sorted(others[name])),
+            )
+            for name in order
+        ),
+        folder=str(folder),
+    )
+    answer = save.run(request, env=ENV).result
+    return Rows(
+        arrays={name: _array(place) for name, place in answer.arrays.items()},
+        kind=found.kind,
+        names=answer.names,
+        numbers=answer.numbers,
+        total=answer.total,
+        failed=answer.failed,
+        integers=answer.integers,
     )
 
 
-def _array(place: dict[str, Any]) -> npt.NDArray[Any]:
-    """Args: place: {"path", "dtype", "shape"} of the values as they are in memory, or an .npz of strings, without a dtype."""
-    if not place["dtype"]:
-        return npz.load(place["path"])["values"]
-    dtype, shape = np.dtype(place["dtype"]), tuple(place["shape"])
+def _array(place: Place) -> npt.NDArray[Any]:
+    if not place.dtype:
+        return npz.load(place.path)["values"]
+    dtype, shape = np.dtype(place.dtype), place.shape
     # Empty arrays, and arrays without rows, cannot be mapped.
     return (
-        np.memmap(place["path"], dtype, "r", shape=shape)
+        np.memmap(place.path, dtype, "r", shape=shape)
         if shape and all(shape)
-        else np.fromfile(place["path"], dtype).reshape(shape)
+        else np.fromfile(place.path, dtype).reshape(shape)
     )

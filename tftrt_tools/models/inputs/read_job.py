@@ -15,10 +15,10 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution import npz
 from tftrt_tools.models.inputs import find
-from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.inputs.read import Place, Saved, SignatureRows
+from tftrt_tools.models.inputs.read import Request as RowsRequest
 from tftrt_tools.models.inputs.sources_job import batching
 from tftrt_tools.models.inputs.sources_job.request import Request
-from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 _SAID_EVERY = 50
 # These kinds name their parts INPUT or SIGNATURE/INPUT; only reading shows whether a file fits a signature.
@@ -33,65 +33,60 @@ class _Unfit(Exception):
         self.error = error
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Args: request: {"options", "kind", "files", "rows", "said", "signatures": [{"name", "specs": InputSpec dicts, "twins", "others"}],
-    "folder"}.
-    Returns: {"arrays": {SIGNATURE/INPUT: {"path", "dtype", "shape"}}, "names", "numbers", "total", "failed", "integers": of
-    value_ranges.Integers}. Raises: UsageError."""
-    folder = pathlib.Path(request["folder"])
+def job(request: RowsRequest) -> Saved:
+    """As read.save."""
+    folder = pathlib.Path(request.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, Place] = {}
     reads: dict[str, _Reading] = {}
     unfit: list[errors.UsageError] = []
-    for one in request["signatures"]:
+    for one in request.signatures:
         # Signatures with the same inputs get the same rows, unless files name a row's parts SIGNATURE/INPUT.
-        signature = one["name"]
-        key = repr((one["specs"], signature if request["kind"] in _NAMED_PARTS else ""))
+        key = repr((one.specs, one.name if request.kind in _NAMED_PARTS else ""))
         if key not in reads:
             try:
                 reads[key] = _Reading(request, one, folder / str(len(reads))).read()
             except _Unfit as caught:
                 unfit.append(caught.error)
                 continue
-        arrays |= {f"{signature}/{name}": place for name, place in reads[key].places.items()}
+        arrays |= {f"{one.name}/{name}": place for name, place in reads[key].places.items()}
     if not reads:
         raise unfit[0]
     first = next(iter(reads.values()))
-    return {
-        "arrays": arrays,
-        "names": first.names,
-        "numbers": first.numbers,
-        "total": first.total,
-        "failed": [pathlib.Path(path).name for path in first.tally.failed],
-        "integers": list(
-            dict.fromkeys(line for one in reads.values() for line in one.tally.integers.lines(request["kind"]))
+    return Saved(
+        arrays=arrays,
+        names=tuple(first.names),
+        numbers=tuple(first.numbers),
+        total=first.total,
+        failed=tuple(pathlib.Path(path).name for path in first.tally.failed),
+        integers=tuple(
+            dict.fromkeys(line for one in reads.values() for line in one.tally.integers.lines(request.kind))
         ),
-    }
+    )
 
 
 class _Reading:
-    """One reading of the source, for the inputs of a signature. places: {input: {"path", "dtype", "shape"}} when it is done."""
+    """One reading of the source, for the inputs of a signature. places: {input: its file} when it is done."""
 
-    def __init__(self, request: dict[str, Any], one: dict[str, Any], folder: pathlib.Path) -> None:
-        """Args: request: of `job`; one: of its signatures."""
-        self._limit, self._kind, self._source = request["rows"], request["kind"], request["options"]["source"]
+    def __init__(self, request: RowsRequest, one: SignatureRows, folder: pathlib.Path) -> None:
+        self._limit, self._kind, self._source = request.rows, request.kind, request.options.source
         self._request = Request(
-            options=DataOptions.from_dict(request["options"]),
-            signature=one["name"],
-            specs=tuple(map(InputSpec.from_dict, one["specs"])),
-            files=tuple(request["files"]),
-            said=request["said"],
+            options=request.options,
+            signature=one.name,
+            specs=one.specs,
+            files=request.files,
+            said=request.said,
             rows=self._limit,
-            twins=tuple(one["twins"]),
-            others=tuple(one["others"]),
+            twins=one.twins,
+            others=one.others,
         )
         self._folder = folder
-        self.places: dict[str, Any] = {}
+        self.places: dict[str, Place] = {}
         self.names: list[str] = []
         self.numbers: list[int] = []
         self.tally = batching.Tally()
         self._by_file = find.Found(self._kind, self._request.files).by_file
-        self.total = len(request["files"]) if self._by_file else 0
+        self.total = len(request.files) if self._by_file else 0
 
     def read(self) -> _Reading:
         """Read all. Returns: self. Raises: _Unfit, UsageError."""
@@ -180,10 +175,10 @@ class _Writer:
         else:
             self._texts.append(array)
 
-    def place(self) -> dict[str, Any]:
-        """Where the rows are, as read.Rows finds them."""
-        shape = [self._count, *self._first.shape[1:]] if self._first.ndim else []
+    def place(self) -> Place:
+        """Where the rows are."""
+        shape = (self._count, *self._first.shape[1:]) if self._first.ndim else ()
         if self._file:
-            return {"path": str(self._path), "dtype": self._first.dtype.name, "shape": shape}
+            return Place(path=str(self._path), dtype=self._first.dtype.name, shape=shape)
         npz.save(self._path, {"values": np.concatenate(self._texts) if self._first.ndim else self._first})
-        return {"path": str(self._path), "dtype": "", "shape": shape}
+        return Place(path=str(self._path), dtype="", shape=shape)

@@ -55,7 +55,7 @@ def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(array, array.dtype.newbyteorder("<") if array.dtype.isbuiltin != 2 else None, order="C")
 
 
-def _bytes(row: Any) -> bytes:
+def _bytes(row: bytes | str | np.generic | npt.NDArray[Any]) -> bytes:
     if isinstance(row, (bytes, str)) or row.dtype == object:
         values = [
             value.encode() if isinstance(value, str) else bytes(value) for value in np.asarray(row, object).reshape(-1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools.base import errors
-from tftrt_tools.base.process import child
+from tftrt_tools.base import errors, records
+from tftrt_tools.base.process import jobs
 from tftrt_tools.models.execution import npz, run
 from tftrt_tools.models.inputs import cutting, items
 from tftrt_tools.models.inputs.value_ranges import Integers
@@ -20,6 +20,39 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 # In place of an array that the function does not yield.
 _NONE = np.zeros(0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(records.Record):
+    """A function to run."""
+
+    # "module:function". It yields {input: array}, a tuple or one array for a model's only or default signature, or (signature, {input:
+    # array}).
+    function: str
+    # For the items.
+    folder: str
+    # The flag that named the function, for messages.
+    said: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Item(records.Record):
+    """An item that the function yielded."""
+
+    # "" where it names none.
+    signature: str
+    # The .npz of its arrays.
+    path: str
+    # "" where its arrays have names, else the item's type: then they are numbered, or the only one is called "".
+    form: str
+
+
+@jobs.job
+def save() -> Callable[[Request], Sequence[Item]]:
+    """Save what the user's function yields. Raises: UsageError."""
+    from tftrt_tools.models.inputs import user_calls_job
+
+    return user_calls_job.job
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +90,9 @@ def calls(
     default = signatures.DEFAULT if signatures.DEFAULT in specs else next(iter(specs))
     found: dict[str, list[run.Call]] = {}
     aside: dict[str, None] = {}
-    for number, one in enumerate(_yielded(reference, folder, said), 1):
-        name, arrays = one["signature"], npz.load(one["path"])
+    items_saved = save.run(Request(function=reference, folder=str(folder), said=said)).result
+    for number, one in enumerate(items_saved, 1):
+        name, arrays = one.signature, npz.load(one.path)
         name = walked.leader(name) if walked and name else name or _meant(default, arrays, specs, others or {})
         if name in (others or {}):
             aside[name] = None
@@ -69,9 +103,9 @@ def calls(
             )
         where = f"item {number} of {reference}"
         wanted = list(specs[name])
-        if not one["form"] or len(arrays) < len(wanted):
-            wanted = cutting.without((optional or {}).get(name, frozenset()), wanted, () if one["form"] else arrays)
-        values = items.named(_content(one["form"], arrays), where, name, wanted)
+        if not one.form or len(arrays) < len(wanted):
+            wanted = cutting.without((optional or {}).get(name, frozenset()), wanted, () if one.form else arrays)
+        values = items.named(_content(one.form, arrays), where, name, wanted)
         if integers is not None:
             for spec in wanted:
                 integers.add(values.get(spec.name, _NONE), spec)
@@ -105,16 +139,10 @@ def _meant(
 
 
 def _content(form: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """An item as it was yielded. Args: form, arrays: of user_calls_job.job."""
+    """An item as it was yielded. Args: form: of Item."""
     if not form:
         return arrays
     if "" in arrays:
         return arrays[""]
     listed = [arrays[str(number)] for number in range(len(arrays))]
     return listed if form == "list" else tuple(listed)
-
-
-def _yielded(reference: str, folder: str | pathlib.Path, said: str) -> list[dict[str, Any]]:
-    """As user_calls_job.job."""
-    request = {"function": reference, "folder": str(folder), "said": said}
-    return list(child.run("tftrt_tools.models.inputs.user_calls_job:job", request).result)

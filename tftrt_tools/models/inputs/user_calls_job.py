@@ -14,6 +14,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution import npz, user_function
 from tftrt_tools.models.inputs import items
+from tftrt_tools.models.inputs.user_calls import Item, Request
 
 # A function that yields more is taken for one that never ends.
 MOST_ITEMS = 100_000
@@ -21,39 +22,30 @@ MOST_ITEMS = 100_000
 _SPARE_BYTES = 1 << 30
 
 
-def job(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Save what module:function yields.
-
-    It yields {input: array}, a tuple or one array for a model's only or default signature, or (signature, {input: array}).
-
-    Args: request: {"function": "module:function", "folder": directory, "said": the flag that named it}.
-    Returns: [{"signature": or "", "path": of an .npz, "form": "" where its arrays have names, else the item's type: then they are numbered,
-      or the only one is called ""}, …]. Raises: UsageError.
-    """
-    folder = pathlib.Path(request["folder"])
+def job(request: Request) -> list[Item]:
+    """As user_calls.save."""
+    folder = pathlib.Path(request.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    saved: list[dict[str, Any]] = []
+    saved: list[Item] = []
     held = 0
-    for number, item in enumerate(user_function.items(request["function"], request["said"])):
+    for number, item in enumerate(user_function.items(request.function, request.said)):
         progress.say(f"reading data, item {number + 1}")
         _check_end(number, held, folder, request)
         signature, content = items.parts(item)
         path = folder / f"{number}.npz"
-        npz.save(path, _arrays(content, f"item {number + 1} of {request['function']}"))
+        npz.save(path, _arrays(content, f"item {number + 1} of {request.function}"))
         held += path.stat().st_size
         saved.append(
-            {
-                "signature": signature,
-                "path": str(path),
-                "form": "" if isinstance(content, Mapping) else type(content).__name__,
-            }
+            Item(
+                signature=signature, path=str(path), form="" if isinstance(content, Mapping) else type(content).__name__
+            )
         )
     if not saved:
-        raise errors.UsageError(f"{request['function']} yields nothing", f"{items.MEND}, for each call")
+        raise errors.UsageError(f"{request.function} yields nothing", f"{items.MEND}, for each call")
     return saved
 
 
-def _check_end(number: int, held: int, folder: pathlib.Path, request: Mapping[str, Any]) -> None:
+def _check_end(number: int, held: int, folder: pathlib.Path, request: Request) -> None:
     """Refuse a function that seems never to end. Args: held: bytes of its first `number` items. Raises: UsageError."""
     # All items are in memory at a time, later.
     most = min(
@@ -62,13 +54,12 @@ def _check_end(number: int, held: int, folder: pathlib.Path, request: Mapping[st
     )
     if number == MOST_ITEMS or held > most:
         raise errors.UsageError(
-            f"{request['said']}={request['function']} yields too much: {number} items of {held / 1e9:.3g} GB, and it "
-            "goes on",
+            f"{request.said}={request.function} yields too much: {number} items of {held / 1e9:.3g} GB, and it goes on",
             "let it end, as by itertools.islice(items, 1000)",
         )
 
 
-def _arrays(content: Any, where: str) -> dict[str, Any]:
+def _arrays(content: object, where: str) -> dict[str, Any]:
     if isinstance(content, Mapping):
         return {str(name): items.array(value, str(name), where) for name, value in content.items()}
     if isinstance(content, (tuple, list)):

@@ -8,6 +8,6 @@ is in its models (`Kind.overview`).
 
 A new kind is a folder here and a line in `table.KINDS`:
 
-  kind.py        an object with the members of `model.Kind`; imports no runtime
-  runner_job.py  the child's side: `load`, a context manager that yields a Runner; `job`, for execution.run; `make`, for load in process
+  kind.py        an object with the members of `model.Kind`, and the job of its `Runtime`; imports no runtime
+  runner_job.py  the child's side: `load`, a context manager that yields a Runner; `job`, which that job is; `make`, for load in process
 """

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import child, interpreter
+from tftrt_tools.base.process import child, interpreter, jobs
 from tftrt_tools.models.kinds.model import Model
 
 _SECONDS = 300.0
+
+
+@jobs.job
+def seen() -> Callable[[Mapping[str, str]], Mapping[str, Mapping[str, str]]]:
+    """Import what runs a model. No records: cattrs, which they need, may be what is missing there.
+
+    Request: {"package": of the runtime, "jobs": Runtime.jobs}. Answer: {"missing": {module that does not load: why}, "found": {"python":
+    its version, "version": of the package, where nothing is missing}}.
+    """
+    from tftrt_tools.models.execution import elsewhere_job
+
+    return elsewhere_job.seen
 
 
 def placed(model: Model, python: str, flag: str) -> tuple[Model, str]:
@@ -26,21 +38,16 @@ def placed(model: Model, python: str, flag: str) -> tuple[Model, str]:
         )
     path = interpreter.found(python, flag)
     try:
-        said: Any = child.run(
-            "tftrt_tools.models.execution.elsewhere_job:seen",
-            {"package": runtime.package, "jobs": runtime.jobs},
-            runtime.env,
-            path,
-            _SECONDS,
-        ).result
+        said = seen.run({"package": runtime.package, "jobs": runtime.jobs}, runtime.env, path, _SECONDS).result
     except child.ChildDied as error:
         raise errors.TftrtError(
             f"--{flag}={python} does not run tftrt-tools: {error.cause}",
             "give the Python, 3.10 or later, of an environment with numpy and " + runtime.package,
         ) from None
-    if said["missing"]:
+    missing, found = said["missing"], said["found"]
+    if missing:
         raise errors.TftrtError(
-            f"--{flag}={python} does not load {', '.join(said['missing'])}: {said['why']}",
-            f"{path} -m pip install {' '.join(said['missing'])}, or give the Python of another environment",
+            f"--{flag}={python} does not load {', '.join(missing)}: {next(iter(missing.values()))}",
+            f"{path} -m pip install {' '.join(missing)}, or give the Python of another environment",
         )
-    return dataclasses.replace(model, python=path), f"{runtime.package} {said['version']} of Python {said['python']}"
+    return dataclasses.replace(model, python=path), f"{runtime.package} {found['version']} of Python {found['python']}"

@@ -2,9 +2,10 @@
 
 import dataclasses
 import os
+from collections.abc import Callable, Sequence
 
 from tftrt_tools.base import records
-from tftrt_tools.base.process import child
+from tftrt_tools.base.process import jobs
 from tftrt_tools.models.savedmodel.engine_op import EngineOp
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 
@@ -27,9 +28,14 @@ class Description(records.Record):
     unnamed: dict[str, tuple[InputSpec, ...]] = dataclasses.field(default_factory=dict)
 
 
+@jobs.job
+def read() -> Callable[[Sequence[str]], Sequence[Description]]:
+    """Descriptions of SavedModel directories, by their paths."""
+    from tftrt_tools.models.savedmodel import describe_job
+
+    return describe_job.job
+
+
 def describe(*models: str | os.PathLike[str]) -> list[Description]:
     """Descriptions of SavedModel directories. Raises: TftrtError, UsageError."""
-    found = child.run(
-        "tftrt_tools.models.savedmodel.describe_job:job", {"models": [str(model) for model in models]}
-    ).result
-    return [Description.from_dict(one) for one in found]
+    return list(read.run([str(model) for model in models]).result)

@@ -1,15 +1,15 @@
 """The child's side of `describe`: signatures and engine ops from a SavedModel's protos."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.describe import Description
 from tftrt_tools.models.savedmodel.job import graph, input_facts, protos, twins, unnamed
 
 
-def job(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Args: request: {"models": directories}. Returns: Description.to_dict() of each."""
-    return [_description(model).to_dict() for model in request["models"]]
+def job(models: Sequence[str]) -> list[Description]:
+    """As describe.read."""
+    return [_description(model) for model in models]
 
 
 def _description(model: str) -> Description:

@@ -5,6 +5,8 @@ engine was built with; field 2, bytes, the serialized engine. TF 2.14 ships no P
 TensorFlow need one as well.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import os
@@ -12,12 +14,13 @@ import pathlib
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors, records
 from tftrt_tools.models.savedmodel.engine_op import Shape
+
+if TYPE_CHECKING:
+    from google.protobuf import message
 
 PREFIX = "trt-serialized-engine."
 
@@ -122,7 +125,7 @@ def _records(path: str | os.PathLike[str]) -> Iterator[bytes]:
             yield payload
 
 
-def _shape(proto: Any) -> Shape:
+def _shape(proto: message.Message) -> Shape:
     """A TensorShapeProto as a tuple with None for unknown dimensions; None for an unknown rank."""
     return None if proto.unknown_rank else tuple(None if dim.size < 0 else dim.size for dim in proto.dim)
 
@@ -130,6 +133,9 @@ def _shape(proto: Any) -> Shape:
 @functools.cache
 def _message_class() -> Any:
     """TRTEngineInstance, with the fields of TensorShapeProto that give a shape."""
+    # Not every environment that runs plans has protobuf, and this module is imported there, too.
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="tftrt_tools/trt_engine_instance.proto", package="tftrt_tools", syntax="proto3"
@@ -141,15 +147,15 @@ def _message_class() -> Any:
         name="dim", number=2, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED, type_name=".tftrt_tools.Dim"
     )
     shape.field.add(name="unknown_rank", number=3, type=field.TYPE_BOOL, label=field.LABEL_OPTIONAL)
-    message = file.message_type.add(name="TRTEngineInstance")
-    message.field.add(
+    instance = file.message_type.add(name="TRTEngineInstance")
+    instance.field.add(
         name="input_shapes",
         number=1,
         type=field.TYPE_MESSAGE,
         label=field.LABEL_REPEATED,
         type_name=".tftrt_tools.Shape",
     )
-    message.field.add(name="serialized_engine", number=2, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
+    instance.field.add(name="serialized_engine", number=2, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tftrt_tools.TRTEngineInstance"))

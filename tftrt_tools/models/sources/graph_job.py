@@ -1,7 +1,6 @@
 """A frozen graph (GraphDef), or a checkpoint with its MetaGraph, exported to a SavedModel in a child process (`job`)."""
 
 import pathlib
-from typing import Any
 
 import tensorflow as tf
 from google.protobuf import message, text_format
@@ -12,23 +11,19 @@ from tftrt_tools.models.savedmodel.job import loading
 from tftrt_tools.models.sources import kinds
 from tftrt_tools.models.sources.job import cut, graph_ends
 from tftrt_tools.models.sources.job.graph_ends import Ends
+from tftrt_tools.models.sources.opened import GraphExported, GraphRequest
 
 _v1 = tf.compat.v1
 _VARIABLES = ("VariableV2", "Variable", "VarHandleOp", "TemporaryVariable")
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
-def job(request: dict[str, Any]) -> dict[str, object]:
-    """Export a graph.
-
-    Args: request: {"source": file, or prefix of a checkpoint, "kind": kinds.GRAPH or CHECKPOINT, "output": directory to write,
-      "inputs", "outputs": texts of the flags, [] for what the graph shows}.
-    Returns: {"inputs": texts, "outputs": texts, "chosen": whether the graph showed any of them}. Raises: UsageError, TftrtError.
-    """
+def job(request: GraphRequest) -> GraphExported:
+    """As opened.export_graph."""
     op_libraries.load()
-    source = request["source"]
-    flags = graph_ends.Flags.of(request["inputs"], request["outputs"])
-    if request["kind"] == kinds.GRAPH:
+    source = request.source
+    flags = graph_ends.Flags.of(request.inputs, request.outputs)
+    if request.kind == kinds.GRAPH:
         graph_def = _read(source)
         ends = graph_ends.of(_imported(source, cut.portable(graph_def)), flags, source, several=True)
         graph_def = cut.cut(graph_def, ends)
@@ -38,12 +33,12 @@ def job(request: dict[str, Any]) -> dict[str, object]:
         graph_def = cut.cut(graph_def, ends)
     _check_read(graph_def, ends)
     progress.say("exporting the graph")
-    _save(source, graph_def, ends, request["output"])
-    return {
-        "inputs": [one.text() for one in ends.inputs],
-        "outputs": [one.text() for one in ends.outputs],
-        "chosen": not flags.complete,
-    }
+    _save(source, graph_def, ends, request.output)
+    return GraphExported(
+        inputs=tuple(one.text() for one in ends.inputs),
+        outputs=tuple(one.text() for one in ends.outputs),
+        chosen=not flags.complete,
+    )
 
 
 def _read(path: str) -> tf.compat.v1.GraphDef:

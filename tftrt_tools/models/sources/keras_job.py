@@ -1,30 +1,32 @@
 """Exporting a Keras file to a SavedModel, in a child process (`job`)."""
 
+from __future__ import annotations
+
 import pathlib
 import zipfile
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors, op_libraries
 from tftrt_tools.base.process import interpreter, progress
 from tftrt_tools.base.stack import installed
 from tftrt_tools.models.sources.job import keras_code, keras_file
+from tftrt_tools.models.sources.opened import KerasExported, KerasRequest
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _NAMED = 8
 _OWN_LAYERS = "name your own layers with --custom_objects=module:dict"
 
 
-def job(request: dict[str, Any]) -> dict[str, object]:
-    """Export a Keras file.
-
-    Args: request: {"source": file, "output": directory to write, "unsafe": bool, "custom_objects": "module:dict" or ""}.
-    Returns: {"class": the model's class, "parameters": count}.
-    Raises: TftrtError, UsageError.
-    """
-    source = pathlib.Path(request["source"])
+def job(request: KerasRequest) -> KerasExported:
+    """As opened.export_keras."""
+    source = pathlib.Path(request.source)
     facts = keras_file.read(source)
     # The user's own code may run before the file is looked at: it says which names are the user's.
-    custom = _custom_objects(request["custom_objects"])
-    if not request["unsafe"]:
+    custom = _custom_objects(request.custom_objects)
+    if not request.unsafe:
         _check_names(source, facts.config, _own_names(custom))
     progress.say("loading the Keras model")
     import tensorflow as tf
@@ -32,14 +34,14 @@ def job(request: dict[str, Any]) -> dict[str, object]:
     op_libraries.load()
     try:
         model = tf.keras.models.load_model(
-            str(source), compile=False, safe_mode=not request["unsafe"], custom_objects=custom
+            str(source), compile=False, safe_mode=not request.unsafe, custom_objects=custom
         )
     except (ValueError, TypeError, OSError, KeyError, AttributeError, zipfile.BadZipFile) as error:
         text = " ".join(str(error).split())
         raise errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text)) from None
     progress.say("exporting the Keras model")
-    tf.saved_model.save(model, request["output"], signatures=_signature(model))
-    return {"class": type(model).__name__, "parameters": int(model.count_params())}
+    tf.saved_model.save(model, request.output, signatures=_signature(model))
+    return KerasExported(class_name=type(model).__name__, parameters=int(model.count_params()))
 
 
 def _check_names(source: pathlib.Path, config: object, own: set[str]) -> None:
@@ -71,7 +73,7 @@ def _own_names(custom: dict[str, object] | None) -> set[str]:
     return mine | set(custom)
 
 
-def _signature(model: Any) -> Any:
+def _signature(model: tf.keras.Model) -> dict[str, tf.types.experimental.ConcreteFunction] | None:
     """The signature of a model of Keras 3, which does not give its names to TensorFlow; None to leave it to Keras 2, or if the model has no
     inputs of its own (a subclass)."""
     import tensorflow as tf
@@ -80,7 +82,7 @@ def _signature(model: Any) -> Any:
         return None
     specs = {one.name: tf.TensorSpec(one.shape, one.dtype, name=one.name) for one in model.inputs}
 
-    def serve(feed: dict[str, Any]) -> Any:
+    def serve(feed: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         tensors = [feed[one.name] for one in model.inputs]
         found = model(tensors[0] if len(tensors) == 1 else tensors, training=False)
         return (
@@ -90,7 +92,7 @@ def _signature(model: Any) -> Any:
     return {"serving_default": tf.function(serve).get_concrete_function(specs)}
 
 
-def _output_names(model: Any) -> list[str]:
+def _output_names(model: tf.keras.Model) -> list[str]:
     """As Keras 2 calls them: after the layers that give them. A Sequential of Keras 3 does not say."""
     names = getattr(model, "output_names", [model.layers[-1].name])
     return [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names)]

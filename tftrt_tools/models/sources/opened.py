@@ -1,12 +1,13 @@
 """The SavedModel that the user named, or a temporary one, exported from the file that the user named. No TensorFlow here."""
 
 import contextlib
+import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, records
 from tftrt_tools.base.files import scratch
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import jobs, progress
 from tftrt_tools.models.savedmodel import files
 from tftrt_tools.models.sources import kinds, tensors
 from tftrt_tools.models.sources.source import Source, of
@@ -15,6 +16,66 @@ from tftrt_tools.models.sources.source import Source, of
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "KERAS_BACKEND": "tensorflow"}
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 _open: dict[Source, str] = {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KerasRequest(records.Record):
+    """A Keras file to export."""
+
+    source: str
+    # The directory to write.
+    output: str
+    # As of Source.
+    unsafe: bool = False
+    custom_objects: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KerasExported(records.Record):
+    """A Keras model that was exported. class_name: of the model's class; parameters: how many it has."""
+
+    class_name: str
+    parameters: int
+
+
+@jobs.job
+def export_keras() -> Callable[[KerasRequest], KerasExported]:
+    """Export a Keras file to a SavedModel. Raises: TftrtError, UsageError."""
+    from tftrt_tools.models.sources import keras_job
+
+    return keras_job.job
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GraphRequest(records.Record):
+    """A graph to export."""
+
+    # A file, or the prefix of a checkpoint.
+    source: str
+    # kinds.GRAPH or CHECKPOINT.
+    kind: str
+    # The directory to write.
+    output: str
+    # Texts of the flags; () for what the graph shows.
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GraphExported(records.Record):
+    """A graph that was exported: texts of its ends, and whether the graph showed any of them."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    chosen: bool
+
+
+@jobs.job
+def export_graph() -> Callable[[GraphRequest], GraphExported]:
+    """Export a frozen graph, or a checkpoint with its MetaGraph, to a SavedModel. Raises: TftrtError, UsageError."""
+    from tftrt_tools.models.sources import graph_job
+
+    return graph_job.job
 
 
 def check(model: str | os.PathLike[str] | Source) -> Source:
@@ -64,15 +125,16 @@ def opened(model: str | os.PathLike[str] | Source, log_file: str | None = None) 
 
 def _export(source: Source, output: str, log_file: str | None) -> None:
     kind = kinds.kind(source.path)
-    request: dict[str, object] = {"source": source.path, "output": output}
     if kind == kinds.KERAS:
-        request |= {"unsafe": source.unsafe, "custom_objects": source.custom_objects}
-        child.run("tftrt_tools.models.sources.keras_job:job", request, env=_ENV, log_file=log_file)
+        keras = KerasRequest(
+            source=source.path, output=output, unsafe=source.unsafe, custom_objects=source.custom_objects
+        )
+        export_keras.run(keras, env=_ENV, log_file=log_file)
         return
-    request |= {"kind": kind, "inputs": list(source.inputs), "outputs": list(source.outputs)}
-    ends = child.run("tftrt_tools.models.sources.graph_job:job", request, env=_ENV | _NO_GPU, log_file=log_file).result
-    if ends["chosen"]:
+    graph = GraphRequest(source=source.path, kind=kind, output=output, inputs=source.inputs, outputs=source.outputs)
+    ends = export_graph.run(graph, env=_ENV | _NO_GPU, log_file=log_file).result
+    if ends.chosen:
         progress.note(
-            f"{source}: inputs {', '.join(ends['inputs'])}; outputs {', '.join(ends['outputs'])}; "
+            f"{source}: inputs {', '.join(ends.inputs)}; outputs {', '.join(ends.outputs)}; "
             "--inputs and --outputs choose others"
         )

@@ -42,7 +42,7 @@ def measure(server: targets.Server, load: Workload, sent: Sent, model: Any, here
     saved = run.save_calls(load.calls, folder)
     found = child.run(
         _JOB,
-        {"model": model.path, "calls": run.named(saved), "answers": ""},
+        {"model": model.path, "calls": [call.to_dict() for call in run.named(saved)], "answers": ""},
         silence=child.Silence(_LOAD_SECONDS, _LOAD_SECONDS),
     ).result
     return Alone(

@@ -9,7 +9,6 @@ _AS_SERVED = {"SavedModel": "tftrt_tools.studies.bench.in_process_job:make"}
 
 
 def maker(kind: Kind) -> str:
-    """ "module:make" for load.function_load, in the child. Its request: {"model": path, "calls": of execution.run.named, of one signature,
-    "answers": folder for the first answers, or ""}. It returns (function of a call's index, number of calls), and raises TftrtError where
-    the model cannot be loaded or does not answer."""
+    """ "module:make" for load.function_load, in the child. Its request: JSON value of an execution.run.LoadRequest. It returns (function of
+    a call's index, number of calls), and raises TftrtError where the model cannot be loaded or does not answer."""
     return _AS_SERVED.get(kind.name, f"{kind.runtime.jobs}:make")

@@ -15,27 +15,29 @@ def make(request: Mapping[str, Any]) -> tuple[Callable[[int], None], int]:
     from tftrt_tools.base import errors
     from tftrt_tools.base.process import progress
     from tftrt_tools.models.execution import run_job
+    from tftrt_tools.models.execution.run import LoadRequest
     from tftrt_tools.servers.serving.local import failure, loader, metrics_page
 
+    asked = LoadRequest.from_dict(request)
     settings = loader.LoadSettings(warmup=False)
     try:
-        servable = loader.Loader(settings, None, None, metrics_page.Metrics())("model", 1, request["model"])
-        signature = servable.signatures[request["calls"][0]["signature"]]
+        servable = loader.Loader(settings, None, None, metrics_page.Metrics())("model", 1, asked.model)
+        signature = servable.signatures[asked.calls[0].signature]
         aliases = sorted(signature.outputs)
         fetches = [signature.outputs[alias].name for alias in aliases]
         feeds = [
             {signature.inputs[alias].name: array for alias, array in run_job.read_inputs(call).items()}
-            for call in request["calls"]
+            for call in asked.calls
         ]
-        for number, (call, one) in enumerate(zip(request["calls"], feeds, strict=True)):
+        for number, (call, one) in enumerate(zip(asked.calls, feeds, strict=True)):
             progress.say("calling the model", number, len(feeds))
             found = servable.run(one, fetches)
-            if request["answers"]:
+            if asked.answers:
                 run_job.keep_answers(
-                    call, dict(zip(aliases, found, strict=True)), pathlib.Path(request["answers"]) / f"{number}.npz"
+                    call, dict(zip(aliases, found, strict=True)), pathlib.Path(asked.answers) / f"{number}.npz"
                 )
     except failure.Failure as error:
-        raise errors.TftrtError(f"{request['model']}: {error.to_text()}", _mend(error)) from None
+        raise errors.TftrtError(f"{asked.model}: {error.to_text()}", _mend(error)) from None
 
     def infer(index: int) -> None:
         servable.run(feeds[index], fetches)

@@ -37,8 +37,8 @@ OnProgress = Callable[[load_plan.Progress], None]
 
 @dataclasses.dataclass(frozen=True)
 class Sent:
-    """payload: payload.Payload; without a server the calls that execution.run.named gives. rows: int [requests], rows of each.
-    mean_bytes: of a request. answers: bytes of the server's first answers."""
+    """payload: payload.Payload; without a server the calls that execution.run.named gives, as JSON takes them. rows: int [requests], rows
+    of each. mean_bytes: of a request. answers: bytes of the server's first answers."""
 
     payload: Any
     rows: npt.NDArray[np.int64]
@@ -226,7 +226,7 @@ class InProcess:
         saved = run.save_calls(load.calls, self._folder / f"calls-{self._prepared}")
         rows = np.array([call.rows for call in load.calls])
         size = round(sum(array.nbytes for call in load.calls for array in call.inputs.values()) / len(load.calls))
-        return Sent(run.named(saved), rows, size)
+        return Sent([call.to_dict() for call in run.named(saved)], rows, size)
 
     def run(self, sent: Sent, plan: load_plan.Plan, on_progress: OnProgress) -> Records:
         """run_record.Records of a load_plan.Plan. Raises: TftrtError, child.ChildDied; CheckFailed where the first answers are wrong."""

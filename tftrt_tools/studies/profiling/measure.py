@@ -231,7 +231,11 @@ def _recorded(
     chosen = inputs.choose(takes, options.asked, inputs_folder, sizes=(1,))
     saved = run.named(run.save_calls(chosen.all, f"{inputs_folder}/in"))
     sides = [
-        {"name": name, "path": one.path, "calls": [call if call["signature"] in one.inputs else None for call in saved]}
+        {
+            "name": name,
+            "path": one.path,
+            "calls": [call.to_dict() if call.signature in one.inputs else None for call in saved],
+        }
         for name, one in zip((MODEL, ORIGINAL), models, strict=False)
     ]
     request = {

@@ -136,7 +136,7 @@ class InProcess:
                 "make": in_process.maker(model.kind),
                 "model": model.path,
                 "answers": "",
-                "calls": run.named(saved[name], self._names[name]),
+                "calls": [call.to_dict() for call in run.named(saved[name], self._names[name])],
             }
             for name, model in self._opened.items()
         }

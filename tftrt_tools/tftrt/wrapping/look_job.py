@@ -12,7 +12,7 @@ from tftrt_tools.tftrt.wrapping.job import reading
 def job(request: dict[str, Any]) -> dict[str, Any]:
     """Args: request: {"model": directory, "signature": name, or "" for serving_default or the only one}. Returns: {"description": dict,
     "normalized", "rows": of plan.Facts}."""
-    (described,) = describe_job.job({"models": [request["model"]]})
+    described = describe_job.job([request["model"]])[0].to_dict()
     meta = protos.meta_graph(protos.read(request["model"]))
     known = signatures.definitions(meta)
     name = request["signature"] or (signatures.DEFAULT if signatures.DEFAULT in known else next(iter(known), ""))

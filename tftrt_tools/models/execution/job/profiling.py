@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -44,14 +44,14 @@ def split(function: Callable[[], object]) -> timeline.Split:
     return timeline.split(_events(planes), _engine_kernels(planes))
 
 
-def _events(planes: Iterable[Any]) -> Events:
+def _events(planes: Iterable[xplane_pb2.XPlane]) -> Events:
     found: Events = collections.defaultdict(list)
     for plane in planes:
         found[plane.name] += [(plane.event_metadata[event.metadata_id].name, *span) for event, span in _spans(plane)]
     return dict(found)
 
 
-def _spans(plane: Any) -> Iterator[tuple[Any, Span]]:
+def _spans(plane: xplane_pb2.XPlane) -> Iterator[tuple[xplane_pb2.XEvent, Span]]:
     """(event, its start and end in seconds) of a plane."""
     for line in plane.lines:
         for event in line.events:
@@ -59,7 +59,7 @@ def _spans(plane: Any) -> Iterator[tuple[Any, Span]]:
             yield event, (start, start + event.duration_ps * 1e-12)
 
 
-def _engine_kernels(planes: Sequence[Any]) -> list[Span]:
+def _engine_kernels(planes: Sequence[xplane_pb2.XPlane]) -> list[Span]:
     """The times of the GPU's kernels and copies that engines launched. A launch and its kernel have the same number in the trace."""
     windows = [
         span
@@ -88,7 +88,7 @@ def _engine_kernels(planes: Sequence[Any]) -> list[Span]:
     ]
 
 
-def _correlation(plane: Any, event: Any) -> int | None:
+def _correlation(plane: xplane_pb2.XPlane, event: xplane_pb2.XEvent) -> int | None:
     for stat in event.stats:
         if plane.stat_metadata[stat.metadata_id].name == "correlation_id":
             return int(stat.uint64_value or stat.int64_value)
@@ -125,7 +125,7 @@ def recorded(function: Callable[[], T], most_bytes: int | None = None) -> tuple[
     return result, b"".join(files)  # messages put together are one message with the planes of all
 
 
-def _traced(function: Callable[[], T], device: int) -> tuple[T, list[Any]]:
+def _traced(function: Callable[[], T], device: int) -> tuple[T, list[xplane_pb2.XPlane]]:
     """(The result of `function`, the planes of the profiler's trace). device: how closely GPUs are watched, 0 for not at all."""
     result, files = _files(function, device)
     return result, [plane for content in files for plane in _planes(content)]
@@ -155,7 +155,7 @@ def _files(
         return result, [path.read_bytes() for path in paths]
 
 
-def _planes(content: bytes) -> list[Any]:
+def _planes(content: bytes) -> list[xplane_pb2.XPlane]:
     space = xplane_pb2.XSpace()
     space.ParseFromString(content)
     return list(space.planes)

@@ -39,7 +39,7 @@ def _chunks(request: Request, tally: Tally) -> Iterator[tuple[str, dict[str, npt
             )
 
 
-def _mine(item: Any, where: str, request: Request, tally: Tally) -> dict[str, Any] | None:
+def _mine(item: object, where: str, request: Request, tally: Tally) -> dict[str, Any] | None:
     """{input: value} of an item, None of an item of another signature. Raises: UsageError."""
     signature, content = items.parts(item)
     if signature and signature not in (request.signature, *request.twins):

@@ -3,8 +3,6 @@ encoded pictures; so both mean the same."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
@@ -14,16 +12,16 @@ from tftrt_tools.models.inputs.options import DataOptions
 _LUMA = (0.299, 0.587, 0.114)
 
 
-def decoded(data: Any, channels: int) -> Any:
+def decoded(data: tf.Tensor, channels: int) -> tf.Tensor:
     """uint8[height, width, channels] of an encoded picture (a string tensor of rank 0). BMP and GIF have no grey, so it is computed for
     them. Of an animation it is the first picture; the orientation in EXIF data is not applied. channels: 1 or 3."""
 
-    def decode(as_channels: int) -> Any:
+    def decode(as_channels: int) -> tf.Tensor:
         image = tf.io.decode_image(data, channels=as_channels, expand_animations=False)
         image.set_shape((None, None, as_channels))
         return image
 
-    def grey() -> Any:
+    def grey() -> tf.Tensor:
         return tf.saturate_cast(
             tf.round(tf.reduce_sum(tf.cast(decode(3), tf.float32) * _LUMA, -1, keepdims=True)), tf.uint8
         )
@@ -34,11 +32,11 @@ def decoded(data: Any, channels: int) -> Any:
     return tf.cond(tf.reduce_any(start == [b"BM", b"GI"]), grey, lambda: decode(1))
 
 
-def resized(image: Any, size: tuple[int, int], how: str) -> Any:
+def resized(image: tf.Tensor, size: tuple[int, int], how: str) -> tf.Tensor:
     """float32[height, width, channels] of a picture, bilinear without antialiasing. Args: image: uint8[…]. size: (height, width). how: of
     options.IMAGE_RESIZE."""
 
-    def bilinear(to: Any) -> Any:
+    def bilinear(to: tf.Tensor | tuple[int, int]) -> tf.Tensor:
         return tf.cast(tf.image.resize(image, to), tf.float32)  # of bytes it makes floats, unless the size is the same
 
     if how == "stretch":
@@ -55,7 +53,7 @@ def resized(image: Any, size: tuple[int, int], how: str) -> Any:
     return tf.image.pad_to_bounding_box(bilinear(fitting), offset[0], offset[1], *size)
 
 
-def normalized(images: Any, options: DataOptions, dtype: str, first: bool = False) -> Any:
+def normalized(images: tf.Tensor, options: DataOptions, dtype: str, first: bool = False) -> tf.Tensor:
     """Pictures as a model takes them: their channels in its order, scaled, without the mean, divided by std.
 
     Args: images: numbers from 0 to 255, the channels last, or before height and width (`first`), any rank. dtype: the model's, by its

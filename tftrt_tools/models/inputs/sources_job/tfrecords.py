@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from tftrt_tools.models.inputs.sources_job.batching import Tally
 from tftrt_tools.models.inputs.sources_job.request import Request
 from tftrt_tools.models.inputs.sources_job.row_shapes import row_shapes
 from tftrt_tools.models.savedmodel.shapes import InputSpec
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _GZIP = b"\x1f\x8b"
 _PICTURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")
@@ -66,20 +69,22 @@ def _records(path: str) -> Iterator[bytes]:
         raise errors.UsageError(f"{path} cannot be read: {error.message}", "check its permissions") from None
 
 
-def _features(record: bytes, where: str) -> Any:
-    """{name: tf.train.Feature}."""
+def _features(record: bytes, where: str) -> Mapping[str, tf.train.Feature]:
     import tensorflow as tf
     from google.protobuf.message import DecodeError
 
     try:
-        return tf.train.Example.FromString(record).features.feature
+        found: Mapping[str, tf.train.Feature] = tf.train.Example.FromString(record).features.feature
+        return found
     except DecodeError:
         raise errors.UsageError(
             f"{where} is no tf.train.Example", "write tf.train.Example messages, or use module:function"
         ) from None
 
 
-def _row(features: Any, spec: InputSpec, shape: tuple[int, ...], where: str, request: Request) -> npt.NDArray[Any]:
+def _row(
+    features: Mapping[str, tf.train.Feature], spec: InputSpec, shape: tuple[int, ...], where: str, request: Request
+) -> npt.NDArray[Any]:
     name = next((path for path in request.paths(spec.name) if path in features), spec.name)
     if name not in features:
         raise errors.UsageError(
@@ -102,7 +107,7 @@ def _row(features: Any, spec: InputSpec, shape: tuple[int, ...], where: str, req
     return flat.reshape(shape)
 
 
-def _label(features: Any, name: str, where: str) -> int:
+def _label(features: Mapping[str, tf.train.Feature], name: str, where: str) -> int:
     values: Sequence[int] = features[name].int64_list.value if name in features else ()
     if len(values) != 1:
         there = "no feature" if name not in features else "no single integer in feature"

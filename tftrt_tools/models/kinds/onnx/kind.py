@@ -7,21 +7,20 @@ import hashlib
 import importlib.util
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.choices import PRECISIONS
-from tftrt_tools.base.process import child
-from tftrt_tools.models.execution.run import Runtime
+from tftrt_tools.base.process import jobs
+from tftrt_tools.models.execution import run
 from tftrt_tools.models.kinds.model import Arithmetic, Contents, Overview
 from tftrt_tools.models.kinds.onnx import file
 from tftrt_tools.models.savedmodel import files
 from tftrt_tools.models.sources import kinds
 from tftrt_tools.models.sources.source import Source
 
-_JOBS = "tftrt_tools.models.kinds.onnx.runner_job"
 _SUFFIX = ".onnx"
 # In the metadata of a file: that `tftrt export` wrote it, and the precision that it put into the graph.
 TOOL, PRECISION = "tftrt.tool", "tftrt.precision"
@@ -30,6 +29,22 @@ _ROUNDING = re.compile(
     r"(Dynamic)?Quantize(Linear|MatMul|LSTM)|DequantizeLinear|(Conv|MatMul)Integer\w*|"
     r"Q(Linear\w+|Ordered\w+|Gemm|Attention|EmbedLayerNormalization|MoE)"
 )
+
+
+@jobs.job
+def answer() -> Callable[[run.Request], run.Answer]:
+    """Runs calls on an ONNX file, in ONNX Runtime."""
+    from tftrt_tools.models.kinds.onnx import runner_job
+
+    return runner_job.job
+
+
+@jobs.job
+def read() -> Callable[[Sequence[str]], Sequence[Contents]]:
+    """The contents of ONNX files, by their paths. Raises: TftrtError."""
+    from tftrt_tools.models.kinds.onnx import runner_job
+
+    return runner_job.read
 
 
 def rounding(ops: Iterable[str]) -> list[str]:
@@ -42,7 +57,7 @@ class Onnx:
 
     name = "ONNX file"
     forms = (f"an ONNX file ({_SUFFIX})",)
-    runtime = Runtime(jobs=_JOBS, package="onnxruntime")
+    runtime = run.Runtime(job=answer, jobs="tftrt_tools.models.kinds.onnx.runner_job", package="onnxruntime")
     named_signatures = False
     unconverted = ("TF-TRT converts TensorFlow models", kinds.WITH_ONNX)
 
@@ -81,8 +96,7 @@ class Onnx:
 
     def contents(self, paths: Sequence[str]) -> list[Contents]:
         """As model.Kind.contents; one process reads them all."""
-        found: Any = child.run(f"{_JOBS}:read", {"models": list(paths)}).result
-        return [Contents.from_dict(one) for one in found]
+        return list(read.run(paths).result)
 
     def overview(self, path: str) -> Overview:
         """As model.Kind.overview."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,9 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tftrt_tools.models.execution.run import Answer, Request
     from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted
     from tftrt_tools.models.execution.trace import CallTrace
 
@@ -30,19 +33,19 @@ _PREFIX = re.compile(
 )
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
+def job(request: Request) -> Answer:
     """As run_job.answer."""
     return run_job.answer(request, load)
 
 
-def make(request: dict[str, Any]) -> tuple[Callable[[int], object], int]:
+def make(request: Mapping[str, object]) -> tuple[Callable[[int], object], int]:
     """As load_job.made."""
     return load_job.made(request, load)
 
 
-def read(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """The contents of files. Args: request: {"models": paths}. Returns: Contents of each as a dict. Raises: TftrtError."""
-    return [_contents(path).to_dict() for path in request["models"]]
+def read(paths: Sequence[str]) -> list[Contents]:
+    """As kind.read."""
+    return [_contents(path) for path in paths]
 
 
 @contextlib.contextmanager
@@ -139,7 +142,7 @@ def _contents(path: str) -> Contents:
     return Contents(signatures={DEFAULT: signature}, facts={name: text for name, text in facts.items() if text})
 
 
-def _spec(path: str, kind: str, argument: Any, scalar: bool) -> InputSpec:
+def _spec(path: str, kind: str, argument: onnxruntime.NodeArg, scalar: bool) -> InputSpec:
     """The InputSpec of an input or output. Args: scalar: the file says that its rank is 0. Raises: TftrtError for one that is no tensor."""
     tensor = _TENSOR.fullmatch(argument.type)
     if not tensor:
@@ -167,9 +170,9 @@ def _texts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     ).reshape(array.shape)
 
 
-def _bytes(array: Any) -> np.ndarray[Any, Any]:
+def _bytes(found: npt.ArrayLike) -> np.ndarray[Any, Any]:
     """Strings as TensorFlow gives them."""
-    array = np.asarray(array)
+    array = np.asarray(found)
     if array.dtype.kind not in "OU":
         result: np.ndarray[Any, Any] = array
         return result

@@ -7,11 +7,12 @@ import dataclasses
 import importlib.util
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from tftrt_tools.base import errors
-from tftrt_tools.models.execution.run import Placed, Runtime
+from tftrt_tools.base.process import jobs
+from tftrt_tools.models.execution import run
 from tftrt_tools.models.kinds import directory
 from tftrt_tools.models.kinds.model import Contents, Engine, File, Overview, Signature
 from tftrt_tools.models.kinds.onnx import file as onnx_file
@@ -21,17 +22,25 @@ from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
 from tftrt_tools.models.sources.source import Source
 
-_JOBS = "tftrt_tools.models.kinds.plan.runner_job"
-RUNTIME = Runtime(jobs=_JOBS, package="tensorrt")
+
+@jobs.job
+def answer() -> Callable[[run.Request], run.Answer]:
+    """Runs calls on a plan, in TensorRT."""
+    from tftrt_tools.models.kinds.plan import runner_job
+
+    return runner_job.job
+
+
+RUNTIME = run.Runtime(job=answer, jobs="tftrt_tools.models.kinds.plan.runner_job", package="tensorrt")
 _UNASKED = (
     "what TF-TRT would take of it: it is an engine of TensorRT itself",
     "whether it runs here: `tftrt verify ORIGINAL PLAN` runs it",
 )
 
 
-def at(path: str) -> Placed:
+def at(path: str) -> run.Placed:
     """A plan directory, for execution.run.run."""
-    return Placed(path, RUNTIME)
+    return run.Placed(path, RUNTIME)
 
 
 class Plan(directory.Directory):

@@ -6,8 +6,8 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorrt as trt
@@ -22,6 +22,7 @@ from tftrt_tools.models.kinds.plan.job.engine import Engine
 from tftrt_tools.models.kinds.plan.job.pool import Calls, Pool
 
 if TYPE_CHECKING:
+    from tftrt_tools.models.execution.run import Answer, Request
     from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted
     from tftrt_tools.models.execution.trace import CallTrace
 
@@ -31,12 +32,12 @@ GRAPHS = "TFTRT_PLAN_CUDA_GRAPH"
 MOST_KEPT = 16
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
+def job(request: Request) -> Answer:
     """As run_job.answer."""
     return run_job.answer(request, load)
 
 
-def make(request: dict[str, Any]) -> tuple[Callable[[int], object], int]:
+def make(request: Mapping[str, object]) -> tuple[Callable[[int], object], int]:
     """As load_job.made."""
     return load_job.made(request, load)
 

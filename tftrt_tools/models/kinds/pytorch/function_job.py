@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,35 +10,33 @@ from torch.utils import _pytree
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import interpreter, progress
+from tftrt_tools.models.kinds.pytorch.kind import FunctionRequest
 
 _FORM = "return (module, inputs) or (module, inputs, dynamic_shapes): as torch.export.export takes them, a tuple, or a dict by name"
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Call and save.
-
-    Args: request: {"function": "module:function", "output": file to write}. Returns: {}. Raises: UsageError, TftrtError.
-    """
-    name = request["function"]
+def job(request: FunctionRequest) -> None:
+    """As kind.call_function."""
+    name = request.function
     progress.say(f"calling {name}")
     module, positional, named, shapes = _returned(name, _function(name))
     progress.say("exporting the module")
     try:
         with torch.no_grad():
             exported = torch.export.export(module.eval(), positional, named, dynamic_shapes=shapes)
-        torch.export.save(exported, request["output"])
+        torch.export.save(exported, request.output)
     except Exception as error:  # PyTorch, and the user's module, raise whatever they do
         raise errors.TftrtError(
             f"torch.export.export cannot export the module of {name}: {_line(error)}",
             "try torch.export.export(module, inputs) in Python; its message names the line of the module",
         ) from None
-    return {}
 
 
-def _function(name: str) -> Any:
+def _function(name: str) -> Callable[[], object]:
     where, _, attribute = name.partition(":")
     try:
-        return getattr(interpreter.own_module(where), attribute)
+        found: Callable[[], object] = getattr(interpreter.own_module(where), attribute)
+        return found
     except (ImportError, AttributeError) as error:
         raise errors.UsageError(
             f"{name}: {error}", "the module must be importable from here, with that function in it"
@@ -48,7 +47,9 @@ def _function(name: str) -> Any:
         ) from None
 
 
-def _returned(name: str, function: Any) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any], Any]:
+def _returned(
+    name: str, function: Callable[[], object]
+) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any], Any]:
     """(module, positional inputs, inputs by name, dynamic shapes)."""
     try:
         found = function()
@@ -62,10 +63,10 @@ def _returned(name: str, function: Any) -> tuple[torch.nn.Module, tuple[Any, ...
     return module, positional, named, found[2] if len(found) == 3 else _open_batch(inputs if named else positional)
 
 
-def _open_batch(inputs: Any) -> Any:
+def _open_batch(inputs: object) -> object:
     """Dynamic shapes with the first dimension of every input open, as far as the module allows that."""
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: object) -> dict[int, object] | None:
         return {0: torch.export.Dim.AUTO} if isinstance(leaf, torch.Tensor) and leaf.ndim else None
 
     return _pytree.tree_map(one, inputs)

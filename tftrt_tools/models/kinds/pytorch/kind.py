@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, records
 from tftrt_tools.base.files import scratch
-from tftrt_tools.base.process import child
-from tftrt_tools.models.execution.run import Runtime
+from tftrt_tools.base.process import jobs
+from tftrt_tools.models.execution import run
 from tftrt_tools.models.kinds.model import Arithmetic, Contents, Overview
 from tftrt_tools.models.kinds.pytorch import program
 from tftrt_tools.models.savedmodel import files
@@ -22,11 +23,34 @@ from tftrt_tools.models.sources.source import Source
 
 INSTALL = f"{errors.install('export-torch')}, on Python 3.10 to 3.13"
 ENV = {"CUDA_VISIBLE_DEVICES": "-1"}
-_JOBS = "tftrt_tools.models.kinds.pytorch.runner_job"
 _SUFFIX = ".pt2"
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 # {module:function: the program that it returned}, while it is open.
 _open: dict[str, str] = {}
+
+
+@jobs.job
+def answer() -> Callable[[run.Request], run.Answer]:
+    """Runs calls on a program, in PyTorch."""
+    from tftrt_tools.models.kinds.pytorch import runner_job
+
+    return runner_job.job
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FunctionRequest(records.Record):
+    """A function of the user's to call. function: "module:function". output: the file that its module goes to."""
+
+    function: str
+    output: str
+
+
+@jobs.job
+def call_function() -> Callable[[FunctionRequest], None]:
+    """Call a function that returns a module with example inputs, and save the module as a program. Raises: UsageError, TftrtError."""
+    from tftrt_tools.models.kinds.pytorch import function_job
+
+    return function_job.job
 
 
 def is_function(path: str) -> bool:
@@ -39,7 +63,7 @@ class PyTorch:
 
     name = program.FORM
     forms = (f"a PyTorch program ({_SUFFIX})", "a function that returns a PyTorch module (module:function)")
-    runtime = Runtime(jobs=_JOBS, env=ENV, package="torch")
+    runtime = run.Runtime(job=answer, jobs="tftrt_tools.models.kinds.pytorch.runner_job", env=ENV, package="torch")
     named_signatures = False
     unconverted = (
         "TF-TRT converts TensorFlow models",
@@ -74,8 +98,7 @@ class PyTorch:
             return
         with scratch.folder("export") as folder:
             made = f"{folder}/model{_SUFFIX}"
-            request = {"function": source.path, "output": made}
-            child.run("tftrt_tools.models.kinds.pytorch.function_job:job", request, env=ENV, log_file=log_file)
+            call_function.run(FunctionRequest(function=source.path, output=made), env=ENV, log_file=log_file)
             _open[source.path] = made
             try:
                 yield made

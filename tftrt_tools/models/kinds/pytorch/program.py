@@ -285,7 +285,7 @@ def _foreign_names(member: IO[bytes]) -> Iterator[str]:
                 yield f"a function ({op.name})"
 
 
-def _texts_of(value: Any, wanted: str) -> Iterator[str]:
+def _texts_of(value: object, wanted: str) -> Iterator[str]:
     """Each text under the key `wanted`, wherever it lies."""
     waiting = [value]
     while waiting:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils import _pytree
@@ -14,21 +14,22 @@ from tftrt_tools.models.execution import load_job, run_job, runner
 from tftrt_tools.models.kinds.pytorch import program
 
 if TYPE_CHECKING:
+    from tftrt_tools.models.execution.run import Answer, Request
     from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted
     from tftrt_tools.models.execution.trace import CallTrace
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
+def job(request: Request) -> Answer:
     """As run_job.answer."""
     return run_job.answer(request, load)
 
 
-def make(request: dict[str, Any]) -> tuple[Callable[[int], object], int]:
+def make(request: Mapping[str, object]) -> tuple[Callable[[int], object], int]:
     """As load_job.made."""
     return load_job.made(request, load)
 
 
-def exported(path: str) -> Any:
+def exported(path: str) -> torch.export.ExportedProgram:
     """The ExportedProgram of a file. Raises: TftrtError."""
     try:
         return torch.export.load(path)
@@ -48,7 +49,7 @@ def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
 class Loaded:
     """The runner.Runner of a program."""
 
-    def __init__(self, loaded: Any, said: program.Program) -> None:
+    def __init__(self, loaded: torch.export.ExportedProgram, said: program.Program) -> None:
         self._said, self._tree = said, loaded.call_spec.in_spec
         # Guards are code that the file holds; PyTorch's checks of shapes stay.
         self._module = loaded.module(check_guards=False)

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from tftrt_tools.models.execution.run import Placed, Runtime
+from tftrt_tools.base.process import jobs
+from tftrt_tools.models.execution import run
 from tftrt_tools.models.kinds import directory
 from tftrt_tools.models.kinds.model import Contents, Engine, Signature
 from tftrt_tools.models.savedmodel import describe, files
 from tftrt_tools.models.sources import kinds, opened
 from tftrt_tools.models.sources.source import Source
 
+
+@jobs.job
+def answer() -> Callable[[run.Request], run.Answer]:
+    """Runs calls on a SavedModel, in TensorFlow."""
+    from tftrt_tools.models.kinds.savedmodel import runner_job
+
+    return runner_job.job
+
+
 # Each time an engine runs, its name is written to the log.
-RUNTIME = Runtime(
+RUNTIME = run.Runtime(
+    job=answer,
     jobs="tftrt_tools.models.kinds.savedmodel.runner_job",
     env={"TF_CPP_VMODULE": "trt_engine_op=1", "TF_CPP_MIN_LOG_LEVEL": "0"},
 )
 
 
-def at(path: str | os.PathLike[str]) -> Placed:
+def at(path: str | os.PathLike[str]) -> run.Placed:
     """A SavedModel directory, for execution.run.run."""
-    return Placed(os.fspath(path), RUNTIME)
+    return run.Placed(os.fspath(path), RUNTIME)
 
 
 class SavedModel(directory.Directory):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -19,13 +19,14 @@ from tftrt_tools.models.execution.job import guard, native_copy, profiling
 from tftrt_tools.models.savedmodel.job import loading
 
 if TYPE_CHECKING:
+    from tftrt_tools.models.execution.run import Answer, Request
     from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted, Where
     from tftrt_tools.models.execution.trace import CallTrace
 
 _GATE = "TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION"
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
+def job(request: Request) -> Answer:
     """As run_job.answer."""
     return run_job.answer(request, load)
 
@@ -88,10 +89,10 @@ class Loaded:
         def make() -> Any:
             return {name: tf.constant(array) for name, array in inputs.items()}
 
-        def call(feed: Any) -> Any:
+        def call(feed: Mapping[str, tf.Tensor]) -> Any:
             return tf_private.call(function, feed)
 
-        def read(answer: Any) -> Arrays:
+        def read(answer: Mapping[str, tf.Tensor]) -> Arrays:
             return {name: loading.array(name, tensor) for name, tensor in answer.items()}
 
         return (

@@ -15,7 +15,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -27,6 +27,7 @@ from tftrt_tools.models.savedmodel.preparation import Dilated
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+T = TypeVar("T")
 # Ops that treat every position alike, so they may come before or after the rearrangement; the first operand is the data.
 _ALIKE = frozenset({"Identity", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign"})
 # The other operands of these have a number for each channel, or one for all.
@@ -134,7 +135,7 @@ class _Site:
         """Whether the channels are before the sizes."""
         return self.convolution.attr["data_format"].s in _CHANNELS_FIRST
 
-    def by_axis(self, outside: Any, of_each: Iterable[Any]) -> list[Any]:
+    def by_axis(self, outside: T, of_each: Iterable[T]) -> list[T]:
         """Values for all dimensions. Args: outside: for batch and channels; of_each: for the others."""
         return [outside, outside, *of_each] if self.channels_first else [outside, *of_each, outside]
 

@@ -6,10 +6,13 @@ Nothing is run. Args of all functions: tensors of a graph that `inferred.shapes`
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,12 +76,12 @@ _REDUCED = frozenset({"Mean", "Sum", "Max", "Min", "Prod", "All", "Any"})
 _DEEPEST = 16
 
 
-def of(tensor: Any) -> list[Dimension] | None:
+def of(tensor: tf.Tensor) -> list[Dimension] | None:
     """The sizes of a tensor, one an axis; None where its rank is not known."""
     return None if tensor.shape.rank is None else [size_of(tensor, axis) for axis in range(tensor.shape.rank)]
 
 
-def size_of(tensor: Any, axis: int) -> int | Size:
+def size_of(tensor: tf.Tensor, axis: int) -> int | Size:
     """The size of an axis, which counts from the beginning. Sizes that are equal as Python values are equal in each run of the graph."""
     while True:
         size = tensor.shape[axis]
@@ -90,7 +93,7 @@ def size_of(tensor: Any, axis: int) -> int | Size:
         tensor, axis = before
 
 
-def _before(tensor: Any, axis: int) -> tuple[Any, int] | None:
+def _before(tensor: tf.Tensor, axis: int) -> tuple[tf.Tensor, int] | None:
     """(an input, its axis) of the same size, or None."""
     op = tensor.op
     if not op.inputs or tensor.value_index != 0:
@@ -105,7 +108,7 @@ def _before(tensor: Any, axis: int) -> tuple[Any, int] | None:
     return first, 0
 
 
-def _keeps_rows(op: Any) -> bool:
+def _keeps_rows(op: tf.Operation) -> bool:
     """Whether the result of an op has as many rows as its first input."""
     if op.type in _BY_ROW:
         return True
@@ -125,7 +128,7 @@ def _keeps_rows(op: Any) -> bool:
     return False
 
 
-def _reshapes_rows(op: Any) -> bool:
+def _reshapes_rows(op: tf.Operation) -> bool:
     """Whether a Reshape to [-1, …] changes no more than what is in a row."""
     shape, data = _constant(op.inputs[1]), op.inputs[0].shape
     if shape is None or data.rank == 0 or not shape.size or None in data[1:]:
@@ -133,7 +136,7 @@ def _reshapes_rows(op: Any) -> bool:
     return bool(shape[0] == -1 and 0 < np.prod(shape[1:]) == np.prod(data[1:].as_list()))
 
 
-def _of_broadcast(op: Any, axis: int) -> tuple[Any, int] | None:
+def _of_broadcast(op: tf.Operation, axis: int) -> tuple[tf.Tensor, int] | None:
     rank = op.outputs[0].shape.rank
     places = []
     for tensor in op.inputs[:2]:
@@ -145,7 +148,7 @@ def _of_broadcast(op: Any, axis: int) -> tuple[Any, int] | None:
     return places[0] if len(places) == 1 else None
 
 
-def of_shape(tensor: Any, deep: int = 0) -> list[Dimension] | None:
+def of_shape(tensor: tf.Tensor, deep: int = 0) -> list[Dimension] | None:
     """What the numbers of a shape (a vector or a single number) are; None where their count is not known."""
     while tensor.op.type in ("Identity", "Cast", "StopGradient"):
         tensor = tensor.op.inputs[0]
@@ -163,7 +166,7 @@ def of_shape(tensor: Any, deep: int = 0) -> list[Dimension] | None:
     return None
 
 
-def _joined(op: Any, deep: int) -> list[Dimension] | None:
+def _joined(op: tf.Operation, deep: int) -> list[Dimension] | None:
     parts, rank = (op.inputs, 0) if op.type == "Pack" else (op.inputs[:-1], 1)
     found: list[Dimension] = []
     for part in parts:
@@ -174,7 +177,7 @@ def _joined(op: Any, deep: int) -> list[Dimension] | None:
     return found
 
 
-def _sliced(op: Any, deep: int) -> list[Dimension] | None:
+def _sliced(op: tf.Operation, deep: int) -> list[Dimension] | None:
     bounds = [_constant(one) for one in op.inputs[1:]]
     masks = [op.get_attr(name) for name in ("begin_mask", "end_mask", "shrink_axis_mask")]
     if (
@@ -192,6 +195,6 @@ def _sliced(op: Any, deep: int) -> list[Dimension] | None:
     return values[None if masks[0] & 1 else begin : None if masks[1] & 1 else end : step] if step else None
 
 
-def _constant(tensor: Any) -> Any:
+def _constant(tensor: tf.Tensor) -> npt.NDArray[Any] | None:
     value = tf.get_static_value(tensor) if tensor.op.type == "Const" else None
     return None if value is None else np.asarray(value)

@@ -5,14 +5,17 @@ Unsorted, the segment's digest, the names TensorRTInputPH_i of a calibration tab
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, MutableSequence, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tftrt_tools.models.savedmodel.engine_op import ENGINE_OP
 from tftrt_tools.models.savedmodel.job.graph import library
 
 if TYPE_CHECKING:
-    from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
+    from google.protobuf.message import Message
+    from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, op_def_pb2
+
+M = TypeVar("M", bound="Message")
 
 
 def sort_borders(graph_def: graph_pb2.GraphDef) -> None:
@@ -81,7 +84,7 @@ def _sort_outputs(node: node_def_pb2.NodeDef, segment: function_pb2.FunctionDef)
     return {old: new for new, old in enumerate(order)}
 
 
-def _permute(repeated: Any, order: Sequence[int]) -> None:
+def _permute(repeated: MutableSequence[Any], order: Sequence[int]) -> None:
     if len(repeated) != len(order):
         return
     values = list(repeated)
@@ -93,13 +96,13 @@ def _permute(repeated: Any, order: Sequence[int]) -> None:
         place.CopyFrom(copies[index])
 
 
-def _copied(message: Any) -> Any:
-    copy = type(message)()
+def _copied(message: M) -> M:
+    copy: M = type(message)()
     copy.CopyFrom(message)
     return copy
 
 
-def _permute_arguments(arguments: Any, order: Sequence[int]) -> None:
+def _permute_arguments(arguments: MutableSequence[op_def_pb2.OpDef.ArgDef], order: Sequence[int]) -> None:
     """Types and attributes move; names stay, because they are numbered by place."""
     names = [arg.name for arg in arguments]
     _permute(arguments, order)

@@ -10,14 +10,14 @@ import filecmp
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.savedmodel import engine_assets, files, shapes, signatures
 from tftrt_tools.models.savedmodel.job import declarations, detach, graph
 
 if TYPE_CHECKING:
-    from tensorflow.core.protobuf import meta_graph_pb2
+    from tensorflow.core.protobuf import meta_graph_pb2, saved_object_graph_pb2
 
 # Names of the root's children that are not compared here: signatures are compared on their own, and engines come and go.
 _NOT_COMPARED = frozenset({"signatures", detach.RESOURCES})
@@ -138,7 +138,7 @@ def _objects(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGrap
                 yield f"{name.lstrip('.')} ({_object(known[child.node_id])}) is gone"
 
 
-def _object(node: Any) -> str:
+def _object(node: saved_object_graph_pb2.SavedObject) -> str:
     kind = node.WhichOneof("kind")
     if kind == "variable":
         one = node.variable

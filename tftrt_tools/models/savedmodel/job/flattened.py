@@ -7,15 +7,16 @@ ops, and the graph is cut in two; with dynamic shapes an engine computes them as
 from __future__ import annotations
 
 import math
-from collections.abc import Container
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tftrt_tools.models.savedmodel.job import added_nodes, control_flow, dimensions, folding, inferred
 
 if TYPE_CHECKING:
-    from tensorflow.core.framework import graph_pb2
+    import tensorflow as tf
+    from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 
 def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -> tuple[str, ...]:
@@ -53,12 +54,12 @@ def _round(graph_def: graph_pb2.GraphDef, kept: Container[str]) -> list[str]:
     return changed
 
 
-def _is_computed(nodes: Any, source: str) -> bool:
+def _is_computed(nodes: Mapping[str, node_def_pb2.NodeDef], source: str) -> bool:
     node = nodes.get(folding.name_of(source))
     return node is not None and node.op in ("Pack", "ConcatV2", "StridedSlice", "Identity", "Cast", "Shape")
 
 
-def _constant(op: Any) -> list[int] | None:
+def _constant(op: tf.Operation) -> list[int] | None:
     """[-1, …] for a Reshape that keeps the rows of its data, else None."""
     data, shape = op.inputs[0], dimensions.of_shape(op.inputs[1])
     if not shape or not data.shape.rank or None in data.shape[1:] or shape[0] != dimensions.size_of(data, 0):

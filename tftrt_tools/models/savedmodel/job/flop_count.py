@@ -121,7 +121,7 @@ class _Made:
         return value.s if value.WhichOneof("value") == "s" else value.b
 
 
-def _flops(node: node_def_pb2.NodeDef, known: Any, constants: Mapping[str, tf.TensorShape]) -> int | None:
+def _flops(node: node_def_pb2.NodeDef, known: tf.Graph, constants: Mapping[str, tf.TensorShape]) -> int | None:
     """Operations of one node, or None if a size is open. Args: constants: as of _constants."""
     before = _tensor(node.name, known)
     if before is None:
@@ -135,7 +135,7 @@ def _flops(node: node_def_pb2.NodeDef, known: Any, constants: Mapping[str, tf.Te
     return of_sizes(_Made(node), inputs, before.shape)
 
 
-def _tensor(name: str, known: Any) -> Any:
+def _tensor(name: str, known: tf.Graph) -> tf.Tensor | None:
     """The first result of a node, None for a node that is not in the graph or has no result."""
     try:
         return next(iter(known.get_operation_by_name(name).outputs), None)
@@ -143,7 +143,7 @@ def _tensor(name: str, known: Any) -> Any:
         return None
 
 
-def of_sizes(operation: Any, inputs: Sequence[tf.TensorShape], output: tf.TensorShape) -> int | None:
+def of_sizes(operation: tf.Operation | _Made, inputs: Sequence[tf.TensorShape], output: tf.TensorShape) -> int | None:
     """The operations of one of OPS for such shapes; None where a size is open."""
     result = inputs[2] if operation.type in _TRANSPOSED else output
     sizes: list[int | None] = [
@@ -154,7 +154,7 @@ def of_sizes(operation: Any, inputs: Sequence[tf.TensorShape], output: tf.Tensor
     return 2 * math.prod(known_sizes) if len(known_sizes) == len(sizes) else None
 
 
-def _summed(operation: Any, inputs: Sequence[tf.TensorShape]) -> list[int | None]:
+def _summed(operation: tf.Operation | _Made, inputs: Sequence[tf.TensorShape]) -> list[int | None]:
     """Sizes whose product is the number of multiplications for an element of the result; of a transposed convolution, of its input."""
     kind = operation.type
     if kind == "Einsum":
@@ -172,7 +172,7 @@ def _summed(operation: Any, inputs: Sequence[tf.TensorShape]) -> list[int | None
     return list(second[:-2] if kind in _DEPTHWISE else second[:-1])
 
 
-def _einsum(operation: Any, inputs: Sequence[tf.TensorShape]) -> list[int | None]:
+def _einsum(operation: tf.Operation | _Made, inputs: Sequence[tf.TensorShape]) -> list[int | None]:
     """Sizes of the labels that are summed over. A single operand is not multiplied."""
     given, result = operation.get_attr("equation").decode().replace(" ", "").split("->")
     if len(inputs) == 1:

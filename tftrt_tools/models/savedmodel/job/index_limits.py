@@ -309,7 +309,7 @@ def _output(source: str) -> tuple[str, int]:
     return name, _LATER_OUTPUTS.get(rest[0], 0) + number if len(rest) > 1 else number
 
 
-def _text(key: Any) -> str:
+def _text(key: object) -> str:
     return key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
 
 

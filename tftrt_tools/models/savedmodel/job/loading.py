@@ -110,12 +110,14 @@ def findings(model: Model, signature: str) -> tuple[Finding, ...]:
     return tuple(tensor_kinds.findings(signature, graph.specs(declared.inputs), graph.specs(declared.outputs)))
 
 
-def answers(function: Any, feed: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+def answers(
+    function: tf.types.experimental.ConcreteFunction, feed: Mapping[str, tf.Tensor]
+) -> dict[str, npt.NDArray[Any]]:
     """Call a signature. Args: function: of a loaded model; feed: {input: tensor}. Returns: {output: np.ndarray}, on the host."""
     return {name: array(name, tensor) for name, tensor in tf_private.call(function, feed).items()}
 
 
-def array(name: str, tensor: Any) -> npt.NDArray[Any]:
+def array(name: str, tensor: tf.Tensor | tf.SparseTensor | tf.RaggedTensor) -> npt.NDArray[Any]:
     """An output as an array. Raises: TftrtError for one that is no dense tensor."""
     if isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.variant, tf.resource):
         found: npt.NDArray[Any] = tensor.numpy()
@@ -161,7 +163,7 @@ def _mend(error: BaseException) -> str:
     return "check that TensorFlow's own tf.saved_model.load accepts it"
 
 
-def input_specs(function: Any) -> list[InputSpec]:
+def input_specs(function: tf.types.experimental.ConcreteFunction) -> list[InputSpec]:
     """[InputSpec] of a signature's ConcreteFunction, under the names of its SignatureDef, in the order of its arguments."""
     names = tf_private.argument_names(function)
     return [
@@ -170,7 +172,7 @@ def input_specs(function: Any) -> list[InputSpec]:
     ]
 
 
-def freezable(function: Any) -> list[InputSpec]:
+def freezable(function: tf.types.experimental.ConcreteFunction) -> list[InputSpec]:
     """[InputSpec] of what --freeze may name: a signature's inputs, and placeholders with a default that it does not name."""
     named = [tensor.name for tensor in function.inputs]
     return [*input_specs(function), *unnamed.specs(function.graph.as_graph_def(), named)]

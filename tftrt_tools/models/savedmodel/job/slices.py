@@ -39,12 +39,12 @@ class _Axis:
     shrinks: bool
 
 
-def begins_from_open_end(op: Any) -> bool:
+def begins_from_open_end(op: tf.Operation) -> bool:
     """Whether a tf.Operation, a StridedSlice, has a beginning that is counted from an end that its shapes leave open."""
     return any(one.size is None and (one.begin or 0) < 0 for one in _axes(op))
 
 
-def ends_from_open_end(op: Any) -> bool:
+def ends_from_open_end(op: tf.Operation) -> bool:
     """The same of its end."""
     return any(one.size is None and not one.shrinks and (one.end or 0) < 0 for one in _axes(op))
 
@@ -93,13 +93,13 @@ def fix(
     return tuple(changed)
 
 
-def _all_counted(op: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
+def _all_counted(op: tf.Operation) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
     """As `_counted`, on all axes; None where a size is open."""
     axes = list(_axes(op))
     return None if any(one.size is None for one in axes) else _counted(op, axes)
 
 
-def _counted(op: Any, axes: Sequence[_Axis]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _counted(op: tf.Operation, axes: Sequence[_Axis]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """(begin, end) of a slice, counted from the beginning on these axes."""
     begin, end = (np.array(tf.get_static_value(op.inputs[number])) for number in (1, 2))
     for one in axes:
@@ -112,7 +112,7 @@ def _counted(op: Any, axes: Sequence[_Axis]) -> tuple[npt.NDArray[Any], npt.NDAr
     return begin, end
 
 
-def _axes(op: Any) -> Iterator[_Axis]:
+def _axes(op: tf.Operation) -> Iterator[_Axis]:
     """The axes that a slice of known steps names; none where its bounds are no constants, or it goes backwards."""
     begin, end, steps = (_constant(op, number) for number in (1, 2, 3))
     shape = op.inputs[0].shape
@@ -135,10 +135,10 @@ def _axes(op: Any) -> Iterator[_Axis]:
             axis += 1
 
 
-def _bit(op: Any, name: str, position: int) -> bool:
+def _bit(op: tf.Operation, name: str, position: int) -> bool:
     return bool(op.get_attr(name) >> position & 1)
 
 
-def _constant(op: Any, number: int) -> npt.NDArray[Any] | None:
+def _constant(op: tf.Operation, number: int) -> npt.NDArray[Any] | None:
     value = tf.get_static_value(op.inputs[number])
     return None if value is None else np.array(value)

@@ -118,7 +118,7 @@ def open_slices(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
     )
 
 
-def _operations(one: Segment) -> list[Any]:
+def _operations(one: Segment) -> list[tf.Operation]:
     """The tf.Operations of a segment, without those that stand for its inputs and outputs."""
     body, arguments = segment.to_graph(one.function)
     operations = inferred.shapes(segment.importable(body, one.shapes)).get_operations()
@@ -167,7 +167,7 @@ def too_large(
     return tuple(found.values())
 
 
-def _elements(op: Any) -> int:
+def _elements(op: tf.Operation) -> int:
     """The number of elements of its largest output, 0 if a size is open."""
     return max((math.prod(tensor.shape) for tensor in op.outputs if tensor.shape.is_fully_defined()), default=0)
 
@@ -184,27 +184,27 @@ def _finding(name: str, engine: EngineOp, outcome: str, text: str, nodes: Sequen
     )
 
 
-def _open(shape: Any) -> int:
+def _open(shape: tf.TensorShape) -> int:
     """How many sizes are open, 0 if the rank is unknown."""
     return 0 if shape.rank is None else list(shape).count(None)
 
 
-def _open_channels(op: Any) -> bool:
+def _open_channels(op: tf.Operation) -> bool:
     shape = op.inputs[(_CONVOLUTIONS | _NORMALIZATIONS)[op.type]].shape
     return shape.rank is None or shape[_axis(op, "C")] is None
 
 
-def _axis(op: Any, letter: str) -> int:
+def _axis(op: tf.Operation, letter: str) -> int:
     result: int = op.get_attr("data_format").decode().index(letter)
     return result
 
 
-def _open_picture(op: Any) -> bool:
+def _open_picture(op: tf.Operation) -> bool:
     shape = op.inputs[2].shape
     return shape.rank is not None and None in (shape[_axis(op, "H")], shape[_axis(op, "W")])
 
 
-def _too_small(op: Any) -> bool:
+def _too_small(op: tf.Operation) -> bool:
     """A transposed convolution whose result is smaller than TensorRT's, to which TF-TRT can only add."""
     if op.get_attr("padding") != b"SAME" or (wanted := tf.get_static_value(op.inputs[0])) is None:
         return False
@@ -219,12 +219,12 @@ def _too_small(op: Any) -> bool:
     return False
 
 
-def _pools_channels(op: Any) -> bool:
+def _pools_channels(op: tf.Operation) -> bool:
     sides = [_axis(op, letter) for letter in "NC"]
     return any(op.get_attr(name)[side] != 1 for name in ("ksize", "strides") for side in sides)
 
 
-def _broadcast(op: Any) -> bool:
+def _broadcast(op: tf.Operation) -> bool:
     first, second = (tensor.shape for tensor in op.inputs[:2])
     if None in (first.rank, second.rank) or first.rank == second.rank:
         return False

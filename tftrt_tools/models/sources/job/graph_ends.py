@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
@@ -39,7 +39,7 @@ class Flags:
     outputs: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, inputs: list[str], outputs: list[str]) -> "Flags":
+    def of(cls, inputs: Sequence[str], outputs: Sequence[str]) -> "Flags":
         return cls(parse("inputs", tuple(inputs)), parse("outputs", tuple(outputs)))
 
     @property

@@ -1,13 +1,18 @@
 """Facts about a Keras file, read without TensorFlow: a zip archive (.keras) or HDF5."""
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
 import zipfile
-from typing import Any
+from typing import IO, TYPE_CHECKING
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import archives, documents
 from tftrt_tools.base.stack import installed, releases
+
+if TYPE_CHECKING:
+    import h5py
 
 _GROUPS_SHOWN = 3
 # A configuration holds the words of text layers; a model in a model is some levels deeper.
@@ -72,7 +77,7 @@ def _of_hdf5(path: pathlib.Path) -> tuple[str, object]:
     return _version(written_by), documents.parse_object(config, _MOST_LEVELS)
 
 
-def _check_weights(path: pathlib.Path, opened: Any) -> None:
+def _check_weights(path: pathlib.Path, opened: IO[bytes]) -> None:
     """Refuse HDF5 whose weights lie in other files, which a link or an external dataset may name: any file that the user can read would
     become a weight. Raises: UsageError; ValueError where they unpack to far more than the file holds."""
     import h5py
@@ -116,8 +121,8 @@ def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value or "")
 
 
-def _without_architecture(path: pathlib.Path, file: Any) -> errors.TftrtError:
-    """The error for an HDF5 file without a whole model. Args: file: h5py.File."""
+def _without_architecture(path: pathlib.Path, file: h5py.File) -> errors.TftrtError:
+    """The error for an HDF5 file without a whole model."""
     groups = list(file)
     # Keras 2 writes the layers' names to an attribute; Keras 3 has groups of its own.
     if "layer_names" in file.attrs or "_layer_checkpoint_dependencies" in groups or {"layers", "vars"} <= set(groups):

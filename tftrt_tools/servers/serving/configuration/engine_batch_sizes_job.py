@@ -20,10 +20,9 @@ def read(models: Sequence[str]) -> list[Covered]:
     """Covered for each SavedModel directory. Raises: TftrtError, UsageError."""
     from tftrt_tools.models.savedmodel import describe_job
 
-    described = map(Description.from_dict, describe_job.job({"models": list(models)}))
     return [
         dataclasses.replace(_covered(path, one), unbatched=_unbatched(one))
-        for path, one in zip(models, described, strict=True)
+        for path, one in zip(models, describe_job.job(models), strict=True)
     ]
 
 

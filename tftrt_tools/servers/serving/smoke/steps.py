@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from tftrt_tools.base.process import child, jobs
+from tftrt_tools.models.execution import run
+from tftrt_tools.models.kinds.savedmodel import kind as saved_model
+from tftrt_tools.models.savedmodel import describe
 from tftrt_tools.models.savedmodel.describe import Description
 from tftrt_tools.servers.serving.smoke import version_on_disk
 
 _ENV = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "1"}
-
-
-@jobs.job
-def described() -> Callable[[str], Description]:
-    """The Description of a SavedModel."""
-    from tftrt_tools.servers.serving.smoke import smoke_job
-
-    return smoke_job.describe
-
-
-@jobs.job
-def run() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Run a SavedModel. As execution.run_job.answer."""
-    from tftrt_tools.servers.serving.smoke import smoke_job
-
-    return smoke_job.run
 
 
 @contextlib.contextmanager
@@ -49,8 +35,8 @@ class Steps:
 
     def describe(self, path: str | pathlib.Path) -> Description:
         """describe.Description of a SavedModel."""
-        return self._process.call(described, str(path)).result
+        return self._process.call(describe.read, [str(path)]).result[0]
 
-    def call(self, request: Mapping[str, Any]) -> child.Outcome[Any]:
-        """For run.run(started=…): what execution.run_job.answer takes and returns, as an Outcome."""
-        return self._process.call(run, request)
+    def call(self, request: run.Request) -> child.Outcome[run.Answer]:
+        """For run.run(started=…)."""
+        return self._process.call(saved_model.answer, request)

@@ -19,6 +19,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution import inputs, run_job, trace
 from tftrt_tools.models.execution.job import timing
+from tftrt_tools.models.execution.run import NamedCall
 from tftrt_tools.models.execution.runner import Arrays
 from tftrt_tools.studies.bench import gpu_watch
 from tftrt_tools.studies.profiling.job.whole_calls import WholeCalls
@@ -132,7 +133,7 @@ class Recorder(abc.ABC, Generic[L]):
     def _answered(self, loaded: L, asked: dict[str, Any]) -> tuple[WholeCalls, dict[str, Any]]:
         """A call, and the facts of its first time. A model that refuses drawn values (a float that serves as an index, a string that is no
         picture) gets plain ones."""
-        given = run_job.read_inputs(asked)
+        given = run_job.read_inputs(NamedCall.from_dict(asked))
         try:
             one = self.whole(loaded, asked["signature"], given)
             return one, one.first()
