@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tftrt_tools.base import errors, records
-from tftrt_tools.base.files import documents, scratch
+from tftrt_tools.base.files import documents, plain_file, scratch
 from tftrt_tools.models.execution import run_job
 from tftrt_tools.models.execution.job import gpu as gpu_module
 from tftrt_tools.models.kinds.savedmodel import runner_job
@@ -69,8 +69,8 @@ def chunks(request: dict[str, Any]) -> dict[str, Any]:
         mine = listed[start : start + size]
         paths = [str(pathlib.Path(request["folder"]) / f"{side}-{start}.json") for side in ("first", "second")]
         for model, path in zip(request["models"], paths, strict=True):
-            pathlib.Path(path).write_text(
-                json.dumps(Marked(model=model, signature=request["signature"], tensors=tuple(mine)).to_dict())
+            plain_file.write_text(
+                path, json.dumps(Marked(model=model, signature=request["signature"], tensors=tuple(mine)).to_dict())
             )
         told = [
             {"tensor": name, "node": _told(chosen[name]), "first": name, "second": name, "doubtful": name in doubtful}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import io
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -174,9 +173,6 @@ def from_os_error(error: OSError) -> TftrtError:
         errno.ENAMETOOLONG: "choose a shorter path",
     }
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
-    # What went wrong with a connection says nothing of a file that happens to be open.
-    if not names and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
-        names = _written(error)
     reason = error.strerror or str(error)
     return TftrtError(f"{names}: {reason}" if names else reason, mends.get(error.errno or 0, ""))
 
@@ -202,23 +198,6 @@ def _is_of_bytes(name: str) -> bool:
     return all(not "\ud800" <= one <= "\udfff" or "\udc80" <= one <= "\udcff" for one in name)
 
 
-def _written(error: OSError) -> str:
-    """The file that was written to where an error without a name came from: the system names no file where a write fails. "" if none is
-    found."""
-    frames = []
-    trace = error.__traceback__
-    while trace:
-        frames.append(trace.tb_frame)
-        trace = trace.tb_next
-    for frame in reversed(frames):
-        for value in frame.f_locals.values():
-            # What is closed is looked at, too: the last bytes are often written by closing.
-            name = getattr(value, "name", "") if isinstance(value, io.IOBase) else ""
-            if isinstance(name, str) and getattr(value, "mode", "r") not in ("r", "rb"):
-                return name
-    return ""
-
-
 @contextlib.contextmanager
 def told_as(known: Mapping[pathlib.Path, pathlib.Path]) -> Iterator[None]:
     """Inside the block, errors name the paths that the user knows. Args: known: {path of ours: the user's}, the longer ones first."""
@@ -233,9 +212,6 @@ def told_as(known: Mapping[pathlib.Path, pathlib.Path]) -> Iterator[None]:
     except OSError as error:
         if isinstance(error.filename, str) and told(error.filename) != error.filename:
             raise OSError(error.errno, error.strerror, told(error.filename)) from None
-        found = from_os_error(error)
-        if not error.filename and told(found.cause) != found.cause:
-            raise TftrtError(told(found.cause), found.mend) from None
         raise
     except TftrtError as error:
         error.cause, error.mend = told(error.cause), told(error.mend)

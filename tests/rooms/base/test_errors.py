@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tests.conftest import ROOT
 from tftrt_tools.base import errors
-from tftrt_tools.base.files import whole_file
+from tftrt_tools.base.files import plain_file, whole_file
 from tftrt_tools.models.savedmodel.job import loading
 
 
@@ -80,18 +80,37 @@ def no_larger_than(size):
 
 
 def plain(path):
-    with open(path, "wb") as file:
+    plain_file.write_bytes(path, LARGE)
+
+
+def text(path):
+    plain_file.write_text(path, LARGE.decode())
+
+
+def in_a_block(path):
+    with plain_file.naming(path), open(path, "wb") as file:
         file.write(LARGE)
 
 
 def by_closing(path):
-    with open(path, "wb", buffering=1 << 20) as file:
+    with plain_file.naming(path), open(path, "wb", buffering=1 << 20) as file:
         file.write(LARGE)
 
 
 def copied(path):
     path.with_name("source").write_bytes(LARGE)
-    with no_larger_than(1 << 16), open(path.with_name("source"), "rb") as source, open(path, "wb") as target:
+    with no_larger_than(1 << 16):
+        plain_file.copy(path.with_name("source"), path)
+
+
+def copied_by_hand(path):
+    path.with_name("source").write_bytes(LARGE)
+    with (
+        no_larger_than(1 << 16),
+        open(path.with_name("source"), "rb") as source,
+        plain_file.naming(path),
+        open(path, "wb") as target,
+    ):
         shutil.copyfileobj(source, target)
 
 
@@ -106,9 +125,9 @@ def with_another(path):
         other.write(LARGE)
 
 
-@pytest.mark.parametrize("write", [plain, by_closing, copied, whole, with_another])
+@pytest.mark.parametrize("write", [plain, text, in_a_block, by_closing, copied, copied_by_hand, whole, with_another])
 def test_a_file_that_may_not_become_so_large_is_named_with_what_mends_it(write, tmp_path):
-    with pytest.raises(OSError) as caught, no_larger_than(1 << 20 if write is copied else 1 << 16):
+    with pytest.raises(OSError) as caught, no_larger_than(1 << 20 if write in (copied, copied_by_hand) else 1 << 16):
         write(tmp_path / "target")
     told = errors.from_os_error(caught.value)
     assert told.cause == f"{tmp_path / 'target'}: File too large" and "`ulimit -f`" in told.mend
@@ -121,8 +140,14 @@ def test_a_file_that_is_only_read_is_not_named(tmp_path):
     assert errors.from_os_error(caught.value).cause == "File too large"
 
 
+def test_an_error_that_names_its_file_keeps_that_name(tmp_path):
+    with pytest.raises(OSError) as caught, plain_file.naming(tmp_path / "target"):
+        raise OSError(28, os.strerror(28), "another")
+    assert errors.from_os_error(caught.value).cause == "another: No space left on device"
+
+
 def test_a_file_that_is_open_beside_a_connection_that_fails_is_not_named(tmp_path):
-    with pytest.raises(OSError) as caught, open(tmp_path / "log", "w") as log:
+    with pytest.raises(OSError) as caught, plain_file.naming(tmp_path / "log"), open(tmp_path / "log", "w") as log:
         print("connecting", file=log)
         raise ConnectionResetError(104, os.strerror(104))
     assert errors.from_os_error(caught.value).cause == "Connection reset by peer"

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.files import plain_file
 
 Array = npt.NDArray[Any]
 _BITS = "bfloat16 bits of "
@@ -26,7 +27,7 @@ _LENGTHS, _TEXTS, _BYTES = "string lengths of ", "string texts of ", "string byt
 def save(path: str | os.PathLike[str], arrays: Mapping[str, npt.ArrayLike]) -> None:
     """Args: arrays: {name: array}; strings are objects (bytes or str)."""
     # np.savez takes names as keywords, and would refuse an input that is named "file".
-    with zipfile.ZipFile(path, "w") as archive:
+    with plain_file.naming(path), zipfile.ZipFile(path, "w") as archive:
         for given, array in arrays.items():
             for name, part in _parts(given, np.asarray(array)):
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:

@@ -5,10 +5,10 @@ import hashlib
 import os
 import pathlib
 import re
-import shutil
 from collections.abc import Callable, Collection
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.files import plain_file
 
 ASSETS, EXTRAS = "assets", "assets.extra"
 PASSPORT = pathlib.PurePosixPath(EXTRAS) / "tftrt"
@@ -135,7 +135,7 @@ def copy(
             raise errors.UsageError(f"{path} is {what}", "remove it from the model")
         else:
             said(name.as_posix())
-            shutil.copyfile(path, target / name)
+            plain_file.copy(path, target / name)
 
 
 def checkpoint_parts(prefix: str | os.PathLike[str]) -> list[pathlib.Path]:

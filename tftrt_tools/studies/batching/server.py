@@ -4,7 +4,7 @@ import contextlib
 import pathlib
 from collections.abc import Iterator
 
-from tftrt_tools.base.files import scratch
+from tftrt_tools.base.files import plain_file, scratch
 from tftrt_tools.servers.serving.configuration import batching_file
 from tftrt_tools.servers.serving.configuration.batching_file import Settings
 from tftrt_tools.servers.serving.launch import block
@@ -24,7 +24,7 @@ def started(options: Options, settings: Settings | None) -> Iterator[block.Runni
     with scratch.folder("batching") as folder:
         if settings is not None:
             path = pathlib.Path(folder) / _FILE
-            path.write_text(batching_file.text(settings, settings.allowed_batch_sizes or None))
+            plain_file.write_text(path, batching_file.text(settings, settings.allowed_batch_sizes or None))
             flags |= {"enable_batching": True, "batching_parameters_file": str(path)}
         with block.served(
             {MODEL_NAME: options.model}, options.backend, options.image, env=_ENV, flags=flags

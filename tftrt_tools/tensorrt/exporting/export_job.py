@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.savedmodel import frozen_inputs
 from tftrt_tools.models.savedmodel.job import graph as graph_protos
@@ -77,7 +78,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         },
     )
     if made.frozen is not None:
-        pathlib.Path(request["frozen"]).write_bytes(made.frozen.SerializeToString())
+        plain_file.write_bytes(request["frozen"], made.frozen.SerializeToString())
     return {
         "exporter": conversion.EXPORTER,
         "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],

@@ -13,6 +13,7 @@ import torch
 from onnx import shape_inference
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.kinds.pytorch import program, runner_job
 from tftrt_tools.tensorrt.exporting.job import lowering, model_file
@@ -83,7 +84,7 @@ def _exported(request: dict[str, Any], inputs: list[str], outputs: list[str]) ->
     _check_kept(made, inputs, outputs)
     simpler = io.BytesIO()
     torch.export.save(written.exported_program, simpler)
-    pathlib.Path(request["frozen"]).write_bytes(simpler.getvalue())
+    plain_file.write_bytes(request["frozen"], simpler.getvalue())
     if opset >= _LOWEST_OPSET:
         return made, []
     try:

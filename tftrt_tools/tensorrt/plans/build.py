@@ -7,12 +7,12 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import shutil
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.kinds.onnx import file as onnx_file
 from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.savedmodel import files, passport, staging
@@ -63,7 +63,7 @@ def build(
         for path in (str(kept), *onnx_file.outside(str(kept))):
             place = stage / os.path.relpath(path, plan)
             place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
+            plain_file.copy(path, place)
         task = making.Task(
             name=str(kept),
             source=manifest["source"],

@@ -13,6 +13,7 @@ from typing import Any
 import tensorrt as trt
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.engine_cache import timings
 from tftrt_tools.models.engine_cache.job import turns
@@ -136,7 +137,7 @@ class _Work:
             seconds = time.monotonic() - begun
             if plan is None:
                 raise _unbuilt()
-            pathlib.Path(self._request["plan"]).write_bytes(bytes(plan))
+            plain_file.write_bytes(self._request["plan"], bytes(plan))
         return seconds
 
     def load(self) -> trt.ICudaEngine:
@@ -152,7 +153,7 @@ class _Work:
     def keep_times(self) -> None:
         """Without a build: write the times that earlier ones have measured, if there are any."""
         if known := self._timings.read():
-            pathlib.Path(self._request["timing_cache"]).write_bytes(known)
+            plain_file.write_bytes(self._request["timing_cache"], known)
 
     @contextlib.contextmanager
     def _timing_cache(self) -> Iterator[None]:
@@ -168,7 +169,7 @@ class _Work:
             yield
         measured = bytes(config.get_timing_cache().serialize())
         self._timings.write(measured)
-        pathlib.Path(self._request["timing_cache"]).write_bytes(measured)
+        plain_file.write_bytes(self._request["timing_cache"], measured)
 
 
 class _Progress:

@@ -8,14 +8,13 @@ import dataclasses
 import importlib.util
 import os
 import pathlib
-import shutil
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from tftrt_tools.accuracy import verify
 from tftrt_tools.base import errors
-from tftrt_tools.base.files import scratch
+from tftrt_tools.base.files import plain_file, scratch
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import opening, table
@@ -210,11 +209,11 @@ def place_onnx(
     ONNX file; what to know). Raises: as `convert`."""
     if _is_onnx(source) and asked is None and not settings.freeze:
         beside = onnx_file.outside(source.path)
-        shutil.copyfile(source.path, stage / document.ONNX)
+        plain_file.copy(source.path, stage / document.ONNX)
         for path in beside:
             place = stage / os.path.relpath(path, os.path.dirname(source.path) or ".")
             place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
+            plain_file.copy(path, place)
         return "", ()
     if _is_onnx(source):
         return "", _exported(source, stage, settings, (), log_file, asked)

@@ -9,12 +9,12 @@ import dataclasses
 import json
 import pathlib
 import platform
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.base.process import child, progress
 from tftrt_tools.models.execution import coverage, run
 from tftrt_tools.models.kinds.onnx import file as onnx_file
@@ -70,7 +70,7 @@ def made(stage: pathlib.Path, task: Task) -> Built:
     profiles = shaping.profiles(settings.shapes, ends.inputs, settings.signature or DEFAULT)
     answer = _build(stage, task, profiles)
     plan = _plan(stage, settings, profiles, ends.inputs, ends.outputs, answer)
-    (stage / document.DOCUMENT).write_text(_json(plan))
+    plain_file.write_text(stage / document.DOCUMENT, _json(plan))
     passport.write(stage, document.LAYER_INFORMATION, answer["layers"])
     if task.ranges:
         passport.write(stage, document.RANGES, {"ranges": dict(task.ranges)})
@@ -173,7 +173,7 @@ def _kept_plugins(stage: pathlib.Path, settings: Settings) -> list[str]:
         if place.exists():
             raise errors.UsageError(f"--plugins: two libraries are named {place.name}", "give each a name of its own")
         place.parent.mkdir(exist_ok=True)
-        shutil.copyfile(path, place)
+        plain_file.copy(path, place)
         made.append(str(place))
     return made
 

@@ -4,11 +4,11 @@ run, so its engines may be of another machine."""
 from __future__ import annotations
 
 import pathlib
-import shutil
 from typing import Any
 
 import tensorflow as tf
 
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.savedmodel import files, passport, signatures
 from tftrt_tools.models.savedmodel.job import protos
 from tftrt_tools.models.savedmodel.shapes import InputSpec
@@ -30,7 +30,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         objects.rename(meta, signatures.DEFAULT, request["default_was"])
     for one in request["added"]:
         _add(meta, Added.from_dict(one))
-    (output / protos.FILE).write_bytes(proto.SerializeToString(deterministic=True))
+    plain_file.write_bytes(output / protos.FILE, proto.SerializeToString(deterministic=True))
     warmup = source / files.WARMUP
     left = bool(request["default_was"]) and warmup.is_file()
 
@@ -64,4 +64,4 @@ def _keep_classes(file: pathlib.Path, assets: pathlib.Path) -> None:
     target = assets / file.name
     while target.exists() and target.read_bytes() != file.read_bytes():
         target = target.with_name(f"classes_{target.name}")
-    shutil.copyfile(file, target)
+    plain_file.copy(file, target)

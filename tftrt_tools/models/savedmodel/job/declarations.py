@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.job import protos
 from tftrt_tools.models.savedmodel.job.protos import meta_graph_pb2
@@ -131,7 +132,7 @@ def restore(
         for placeholder, value in defaults(declared, name).items():
             _give_default(meta, name, placeholder, value)
     if of(meta).SerializeToString(deterministic=True) != before:
-        (pathlib.Path(path) / protos.FILE).write_bytes(proto.SerializeToString(deterministic=True))
+        plain_file.write_bytes(pathlib.Path(path) / protos.FILE, proto.SerializeToString(deterministic=True))
     return meta
 
 

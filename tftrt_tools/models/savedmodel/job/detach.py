@@ -6,6 +6,7 @@ import os
 import pathlib
 from typing import TYPE_CHECKING
 
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.savedmodel.job import protos
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def write(proto: saved_model_pb2.SavedModel, model: str | os.PathLike[str], fold
         _detach(meta.object_graph_def)
         _leave_out(meta.graph_def)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / protos.FILE).write_bytes(proto.SerializeToString())
+    plain_file.write_bytes(folder / protos.FILE, proto.SerializeToString())
     for child in ("variables", "assets"):
         if (model / child).is_dir():
             os.symlink(model / child, folder / child)

@@ -7,13 +7,13 @@ import importlib
 import os
 import pathlib
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tftrt_tools.base import errors, op_libraries, tf_private
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.savedmodel import engine_assets, files, tensor_kinds
 from tftrt_tools.models.savedmodel.job import declarations, graph, input_facts, protos, session_load, twins, unnamed
 from tftrt_tools.models.savedmodel.shapes import InputSpec
@@ -190,4 +190,4 @@ def copy_extras(source: str | os.PathLike[str], output: str | os.PathLike[str]) 
         target = output / path.relative_to(source)
         if path.is_file() and not target.exists() and not path.name.startswith(engine_assets.PREFIX):
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
+            plain_file.copy(path, target)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.files import scratch
+from tftrt_tools.base.files import plain_file, scratch
 from tftrt_tools.base.process import environment, progress
 from tftrt_tools.models.savedmodel import files
 from tftrt_tools.servers.serving import server_flags as server_flags
@@ -114,7 +114,7 @@ def _config(base: pathlib.Path, models: Mapping[str, str | os.PathLike[str]]) ->
         (base / name / "1").symlink_to(pathlib.Path(model).resolve(), target_is_directory=True)
         text += _MODEL.format(name=name, path=base / name)
     path = base / "models.config"
-    path.write_text(_CONFIG.format(models=text))
+    plain_file.write_text(path, _CONFIG.format(models=text))
     return str(path)
 
 

@@ -187,9 +187,16 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
     )
 
 
-def _served(client: served_model.Asking, server: Process | None, flag: str, *which: Any) -> Served:
+def _served(
+    client: served_model.Asking,
+    server: Process | None,
+    flag: str,
+    name: str,
+    version: int | None = None,
+    label: str = "",
+) -> Served:
     try:
-        return client.served(*which)
+        return client.served(name, version, label)
     except served_model.NotServed as error:
         names = models.names(server) if server and server.known else []
         known = f"; its command line names {', '.join(names)}" if names else ""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from tftrt_tools.base import errors, records
-from tftrt_tools.base.files import whole_file
+from tftrt_tools.base.files import plain_file, whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.wire import triton_config
 from tftrt_tools.models.kinds.onnx import file as onnx_file
@@ -294,11 +294,11 @@ def _fill(stage: pathlib.Path, read: Servable, backend: backends.Backend) -> Non
             # Where a version of any kind has its passport.
             shutil.copytree(passport.folder(target), passport.folder(stage))
     if backend.name == "python":
-        (stage / "model.py").write_text(python_model.text())
+        plain_file.write_text(stage / "model.py", python_model.text())
 
 
 def _copy(pairs: Sequence[tuple[str, str]], stage: pathlib.Path) -> None:
     for source, name in pairs:
         progress.say(f"copying {name}")
         (stage / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, stage / name)
+        plain_file.copy(source, stage / name)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tftrt_tools.base import tf_private
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.execution import kernels
 
 # The stats that are kept: a launch's number, the op that launched, what a copy copied, and the numbers of a marked call.
@@ -27,7 +28,7 @@ _MEMORY = ("MemoryAllocation", "MemoryDeallocation")
 def write(raw: bytes, path: pathlib.Path) -> tuple[int, list[str]]:
     """Write an XSpace in the small form, compressed. Returns: (bytes of the file, what the profiler complained about)."""
     found = of(raw)
-    path.write_bytes(gzip.compress(json.dumps(found, separators=(",", ":")).encode(), 6))
+    plain_file.write_bytes(path, gzip.compress(json.dumps(found, separators=(",", ":")).encode(), 6))
     return path.stat().st_size, found["complaints"]
 
 

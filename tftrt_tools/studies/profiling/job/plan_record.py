@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import tensorrt as trt
 
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.execution.runner import Arrays
 from tftrt_tools.models.kinds.plan import document, runner_job
 from tftrt_tools.studies.profiling.job import host, plan_cupti, plan_trace, recorder
@@ -43,8 +44,8 @@ class _Recorder(recorder.Recorder[runner_job.Loaded]):
     def captured(self, name: str, function: Callable[[], T]) -> tuple[T, dict[str, Any]]:
         result, found, marks, complaints = self._watched(function)
         path = self._folder / f"{name}.trace.json.gz"
-        path.write_bytes(
-            gzip.compress(json.dumps(plan_trace.of(found, marks, complaints), separators=(",", ":")).encode(), 6)
+        plain_file.write_bytes(
+            path, gzip.compress(json.dumps(plan_trace.of(found, marks, complaints), separators=(",", ":")).encode(), 6)
         )
         return result, {
             "trace": path.name,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.base.process import native_log
 from tftrt_tools.base.stack import memory_job
 from tftrt_tools.models.execution.job import gpu, profiling
@@ -57,7 +58,7 @@ class _Recorder(recorder.Recorder[runner_job.Loaded]):
             result, raw = profiling.recorded(function, free // _TIMES_IN_MEMORY if free else None)
         lines = [line for line in log[0].splitlines() if "cupti" in line.lower()]
         if self._request.get("raw"):
-            (self._folder / f"{name}.xplane.pb.gz").write_bytes(gzip.compress(raw))
+            plain_file.write_bytes(self._folder / f"{name}.xplane.pb.gz", gzip.compress(raw))
         size, complaints = compact.write(raw, self._folder / f"{name}.trace.json.gz")
         return result, {
             "trace": f"{name}.trace.json.gz",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution import inputs, run_job, trace
 from tftrt_tools.models.execution.job import timing
@@ -211,7 +212,7 @@ class Recorder(abc.ABC, Generic[L]):
         return None
 
     def _write(self) -> None:
-        (self._folder / FACTS).write_text(json.dumps(_rounded(self._found)))
+        plain_file.write_text(self._folder / FACTS, json.dumps(_rounded(self._found)))
 
 
 def _file(facts: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tensorrt.exporting.job import ranks
 from tftrt_tools.tensorrt.exporting.job.graph_facts import drop_hints, inner_graphs
@@ -117,7 +118,7 @@ def take_weights(model: onnx.ModelProto) -> dict[str, bytes]:
 
 def place_weights(model: onnx.ModelProto, weights: Mapping[str, bytes], path: pathlib.Path) -> None:
     """Write all weights to one file, and let the model's tensors say where they lie in it. Args: weights: by their present location."""
-    with open(path, "wb") as file:
+    with plain_file.naming(path), open(path, "wb") as file:
         for tensor in _tensors(model.graph):
             if tensor.data_location != TensorProto.EXTERNAL:
                 continue
@@ -133,7 +134,7 @@ def place_weights(model: onnx.ModelProto, weights: Mapping[str, bytes], path: pa
 def write(model: onnx.ModelProto, path: pathlib.Path, properties: Mapping[str, str]) -> None:
     """Write the model with its properties, and check the file. Raises: TftrtError if onnx.checker refuses it."""
     helper.set_model_props(model, dict(properties))
-    path.write_bytes(model.SerializeToString())
+    plain_file.write_bytes(path, model.SerializeToString())
     try:
         onnx.checker.check_model(str(path), full_check=True)
     except (onnx.checker.ValidationError, shape_inference.InferenceError) as error:

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors, tf_private
-from tftrt_tools.base.files import scratch
+from tftrt_tools.base.files import plain_file, scratch
 from tftrt_tools.base.process import child, environment, native_log, progress
 from tftrt_tools.models.savedmodel.job import graph, loading
 from tftrt_tools.tftrt.conversion import pass_apart, pass_log
@@ -137,7 +137,7 @@ def _apart(one: Pass) -> Iterator[Trial]:
     """Yields: a Trial that runs the pass in another process, which may end by it."""
     with scratch.folder("pass") as folder, contextlib.ExitStack() as stack:
         path = os.path.join(folder, "graph.pb")
-        with open(path, "wb") as file:
+        with plain_file.naming(path), open(path, "wb") as file:
             file.write(one.graph_def.SerializeToString())
         workers: list[child.Worker] = []
 
