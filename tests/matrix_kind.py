@@ -27,11 +27,17 @@ class Weights:
     name = "matrix"
     forms = ("a matrix (.matrix.npz)",)
     runtime = Runtime(job=answer, jobs="tests.matrix_kind")
-    named_signatures = False
+    named_signatures = alone = of_tensorflow = False
     unconverted = ("a matrix is no TensorFlow model", "give one")
 
     def arithmetic(self, path):
         return Arithmetic("FP32", "NumPy")
+
+    def onnx(self, path):
+        return ""
+
+    def weights(self, path):
+        return ()
 
     def takes(self, path):
         return path.endswith(".matrix.npz")

@@ -103,12 +103,12 @@ def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: 
 
 def _weights(paths: Sequence[str]) -> list[str]:
     """The files beside ONNX files that hold their weights."""
-    from tftrt_tools.models.kinds.onnx import file, kind  # next to no command needs them here
+    from tftrt_tools.models.kinds import table  # next to no command needs it here
 
-    found = []
+    found: list[str] = []
     for path in paths:
         with contextlib.suppress(errors.TftrtError):  # the command will say what is wrong with the file
-            found += file.outside(path) if kind.ONNX.takes(path) else []
+            found += table.kind(path).weights(path)
     return found
 
 

@@ -10,7 +10,8 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tftrt_tools.command_line.commands import _calibration_flags, _calling, _flags, _output
-from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.models.kinds import table
+from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def verify(values: flags.FlagValues, original: str, converted: str, *words: str)
 def publish(values: flags.FlagValues, model: str) -> list[str]:
     """The next step of a verified model. Its folder's name becomes the model's name; servers and paths allow few characters in it."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", os.path.basename(os.path.abspath(model)))
-    server = ["--server=triton"] if files.is_plan(model) else []
+    server = [] if table.kind(model).of_tensorflow else ["--server=triton"]
     return ["publish", model, *server, f"--model_name={name}", "--base_path=models", *given(values, ("op_library",))]
 
 

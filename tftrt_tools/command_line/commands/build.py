@@ -42,7 +42,7 @@ from tftrt_tools.command_line.commands import (
     convert,
 )
 from tftrt_tools.models.backends.protocol import Changes, Made, Work
-from tftrt_tools.models.kinds.onnx.kind import ONNX
+from tftrt_tools.models.kinds import table
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.studies import backends
@@ -121,9 +121,10 @@ def define(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Build. Returns: the exit code."""
     model = _flags.one_argument("build", positional, "MODEL")
-    if ONNX.takes(model):
+    kind = table.kind(model)
+    if kind.onnx(model) == model:
         raise errors.UsageError(
-            f"build takes what `tftrt convert` made, and {model} is an ONNX file",
+            f"build takes what `tftrt convert` made, and {model} is {kind.forms[0].partition(' (')[0]}",
             f"`tftrt convert --backend=tensorrt --input_saved_model_dir={model}` builds a plan of it",
         )
     backend = backends.of_made(model) or backends.default()

@@ -124,14 +124,13 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 def _check_models(values: flags.FlagValues, original: str, converted: str) -> None:
     """Refuse, before any work, what is no conversion and its original. Of a plan alone the original may be of any framework."""
     from tftrt_tools.models.kinds import opening, table
-    from tftrt_tools.models.kinds.plan.kind import PLAN
     from tftrt_tools.models.savedmodel import passport
 
     sources = [opening.check(source) for source in _source_flags.read_each(values, original, converted)]
     first, second = (table.kind(source.path) for source in sources)
-    if first is PLAN:
+    if first.alone:
         opening.check_converted(sources[0])
-    if second is PLAN:
+    if second.alone:
         return
     for source, kind in zip(sources, (first, second), strict=True):
         if kind.unconverted:
@@ -165,11 +164,10 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
     from tftrt_tools.command_line.commands import profile as profile_command
     from tftrt_tools.models.inputs import calls as inputs
     from tftrt_tools.models.kinds import table
-    from tftrt_tools.models.kinds.plan.kind import PLAN
     from tftrt_tools.studies.profiling import measure, plan, stored
 
     # A plan is called without TensorFlow, and not in turns with a model that needs it.
-    alone = table.kind(converted) is PLAN
+    alone = table.kind(converted).alone
     if not (values.profile or values.stored) and profile_command.gpu_here():
         first, second = _source_flags.read_each(values, original, converted)
         options = measure.Options(

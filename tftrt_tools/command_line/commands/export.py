@@ -47,8 +47,6 @@ from tftrt_tools.command_line.commands import (
     convert,
 )
 from tftrt_tools.models.kinds import table
-from tftrt_tools.models.kinds.onnx.kind import ONNX
-from tftrt_tools.models.kinds.savedmodel.kind import SAVED_MODEL
 from tftrt_tools.tensorrt.exporting import parser
 from tftrt_tools.tensorrt.exporting.rewriting import REWRITES
 from tftrt_tools.tensorrt.exporting.targets import OPSETS, TARGETS
@@ -217,7 +215,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         done = export.export(_source_flags.read(values, model), values.output, options)
     _print(done, values)
     _output.write_json(done, values.json)
-    if table.kind(model) in (ONNX, SAVED_MODEL) and any(
+    kind = table.kind(model)
+    if (kind.onnx(model) or kind.of_tensorflow) and any(
         one.verification.passed and not one.answers for one in done.files
     ):
         _next.show(values, _sensitivity(values, model))

@@ -40,8 +40,6 @@ from tftrt_tools.command_line.commands import (
 )
 from tftrt_tools.models.inputs.options import image_flags
 from tftrt_tools.models.kinds import table
-from tftrt_tools.models.kinds.onnx.kind import ONNX
-from tftrt_tools.models.kinds.plan.kind import PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -128,7 +126,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if _triton_flags.check(values):
         return _triton_flags.run(values, model.path, _command(values, model))
     kind = table.kind(model.path)
-    if kind in (ONNX, PLAN):
+    if not kind.of_tensorflow and kind.onnx(model.path):
         raise errors.UsageError(
             f"TensorFlow Serving serves SavedModels, and {model} is {kind.forms[0]}",
             "--server=triton publishes it for a Triton, into a model repository",

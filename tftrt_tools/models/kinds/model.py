@@ -141,6 +141,20 @@ class Kind(Protocol):
         """Whether signatures have names of their own. Otherwise a model has one signature, which is matched with another model's by the
         names and shapes of inputs and outputs."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether TensorRT runs all of a model: without TensorFlow, and on a GPU alone."""
+
+    @property
+    def of_tensorflow(self) -> bool:
+        """Whether TensorFlow runs it and TensorFlow Serving serves it."""
+
+    def onnx(self, path: str) -> str:
+        """The ONNX file that a model is, or holds; "" for none."""
+
+    def weights(self, path: str) -> Sequence[str]:
+        """Files beside the one that is named, which hold weights; () for none, and where the model is a directory."""
+
     def arithmetic(self, path: str) -> Arithmetic | None:
         """The arithmetic of a model; None if its engines and the machine decide it."""
 

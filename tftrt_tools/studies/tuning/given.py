@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pathlib
 from collections.abc import Sequence
 
 from tftrt_tools.base import errors
@@ -14,9 +13,8 @@ from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.kinds.onnx import file as onnx_file
 from tftrt_tools.models.kinds.onnx.kind import ONNX, PRECISION, rounding
 from tftrt_tools.models.kinds.plan import document
-from tftrt_tools.models.kinds.plan.kind import PLAN
-from tftrt_tools.models.kinds.pytorch.kind import PYTORCH
 from tftrt_tools.models.sources.source import Source, of
+from tftrt_tools.studies import backends as backends_room
 from tftrt_tools.tensorrt.exporting import sensitivity
 from tftrt_tools.tensorrt.plans import building
 
@@ -27,15 +25,15 @@ def check_kind(named: str | os.PathLike[str] | Source, backends: Sequence[str]) 
     """Refuse a model of a kind that these backends do not take; nothing is opened. Raises: UsageError."""
     source = of(named)
     kind = table.kind(source.path)
-    if kind is PYTORCH:
+    if not kind.of_tensorflow and not kind.onnx(source.path):
         raise errors.UsageError(
             f"{source} cannot be tuned as it is: it is a {kind.name}",
             "`tftrt export` makes an ONNX file of it, and `tftrt tune FILE --backends=tensorrt` takes that",
         )
-    if kind not in (PLAN, ONNX):
+    if kind.of_tensorflow:
         opening.check_converted(source)
-    elif "tftrt" in backends:
-        what = "a plan directory" if kind is PLAN else "an ONNX file"
+    elif backends_room.default().name in backends:
+        what = kind.forms[0].partition(" (")[0]
         raise errors.UsageError(
             f"--backends={','.join(backends)} cannot tune {source}: it is {what}, and TF-TRT takes TensorFlow models",
             "--backends=tensorrt searches among plans of TensorRT itself",
@@ -47,15 +45,15 @@ def model(named: str | os.PathLike[str] | Source, backends: Sequence[str]) -> So
     source = of(named)
     check_kind(source, backends)
     kind = table.kind(source.path)
-    if kind is PLAN:
+    if kind.alone:
         document.read(source.path)
-    return opening.check(_onnx(source, kind is PLAN) if kind in (PLAN, ONNX) else source)
+    return opening.check(source if kind.of_tensorflow else _onnx(source, kind.onnx(source.path)))
 
 
 def note(named: str | os.PathLike[str] | Source) -> str:
     """What is to be known of a path: that a plan is not read; "" for nothing."""
     source = of(named)
-    if table.kind(source.path) is not PLAN:
+    if not table.kind(source.path).alone:
         return ""
     return f"{source} is a plan: its plan is not read, and what is tuned is {document.ONNX}, from which it was built"
 
@@ -90,7 +88,7 @@ def runtime(package: str) -> str:
     return "ONNX Runtime on the CPU" if package == ONNX.runtime.package else "TensorFlow"
 
 
-def _onnx(source: Source, of_plan: bool) -> Source:
+def _onnx(source: Source, path: str) -> Source:
     for flag, value in {
         "inputs": source.inputs,
         "outputs": source.outputs,
@@ -100,7 +98,6 @@ def _onnx(source: Source, of_plan: bool) -> Source:
             raise errors.UsageError(
                 f"--{flag} has no effect: {source} is tuned as an ONNX file, which has no signatures", "leave it out"
             )
-    path = str(pathlib.Path(source.path) / document.ONNX) if of_plan else source.path
     seen = onnx_file.overview(path)
     rounded = rounding(seen.ops)
     halves = [dtype for dtype in seen.weights if dtype in _HALVES]
@@ -123,7 +120,7 @@ def _made_from(path: str) -> str:
 
 def check_plans(freeze: str, backends: Sequence[str]) -> None:
     """Refuse what keeps every plan from being made where nothing else is tried. Raises: UsageError."""
-    if freeze and "tftrt" not in backends:
+    if freeze and backends_room.default().name not in backends:
         raise errors.UsageError(
             f"an export for tune gives no input a constant value, as --freeze={freeze} asks",
             "leave it out; `tftrt export --freeze` writes an ONNX file that can be tuned",

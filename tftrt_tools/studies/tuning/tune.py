@@ -30,7 +30,6 @@ from tftrt_tools.models.inputs.given import Given
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.kinds.model import Model
-from tftrt_tools.models.kinds.onnx.kind import ONNX
 from tftrt_tools.models.savedmodel import files, frozen_inputs, signatures
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.shapes import InputSpec
@@ -504,7 +503,7 @@ def _prepare(
     )
     return _Prepared(
         model=str(pathlib.Path(model.path).absolute()),
-        kind="ONNX" if model.kind is ONNX else "SavedModel",
+        kind="ONNX" if model.kind.onnx(model.path) else "SavedModel",
         digest=digest,
         calls=calls,
         timed=timed,

@@ -61,6 +61,16 @@ class Onnx:
     named_signatures = False
     unconverted = ("TF-TRT converts TensorFlow models", kinds.WITH_ONNX)
 
+    alone, of_tensorflow = False, False
+
+    def onnx(self, path: str) -> str:
+        """As model.Kind.onnx."""
+        return path
+
+    def weights(self, path: str) -> tuple[str, ...]:
+        """As model.Kind.weights."""
+        return tuple(file.outside(path))
+
     def arithmetic(self, path: str) -> Arithmetic:
         """As model.Kind.arithmetic: the precision that an export put into the graph; in another file that of its ops or weights."""
         known = file.overview(path)

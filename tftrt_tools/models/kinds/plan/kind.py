@@ -52,6 +52,16 @@ class Plan(directory.Directory):
     named_signatures = False
     unconverted = ("it is built already", "give the model that it was made from")
 
+    alone, of_tensorflow = True, False
+
+    def onnx(self, path: str) -> str:
+        """As model.Kind.onnx."""
+        return os.path.join(path, document.ONNX)
+
+    def weights(self, path: str) -> tuple[str, ...]:
+        """As model.Kind.weights."""
+        return ()
+
     def arithmetic(self, path: str) -> None:
         """As model.Kind.arithmetic: engines and the machine decide it."""
 

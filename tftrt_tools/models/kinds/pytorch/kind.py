@@ -70,6 +70,16 @@ class PyTorch:
         "`tftrt export` makes an ONNX file of it, which TensorRT builds",
     )
 
+    alone, of_tensorflow = False, False
+
+    def onnx(self, path: str) -> str:
+        """As model.Kind.onnx."""
+        return ""
+
+    def weights(self, path: str) -> tuple[str, ...]:
+        """As model.Kind.weights."""
+        return ()
+
     def arithmetic(self, path: str) -> Arithmetic:
         """As model.Kind.arithmetic."""
         return Arithmetic("FP32", "float32 of PyTorch on the CPU")

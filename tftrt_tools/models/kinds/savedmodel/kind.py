@@ -45,6 +45,16 @@ class SavedModel(directory.Directory):
     named_signatures = True
     unconverted = None
 
+    alone, of_tensorflow = False, True
+
+    def onnx(self, path: str) -> str:
+        """As model.Kind.onnx."""
+        return ""
+
+    def weights(self, path: str) -> tuple[str, ...]:
+        """As model.Kind.weights."""
+        return ()
+
     def arithmetic(self, path: str) -> None:
         """As model.Kind.arithmetic: engines and the machine decide it."""
 
