@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import records
@@ -17,9 +16,6 @@ from tftrt_tools.tftrt.calibration.comparison import Comparison
 from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
 from tftrt_tools.tftrt.calibration.record import DataRecord
 from tftrt_tools.tftrt.conversion.settings import Settings
-
-# The kinds of models that are tuned.
-Kind = Literal["SavedModel", "ONNX"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +61,6 @@ class Original(records.Record):
     """The model that is tuned. tags: of the MetaGraph."""
 
     path: str
-    kind: Kind = "SavedModel"
     tags: tuple[str, ...] = ()
 
 

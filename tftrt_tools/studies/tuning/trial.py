@@ -67,8 +67,6 @@ class Task:
     # For the journal: the facts besides the settings that measurements depend on (model, data, machine); and the same for calibration.
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     data_facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    # What the model is.
-    kind: measuring.Kind = "SavedModel"
     # The path that the user named, "" where it is `model`.
     given: str = ""
     # {back end: makes its models}, of those that are tried beside TF-TRT.
@@ -81,7 +79,7 @@ class Task:
 
     def original(self, settings: Settings) -> Original:
         """The model. Args: settings: of one of its conversions."""
-        return Original(path=self.model, kind=self.kind, tags=settings.tags)
+        return Original(path=self.model, tags=settings.tags)
 
     def conversion(
         self, settings: Settings, table: Calibration | None = None, data: DataOptions | None = None

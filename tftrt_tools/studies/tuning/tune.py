@@ -44,7 +44,7 @@ from tftrt_tools.studies.tuning import space as space_module
 from tftrt_tools.studies.tuning.budget import Budget
 from tftrt_tools.studies.tuning.final import Final
 from tftrt_tools.studies.tuning.makers import Maker
-from tftrt_tools.studies.tuning.measuring import Kind, Scored, Scoring, Timed
+from tftrt_tools.studies.tuning.measuring import Scored, Scoring, Timed
 from tftrt_tools.studies.tuning.plans import Plans
 from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
 from tftrt_tools.studies.tuning.tried import Latency, Trial, Tuning
@@ -199,7 +199,6 @@ def _searched(
     }
     task = Task(
         model=prepared.model,
-        kind=prepared.kind,
         timed=prepared.timed,
         scoring=prepared.scoring,
         data=options.calibration,
@@ -409,9 +408,8 @@ def _gpu() -> dict[str, str]:
 class _Prepared:
     """What all trials share."""
 
-    # Absolute path of the model, what it is, and its digest.
+    # Absolute path of the model, and its digest.
     model: str
-    kind: Kind
     digest: str
     # {signature: [{input: shape}]}.
     calls: space_module.Calls
@@ -503,7 +501,6 @@ def _prepare(
     )
     return _Prepared(
         model=str(pathlib.Path(model.path).absolute()),
-        kind="ONNX" if model.kind.onnx(model.path) else "SavedModel",
         digest=digest,
         calls=calls,
         timed=timed,
