@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import glob
 import hashlib
-import json
 import os
 import pathlib
 import re
@@ -13,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.files import documents, whole_file
+from tftrt_tools.base.files import documents
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.studies.optimizing.step import Command, StepResult
+from tftrt_tools.studies.tuning import journal
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
 # In words of a command, what names a file that it makes or a folder of its own, and no input.
@@ -40,12 +40,8 @@ class Journal:
         """A digest of everything that a command's result depends on: its words, the bytes of the files that they name, and `facts`."""
         named = [*command.words[1:], *command.inputs]
         inputs = {word: self._digest(_value(word)) for word in named if not _MADE.match(word)}
-        whole = {
-            "words": list(command.words),
-            "inputs": {word: found for word, found in inputs.items() if found},
-            "facts": dict(facts),
-        }
-        return "sha256:" + hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+        known = {word: found for word, found in inputs.items() if found}
+        return journal.key(words=list(command.words), inputs=known, facts=dict(facts))
 
     def get(self, command: Command, key: str) -> tuple[StepResult, dict[str, Any]] | None:
         """(StepResult, the command's result) of an earlier run with the same key, if everything that it wrote is still there as it was;
@@ -65,15 +61,12 @@ class Journal:
     def put(self, command: Command, key: str, result: StepResult) -> None:
         """Keep a step that ran to its end."""
         self.changed(command.outputs)
-        kept = {
-            "kind": "step",
-            "schema_version": passport.SCHEMA_VERSION,
-            **passport.stamp(),
-            "key": key,
-            "outputs": self._outputs(command.outputs),
-            "result": result.to_dict(),
-        }
-        whole_file.write_text(self._path(command.name), json.dumps(kept, indent=2) + "\n")
+        journal.keep(
+            self._path(command.name),
+            "step",
+            key,
+            {"outputs": self._outputs(command.outputs), "result": result.to_dict()},
+        )
 
     def made(self, path: str) -> bool:
         """Whether a step of this folder made what is at `path`, as it is now."""

@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tftrt_tools.base import errors
@@ -20,6 +20,12 @@ _NAME = re.compile(r"trial-([0-9]{4,})\.json")
 def key(**facts: object) -> str:
     """A digest of everything that a measurement depends on (JSON values). Returns: "sha256:…"."""
     return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def keep(path: pathlib.Path, kind: str, wanted: str, what: Mapping[str, Any]) -> None:
+    """Write an entry of a work folder, whole. Args: kind: of the document; wanted: its key; what: JSON values that are kept under it."""
+    document = {"kind": kind, "schema_version": passport.SCHEMA_VERSION, **passport.stamp(), "key": wanted, **what}
+    whole_file.write_text(path, json.dumps(document, indent=2) + "\n")
 
 
 class Journal:
@@ -52,17 +58,9 @@ class Journal:
         """Keep a trial. Args: settings, backend: for people. Returns: the file."""
         self._last += 1
         path = self.folder / f"trial-{self._last:04d}.json"
-        document = {
-            "kind": "trial",
-            "schema_version": passport.SCHEMA_VERSION,
-            **passport.stamp(),
-            "key": wanted,
-            "backend": backend,
-            "settings": settings.to_dict(),
-            "measured": measured.to_dict(),
-        }
-        whole_file.write_text(path, json.dumps(document, indent=2) + "\n")
-        self._measured[wanted] = document["measured"]
+        kept = {"backend": backend, "settings": settings.to_dict(), "measured": measured.to_dict()}
+        keep(path, "trial", wanted, kept)
+        self._measured[wanted] = kept["measured"]
         return path
 
     def fact(self, name: str, wanted: str, make: Callable[[], Any]) -> Any:
@@ -71,14 +69,7 @@ class Journal:
         if path.is_file():
             return _read(path)["value"]
         value = make()
-        document = {
-            "kind": name,
-            "schema_version": passport.SCHEMA_VERSION,
-            **passport.stamp(),
-            "key": wanted,
-            "value": value,
-        }
-        whole_file.write_text(path, json.dumps(document, indent=2) + "\n")
+        keep(path, name, wanted, {"value": value})
         return value
 
 
