@@ -69,7 +69,7 @@ def measure(request):
 def _measure_saved_model(request, add, start):
     import tempfile
 
-    from tftrt_tools.models.execution import npz
+    from tftrt_tools.models.execution import npz, run
     from tftrt_tools.studies.bench import in_process_job
 
     with tempfile.TemporaryDirectory() as folder:
@@ -78,8 +78,9 @@ def _measure_saved_model(request, add, start):
         for batch in request["batches"]:
             path = f"{folder}/{batch}.npz"
             npz.save(path, _feed(request, batch))
-            calls.append({"signature": "serving_default", "inputs": path, "renamed": {"inputs": {}, "outputs": {}}})
-        function, _ = in_process_job.make({"model": request["model"], "calls": calls, "answers": folder + "/out"})
+            calls.append(("serving_default", path))
+        asked = run.LoadRequest(model=request["model"], calls=tuple(run.named(calls)), answers=folder + "/out")
+        function, _ = in_process_job.make(asked)
         place = request["batches"].index(_JUDGED)
         add(
             way="answers",

@@ -8,7 +8,7 @@ import numpy as np
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import jobs
 from tftrt_tools.models.execution import load_job, run_job
-from tftrt_tools.models.execution.run import Answer, Request, Runtime
+from tftrt_tools.models.execution.run import Answer, Indexed, LoadRequest, Request, Runtime
 from tftrt_tools.models.execution.runner import Where
 from tftrt_tools.models.kinds.model import Arithmetic, Contents, Overview, Signature
 from tftrt_tools.models.savedmodel import files
@@ -21,12 +21,18 @@ def answer() -> Callable[[Request], Answer]:
     return lambda request: run_job.answer(request, load)
 
 
+@jobs.job
+def under_load() -> Callable[[LoadRequest], Indexed]:
+    """Makes calls on a matrix, for load in process."""
+    return make
+
+
 class Weights:
     """A kind: an .npz with one matrix, by which rows are multiplied."""
 
     name = "matrix"
     forms = ("a matrix (.matrix.npz)",)
-    runtime = Runtime(job=answer, jobs="tests.matrix_kind")
+    runtime = Runtime(job=answer, jobs="tests.matrix_kind", under_load=under_load)
     named_signatures = alone = of_tensorflow = False
     unconverted = ("a matrix is no TensorFlow model", "give one")
 

@@ -7,13 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
 from tests.conformance.launch import free_ports
 from tests.conftest import ROOT
+from tests.load_jobs import Clock, clock
 from tests.mock_server import METHOD, MockServer
 from tftrt_tools.base import errors
 from tftrt_tools.servers import client
@@ -498,19 +498,6 @@ def test_plans_that_cannot_be_run_are_refused(settings):
         Plan(**settings)
 
 
-def make(request):
-    """The function of the in-process tests."""
-    if "refuse" in request:
-        raise errors.TftrtError(request["refuse"], "take another")
-
-    def infer(index):
-        time.sleep(request["seconds"])
-        if request.get("failing") in (index, "all"):
-            raise ArithmeticError("overflow")
-
-    return infer, 5
-
-
 @pytest.mark.parametrize(
     "plan",
     [
@@ -521,7 +508,7 @@ def make(request):
     ids=["closed", "open", "offline"],
 )
 def test_the_same_plan_against_a_function(plan):
-    found = function_load.run("tests.rooms.servers.test_load:make", {"seconds": 0.02, "failing": 3}, plan)
+    found = function_load.run(clock, Clock(seconds=0.02, failing=3), plan)
     assert found.sent_ns.size == 60
     assert (found.service_ns >= 20e6).all()
     assert found.errors[2].count == (found.payload == 3).sum() == 12
@@ -535,23 +522,19 @@ def test_what_is_to_be_known_before_the_first_request_can_end_the_run():
 
     with pytest.raises(errors.CheckFailed):
         function_load.run(
-            "tests.rooms.servers.test_load:make",
-            {"seconds": 0.02},
-            _closed(),
-            on_ready=refuse,
-            on_progress=lambda one: pytest.fail("asked"),
+            clock, Clock(seconds=0.02), _closed(), on_ready=refuse, on_progress=lambda one: pytest.fail("asked")
         )
     assert not _workers()
 
 
 def test_a_function_that_cannot_be_made_is_one_clear_line():
     with pytest.raises(errors.TftrtError, match="^no such engine$") as caught:
-        function_load.run("tests.rooms.servers.test_load:make", {"refuse": "no such engine"}, _closed())
+        function_load.run(clock, Clock(refuse="no such engine"), _closed())
     assert caught.value.mend == "take another"
     with pytest.raises(errors.TftrtError, match="^the clock in process answered none of"):
         function_load.run(
-            "tests.rooms.servers.test_load:make",
-            {"seconds": 0.02, "failing": "all"},
+            clock,
+            Clock(seconds=0.02, failing="all"),
             _closed(warm_up=WarmUpRule(at_most_s=0.3)),
             name="the clock in process",
         )

@@ -9,9 +9,8 @@ from PIL import Image
 
 from tests.command_here import run_program
 from tests.rooms.studies.test_bench import CLOSED, records
-from tftrt_tools.base.process import child
 from tftrt_tools.models.execution import run, timeline
-from tftrt_tools.studies.bench import breakdown, measurements, server_metrics, summary
+from tftrt_tools.studies.bench import breakdown, in_process, measurements, server_metrics, summary
 
 DECODER = """
 import sys
@@ -124,12 +123,10 @@ def test_a_model_that_decodes_is_traced(tmp_path):
         [run.Call("serving_default", {"jpeg": np.array([picture.getvalue()] * rows, object)}) for rows in (2, 3)],
         tmp_path / "calls",
     )
-    found = child.run(
-        "tftrt_tools.studies.bench.inside_job:split",
-        {"model": str(tmp_path / "model"), "calls": [call.to_dict() for call in run.named(saved)], "answers": ""},
-    ).result
-    split = timeline.Split.from_dict(found["split"])
-    assert split.calls % 2 == 0 and found["plain_seconds"] > 0
+    request = run.LoadRequest(model=str(tmp_path / "model"), calls=tuple(run.named(saved)))
+    found = in_process.inside.run(request).result
+    split = found.split
+    assert split.calls % 2 == 0 and found.plain_seconds > 0
     assert split.decoding > 0 and split.ops > 0 and split.engine == 0 and split.decoding + split.ops <= split.seconds
 
 

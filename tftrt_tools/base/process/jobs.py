@@ -143,6 +143,13 @@ class _Told:
 told = _Told()
 
 
+def named(target: str) -> Job[Any, Any]:
+    """The job that a `Job.target` names; for processes that are started in another way than by `child`."""
+    found = child.function(target)
+    assert isinstance(found, Job)
+    return found
+
+
 class Worker(Generic[Request, Answer]):
     """A started child process that runs one job; made by `Job.worker`."""
 

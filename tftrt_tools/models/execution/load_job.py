@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import Callable, Mapping
 
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution import run_job
-from tftrt_tools.models.execution.run import LoadRequest
+from tftrt_tools.models.execution.run import Indexed, LoadRequest
 from tftrt_tools.models.execution.runner import Load, Wanted
 
 _HELD = contextlib.ExitStack()
 
 
-def made(request: Mapping[str, object], load: Load) -> tuple[Callable[[int], object], int]:
+def made(asked: LoadRequest, load: Load) -> Indexed:
     """Load a model, and make each call once. A kind's module of jobs has a function `make` that calls this with its own `load`.
 
-    Args: request: JSON value of a run.LoadRequest. load: of the kind.
+    Args: load: of the kind.
     Returns: (function of a call's index that makes it, number of calls). Raises: TftrtError.
     """
-    asked = LoadRequest.from_dict(request)
     # Closed with the process: a context that nothing refers to would close at once.
     runner = _HELD.enter_context(load(asked.model, Wanted(label=asked.model)))
     ready = [runner.ready(call.signature, run_job.read_inputs(call)) for call in asked.calls]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tftrt_tools.base import records
 from tftrt_tools.base.process import child
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # (signature, .npz path of its inputs) of each call.
 SavedCalls = Sequence[tuple[str, str]]
+# Of a loaded model: the function that makes a call, given by its index, and how many calls there are.
+Indexed: TypeAlias = tuple[Callable[[int], object], int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,8 +126,10 @@ class Runtime:
 
     # Runs calls: run_job.answer with the kind's own `load`.
     job: Job[Request, Answer]
-    # Name of the module of the child's side, which has `load`, and `make` for load in process.
+    # Name of the module of the child's side, which has `load`.
     jobs: str
+    # For load in process: load_job.made with the kind's own `load`. None where another job stands for the kind.
+    under_load: Job[LoadRequest, Indexed] | None = None
     # Environment variables of its processes.
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # The package that the interpreter of another environment needs for it; "" where it runs in this one alone.

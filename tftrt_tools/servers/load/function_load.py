@@ -1,26 +1,32 @@
 """Runs a plan against a function instead of a server, in a worker process that may load TensorFlow.
 
-    records = function_load.run("package.module:make", {"model": "…"}, Plan(concurrency=1, seconds=10))
+    records = function_load.run(make, Request(model="…"), Plan(concurrency=1, seconds=10))
 
-`make` is called once in the worker with the request (a JSON value). It returns (function of an index, number of indices); the function does
-one inference and returns when that is done. Each request under way has a thread of its own.
+`make` is a job that answers with (function of an index, number of indices). It is called once in the worker. The function does one
+inference and returns when that is done. Each request under way has a thread of its own.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tftrt_tools.base import records
+from tftrt_tools.base.process import jobs
 from tftrt_tools.servers.load import assignment, generator, run_record
 from tftrt_tools.servers.load.load_plan import Plan
 
+# A function of an index, and how many indices there are.
+Indexed: TypeAlias = tuple[Callable[[int], object], int]
+Request = TypeVar("Request")
 LOAD_SECONDS = 1800.0
 
 
 def run(
-    factory: str,
-    request: object,
+    factory: jobs.Job[Request, Indexed],
+    request: Request,
     plan: Plan,
     env: Mapping[str, str] | None = None,
     on_progress: generator.Listener | None = None,
@@ -31,7 +37,7 @@ def run(
 ) -> run_record.Records:
     """Drive a function as `plan` says, in one process. Answers are not compared; `factory` can wrap the function for that.
 
-    Args: factory: "package.module:function". request: its argument, a JSON value. env: environment variables of the worker.
+    Args: factory: the job. request: its argument. env: environment variables of the worker.
       on_progress: as for generator.run. on_ready: called when `factory` has returned and before the first request; what it raises ends
       the run. name: of what is run, for messages. call_s: seconds that a call may take; one that takes longer hangs, and ends the
       run. first_s: the same for each first call, which `factory` makes.
@@ -59,7 +65,16 @@ def run(
     )
 
 
-def assignment_of(factory: str, request: object, threads: int, offsets: npt.ArrayLike = ()) -> assignment.Assignment:
+def assignment_of(
+    factory: jobs.Job[Request, Indexed], request: Request, threads: int, offsets: npt.ArrayLike = ()
+) -> assignment.Assignment:
     """The Assignment of a worker that calls what `factory` makes, `threads` at a time. offsets: of an open loop, int64 ns."""
-    head = {"factory": factory, "request": request, "threads": threads, "check_every": 0, "process": 0, "processes": 1}
+    head = {
+        "factory": factory.target,
+        "request": records.plain(request),
+        "threads": threads,
+        "check_every": 0,
+        "process": 0,
+        "processes": 1,
+    }
     return assignment.Assignment(head=head, requests=(), expected=(), offsets=np.asarray(offsets, np.int64), tls=None)

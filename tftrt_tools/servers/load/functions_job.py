@@ -1,10 +1,10 @@
 """The functions that a worker calls in place of a server; it may load TensorFlow."""
 
 import concurrent.futures
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tftrt_tools.base.process import jobs
 from tftrt_tools.servers.load.drive_job import Call
 
 _UNKNOWN = 2  # gRPC's code
@@ -15,9 +15,9 @@ class Functions:
 
     def __init__(self, head: Mapping[str, Any]) -> None:
         """Args: head: of an Assignment: "factory", "request" and "threads"."""
-        module, name = head["factory"].split(":")
-        function: Callable[[int], Any]
-        function, self.count = getattr(importlib.import_module(module), name)(head["request"])
+        factory = jobs.named(head["factory"])
+        function: Callable[[int], object]
+        function, self.count = factory.load()(factory.read_request(head["request"]))
         self._threads = concurrent.futures.ThreadPoolExecutor(head["threads"])
         self.calls: list[Call] = [lambda index: self._threads.submit(function, index)]
 

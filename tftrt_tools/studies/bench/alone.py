@@ -9,13 +9,11 @@ from typing import Any
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child
 from tftrt_tools.models.execution import run
-from tftrt_tools.models.execution.timeline import Split
-from tftrt_tools.studies.bench import targets
+from tftrt_tools.studies.bench import in_process, targets
 from tftrt_tools.studies.bench.breakdown import Alone
 from tftrt_tools.studies.bench.targets import Sent
 from tftrt_tools.studies.bench.workload import Workload
 
-_JOB = "tftrt_tools.studies.bench.inside_job:split"
 _SECONDS = 0.3
 # For loading the model, for its first calls, which may build engines, and for the traced ones.
 _LOAD_SECONDS = 1800.0
@@ -40,17 +38,16 @@ def measure(server: targets.Server, load: Workload, sent: Sent, model: Any, here
     reading = _mean([functools.partial(server.read, answer) for answer in sent.answers])
     empty = server.empty_call_seconds()
     saved = run.save_calls(load.calls, folder)
-    found = child.run(
-        _JOB,
-        {"model": model.path, "calls": [call.to_dict() for call in run.named(saved)], "answers": ""},
+    found = in_process.inside.run(
+        run.LoadRequest(model=model.path, calls=tuple(run.named(saved))),
         silence=child.Silence(_LOAD_SECONDS, _LOAD_SECONDS),
     ).result
     return Alone(
         encoding_ms=1e3 * encoding,
         reading_ms=1e3 * reading,
         empty_call_ms=1e3 * empty,
-        plain_ms=1e3 * found["plain_seconds"],
-        split=Split.from_dict(found["split"]),
+        plain_ms=1e3 * found.plain_seconds,
+        split=found.split,
         here=here,
         engine_ops=bool(model.contents.engines),
     )

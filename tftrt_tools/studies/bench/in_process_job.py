@@ -1,24 +1,24 @@
 """The model without a server: loaded as the development server loads it, through the runtime that TensorFlow Serving uses. Runs in a child
 process, for load.function_load."""
 
+from __future__ import annotations
+
 import pathlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+from tftrt_tools.models.execution.run import Indexed, LoadRequest
+
+if TYPE_CHECKING:
+    from tftrt_tools.servers.serving.local.failure import Failure
 
 
-def make(request: Mapping[str, Any]) -> tuple[Callable[[int], None], int]:
-    """Load the model and answer every call once.
-
-    Args: request: as in_process.maker says.
-    Returns: (function of a call's index that runs it, number of calls). Raises: TftrtError where the model cannot be loaded or run.
-    """
+def make(asked: LoadRequest) -> Indexed:
+    """Load the model and answer every call once. Raises: TftrtError where the model cannot be loaded or run."""
     from tftrt_tools.base import errors
     from tftrt_tools.base.process import progress
     from tftrt_tools.models.execution import run_job
-    from tftrt_tools.models.execution.run import LoadRequest
     from tftrt_tools.servers.serving.local import failure, loader, metrics_page
 
-    asked = LoadRequest.from_dict(request)
     settings = loader.LoadSettings(warmup=False)
     try:
         servable = loader.Loader(settings, None, None, metrics_page.Metrics())("model", 1, asked.model)
@@ -45,7 +45,7 @@ def make(request: Mapping[str, Any]) -> tuple[Callable[[int], None], int]:
     return infer, len(feeds)
 
 
-def _mend(error: Any) -> str:
+def _mend(error: Failure) -> str:
     if "Op type not registered" in error.to_text():
         return "name the library that has the op with --op_library=FILE.so"
     return "`tftrt inspect` shows what the model takes"

@@ -1,24 +1,20 @@
-"""Calls of a model without a server, traced. Runs in a child process, for `inside`."""
+"""Calls of a model without a server, traced. Runs in a child process, for `alone`."""
 
 import itertools
 import math
 import time
-from collections.abc import Mapping
-from typing import Any
 
+from tftrt_tools.models.execution.run import LoadRequest
 from tftrt_tools.studies.bench import in_process_job
+from tftrt_tools.studies.bench.in_process import Inside
 
 # So many seconds of calls are timed, and so many are traced, a multiple of the number of different calls at least once.
 _SECONDS = 1.0
 _MOST_CALLS = 200
 
 
-def split(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Make each call, time them, and trace them.
-
-    Args: request: as in_process_job.make takes it.
-    Returns: {"plain_seconds": mean of a call that is not traced, "split": timeline.Split.to_dict()}. Raises: TftrtError.
-    """
+def split(request: LoadRequest) -> Inside:
+    """Make each call, time them, and trace them. Raises: TftrtError."""
     call, count = in_process_job.make(request)
     from tftrt_tools.models.execution.job import profiling
 
@@ -35,4 +31,4 @@ def split(request: Mapping[str, Any]) -> dict[str, Any]:
     begun = time.perf_counter()
     every()
     plain = (time.perf_counter() - begun) / len(order)
-    return {"plain_seconds": plain, "split": profiling.split(every).to_dict()}
+    return Inside(plain_seconds=plain, split=profiling.split(every))

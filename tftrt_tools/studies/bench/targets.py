@@ -226,16 +226,17 @@ class InProcess:
         saved = run.save_calls(load.calls, self._folder / f"calls-{self._prepared}")
         rows = np.array([call.rows for call in load.calls])
         size = round(sum(array.nbytes for call in load.calls for array in call.inputs.values()) / len(load.calls))
-        return Sent([call.to_dict() for call in run.named(saved)], rows, size)
+        return Sent(tuple(run.named(saved)), rows, size)
 
     def run(self, sent: Sent, plan: load_plan.Plan, on_progress: OnProgress) -> Records:
         """run_record.Records of a load_plan.Plan. Raises: TftrtError, child.ChildDied; CheckFailed where the first answers are wrong."""
         folder = self._folder / f"answers-{self._prepared}"
         folder.mkdir(exist_ok=True)
-        request = {"model": self._model.path, "calls": sent.payload, "answers": str(folder) if self._judge_of else ""}
-        maker = in_process.maker(self._model.kind)
+        request = run.LoadRequest(
+            model=self._model.path, calls=sent.payload, answers=str(folder) if self._judge_of else ""
+        )
         return function_load.run(
-            maker,
+            in_process.maker(self._model.kind.runtime),
             request,
             plan,
             on_progress=on_progress,

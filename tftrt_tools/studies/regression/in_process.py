@@ -23,13 +23,12 @@ from tftrt_tools.servers.load import function_load
 from tftrt_tools.servers.serving.smoke import engine_evidence, gate
 from tftrt_tools.servers.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, YES, Evidence
 from tftrt_tools.studies.bench import in_process
-from tftrt_tools.studies.regression import answers, models, rounds
+from tftrt_tools.studies.regression import answers, models, rounds, side_by_side
 
 if TYPE_CHECKING:
     from tftrt_tools.studies.regression.regress import Options
 
 THROUGH = "in process"
-_MAKE = "tftrt_tools.studies.regression.in_process_job:make"
 _LOAD_SECONDS = 1800.0
 
 
@@ -132,12 +131,10 @@ class InProcess:
         saved = {name: run.save_calls(calls[name], self._folder / f"timed-{name}") for name in self._opened}
         count = len(calls[rounds.NATIVE])
         requests = {
-            name: {
-                "make": in_process.maker(model.kind),
-                "model": model.path,
-                "answers": "",
-                "calls": [call.to_dict() for call in run.named(saved[name], self._names[name])],
-            }
+            name: side_by_side.Side(
+                job=in_process.maker(model.kind.runtime).target,
+                load=run.LoadRequest(model=model.path, calls=tuple(run.named(saved[name], self._names[name]))),
+            )
             for name, model in self._opened.items()
         }
         # If an engine is known to fall back, its requests would fail, and nothing would be timed.
@@ -145,13 +142,17 @@ class InProcess:
         if self.elsewhere:
             jobs = {
                 name: dataclasses.replace(
-                    function_load.assignment_of(_MAKE, {"models": [request]}, self._options.concurrency),
+                    function_load.assignment_of(
+                        side_by_side.make, side_by_side.Request((request,)), self._options.concurrency
+                    ),
                     python=self._opened[name].python,
                 )
                 for name, request in requests.items()
             }
             return rounds.asking_each(jobs, count, self._limits, env, self._options.concurrency)
-        work = function_load.assignment_of(_MAKE, {"models": list(requests.values())}, self._options.concurrency)
+        work = function_load.assignment_of(
+            side_by_side.make, side_by_side.Request(tuple(requests.values())), self._options.concurrency
+        )
         return rounds.asking_one(
             work, dict(zip(self.models, (0, count), strict=True)), count, self._limits, env, self._options.concurrency
         )

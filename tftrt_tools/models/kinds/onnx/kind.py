@@ -40,6 +40,14 @@ def answer() -> Callable[[run.Request], run.Answer]:
 
 
 @jobs.job
+def under_load() -> Callable[[run.LoadRequest], run.Indexed]:
+    """Makes calls on an ONNX file, for load in process."""
+    from tftrt_tools.models.kinds.onnx import runner_job
+
+    return runner_job.make
+
+
+@jobs.job
 def read() -> Callable[[Sequence[str]], Sequence[Contents]]:
     """The contents of ONNX files, by their paths. Raises: TftrtError."""
     from tftrt_tools.models.kinds.onnx import runner_job
@@ -57,7 +65,9 @@ class Onnx:
 
     name = "ONNX file"
     forms = (f"an ONNX file ({_SUFFIX})",)
-    runtime = run.Runtime(job=answer, jobs="tftrt_tools.models.kinds.onnx.runner_job", package="onnxruntime")
+    runtime = run.Runtime(
+        job=answer, jobs="tftrt_tools.models.kinds.onnx.runner_job", under_load=under_load, package="onnxruntime"
+    )
     named_signatures = False
     unconverted = ("TF-TRT converts TensorFlow models", kinds.WITH_ONNX)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import onnxruntime
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.execution import load_job, run_job, runner
+from tftrt_tools.models.execution.run import Indexed, LoadRequest
 from tftrt_tools.models.kinds.model import Contents, Signature
 from tftrt_tools.models.kinds.onnx import file, index_limits, opening_job, refusals_job
 from tftrt_tools.models.savedmodel.shapes import InputSpec
@@ -38,7 +39,7 @@ def job(request: Request) -> Answer:
     return run_job.answer(request, load)
 
 
-def make(request: Mapping[str, object]) -> tuple[Callable[[int], object], int]:
+def make(request: LoadRequest) -> Indexed:
     """As load_job.made."""
     return load_job.made(request, load)
 

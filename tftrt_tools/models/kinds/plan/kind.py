@@ -31,7 +31,17 @@ def answer() -> Callable[[run.Request], run.Answer]:
     return runner_job.job
 
 
-RUNTIME = run.Runtime(job=answer, jobs="tftrt_tools.models.kinds.plan.runner_job", package="tensorrt")
+@jobs.job
+def under_load() -> Callable[[run.LoadRequest], run.Indexed]:
+    """Makes calls on a plan, for load in process."""
+    from tftrt_tools.models.kinds.plan import runner_job
+
+    return runner_job.make
+
+
+RUNTIME = run.Runtime(
+    job=answer, jobs="tftrt_tools.models.kinds.plan.runner_job", under_load=under_load, package="tensorrt"
+)
 _UNASKED = (
     "what TF-TRT would take of it: it is an engine of TensorRT itself",
     "whether it runs here: `tftrt verify ORIGINAL PLAN` runs it",

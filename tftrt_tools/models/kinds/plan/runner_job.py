@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ import tensorrt as trt
 from tftrt_tools.base import errors
 from tftrt_tools.models.execution import load_job, run_job, runner, trace
 from tftrt_tools.models.execution.job.cudart import Cuda, CudaError, HostArray
+from tftrt_tools.models.execution.run import Indexed, LoadRequest
 from tftrt_tools.models.kinds.plan import profiles
 from tftrt_tools.models.kinds.plan.document import ENGINE
 from tftrt_tools.models.kinds.plan.job.context import Context, Refused
@@ -37,7 +38,7 @@ def job(request: Request) -> Answer:
     return run_job.answer(request, load)
 
 
-def make(request: Mapping[str, object]) -> tuple[Callable[[int], object], int]:
+def make(request: LoadRequest) -> Indexed:
     """As load_job.made."""
     return load_job.made(request, load)
 

@@ -37,6 +37,14 @@ def answer() -> Callable[[run.Request], run.Answer]:
     return runner_job.job
 
 
+@jobs.job
+def under_load() -> Callable[[run.LoadRequest], run.Indexed]:
+    """Makes calls on a program, for load in process."""
+    from tftrt_tools.models.kinds.pytorch import runner_job
+
+    return runner_job.make
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FunctionRequest(records.Record):
     """A function of the user's to call. function: "module:function". output: the file that its module goes to."""
@@ -63,7 +71,9 @@ class PyTorch:
 
     name = program.FORM
     forms = (f"a PyTorch program ({_SUFFIX})", "a function that returns a PyTorch module (module:function)")
-    runtime = run.Runtime(job=answer, jobs="tftrt_tools.models.kinds.pytorch.runner_job", env=ENV, package="torch")
+    runtime = run.Runtime(
+        job=answer, jobs="tftrt_tools.models.kinds.pytorch.runner_job", under_load=under_load, env=ENV, package="torch"
+    )
     named_signatures = False
     unconverted = (
         "TF-TRT converts TensorFlow models",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +11,7 @@ from torch.utils import _pytree
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.execution import load_job, run_job, runner
+from tftrt_tools.models.execution.run import Indexed, LoadRequest
 from tftrt_tools.models.kinds.pytorch import program
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def job(request: Request) -> Answer:
     return run_job.answer(request, load)
 
 
-def make(request: Mapping[str, object]) -> tuple[Callable[[int], object], int]:
+def make(request: LoadRequest) -> Indexed:
     """As load_job.made."""
     return load_job.made(request, load)
 
