@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import plain_file
@@ -16,6 +16,9 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tensorrt.exporting import advice
 from tftrt_tools.tensorrt.exporting.converting import Answer, Request
 from tftrt_tools.tensorrt.exporting.job import conversion, freezing, model_file, ranks
+
+if TYPE_CHECKING:
+    import onnx
 
 _MOST_NAMED = 3
 _CONDITIONALS = frozenset({"If", "StatelessIf"})
@@ -131,7 +134,7 @@ def _check_ops(
     )
 
 
-def _check_names(graph: Any, inputs: list[str], outputs: list[str]) -> None:
+def _check_names(graph: onnx.ModelProto, inputs: list[str], outputs: list[str]) -> None:
     for what, wanted, values in (("inputs", inputs, graph.graph.input), ("outputs", outputs, graph.graph.output)):
         found = [one.name for one in values]
         if found != wanted:

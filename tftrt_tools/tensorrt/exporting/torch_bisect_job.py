@@ -7,9 +7,10 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any
 
+import numpy.typing as npt
 import onnx
 import torch
-from torch.export.graph_signature import ConstantArgument
+from torch.export.graph_signature import ConstantArgument, InputSpec
 
 from tftrt_tools.models.execution import npz
 from tftrt_tools.tensorrt.exporting.bisecting import Request
@@ -30,11 +31,11 @@ def job(request: Request) -> Departure | None:
     return departing.first(model, pathlib.Path(request.onnx), feed, found)
 
 
-def _arguments(loaded: Any, inputs: Iterable[Any]) -> list[Any]:
+def _arguments(loaded: torch.export.ExportedProgram, inputs: Iterable[npt.NDArray[Any]]) -> list[object]:
     """The values of a program's placeholders: parameters, buffers, constants, and the call's inputs in their order."""
     held, given = {**loaded.state_dict, **loaded.constants}, iter(inputs)
 
-    def value(spec: Any) -> Any:
+    def value(spec: InputSpec) -> object:
         if isinstance(spec.arg, ConstantArgument):
             return spec.arg.value
         return held[spec.target] if spec.target is not None else torch.from_numpy(next(given))

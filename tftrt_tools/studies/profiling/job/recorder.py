@@ -188,14 +188,14 @@ class Recorder(abc.ABC, Generic[L]):
         callers = found["callers"]
         found |= self._traced(f"{_file(facts)}-callers{callers}", one.together_marked, callers, count)[1]
 
-    def _traced(self, name: str, function: Callable[..., T], *arguments: Any) -> tuple[T, dict[str, Any]]:
+    def _traced(self, name: str, function: Callable[..., T], *arguments: object) -> tuple[T, dict[str, Any]]:
         return self.captured(name, lambda: function(*arguments))
 
-    def _step(self, step: str, function: Callable[..., object], *arguments: Any) -> None:
+    def _step(self, step: str, function: Callable[..., object], *arguments: object) -> None:
         self._try(step, function, *arguments)
         self._write()
 
-    def _try(self, step: str, function: Callable[..., T], *arguments: Any) -> T | None:
+    def _try(self, step: str, function: Callable[..., T], *arguments: object) -> T | None:
         try:
             return function(*arguments)
         except errors.TftrtError as error:
@@ -216,7 +216,7 @@ def _file(facts: dict[str, Any]) -> str:
     return f"{facts['model']}-{facts['number']}"
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: object) -> Any:
     """The same with times to a tenth of a microsecond, so that thousands of them take little space."""
     if isinstance(value, float):
         return round(value, 7)
