@@ -14,7 +14,7 @@ from tftrt_tools.models.execution.job.cudart import HostArray
 from tftrt_tools.models.kinds.plan.job import context as plan_call
 from tftrt_tools.models.savedmodel import describe
 from tftrt_tools.studies.profiling import engines, plan
-from tftrt_tools.studies.profiling.apart import SegmentsRequest, Sized
+from tftrt_tools.studies.profiling.apart import Request, SegmentsRequest, Sized
 from tftrt_tools.studies.profiling.job import plan_context, plan_cupti, plan_graph, plan_job
 
 
@@ -77,7 +77,7 @@ def test_a_model_without_engines_is_said_to_have_none(tmp_path):
 
 
 def test_a_machine_without_a_gpu_leaves_a_reason_for_each_part(tmp_path):
-    found = plan._part("told", {"model": str(tmp_path)})
+    found = plan._part(Request(model=str(tmp_path), part="told"))
     assert "answers" not in found and found["error"].strip().splitlines()[-1].split(": ")[1].startswith("cuda")
 
 
