@@ -18,6 +18,7 @@ from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.studies.profiling import recording
 
 NEEDS_GPU = True
 
@@ -54,26 +55,24 @@ def _record(options, models, folder):
     takes = inputs.Takes.of(models[0].inputs, models[0].contents.same, keys=keys, manifest=manifest)
     chosen = inputs.choose(takes, inputs.Asked(shapes=options.shapes, ranges=options.ranges), folder, sizes=(1,))
     named = run.named(run.save_calls(chosen.all, f"{folder}/in"))
-    sides = [
-        {
-            "name": name,
-            "path": str(model.path),
-            "calls": [one.to_dict() if one.signature in model.inputs else None for one in named],
-        }
+    sides = tuple(
+        recording.Recorded(
+            name=name,
+            path=str(model.path),
+            calls=tuple(one if one.signature in model.inputs else None for one in named),
+        )
         for name, model in zip(("model", "original"), models, strict=False)
-    ]
-    request = {
-        "models": sides,
-        "folder": str(options.output),
-        "traced": options.calls,
-        "callers": options.callers,
-        "seconds": options.seconds,
-        "raw": True,
-    }
+    )
+    request = recording.Request(
+        models=sides,
+        folder=str(options.output),
+        traced=options.calls,
+        callers=tuple(options.callers),
+        seconds=options.seconds,
+        raw=True,
+    )
     try:
-        return child.run(
-            "tftrt_tools.studies.profiling.job.record:record", request, log_file=options.output / "log.txt"
-        ).result
+        return recording.saved_models.run(request, log_file=options.output / "log.txt").result
     except (errors.TftrtError, child.ChildBug) as error:
         print(f"the recorder ended: {error}")
         facts = options.output / "facts.json"

@@ -1,13 +1,17 @@
 """What tests of plans run in a child process, with child.run."""
 
+import dataclasses
 import os
 import pathlib
 import signal
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
+from tftrt_tools.base.process import jobs
 from tftrt_tools.tensorrt.plans import building
+from tftrt_tools.tensorrt.plans.building import Answer, Gpu, Request, Seconds
 
 
 def at_once(request):
@@ -46,12 +50,18 @@ def at_once(request):
     return {"wrong": wrong, "failed": failed, "contexts": loaded.pool.contexts, "captured": loaded.pool.captured}
 
 
-GPU = {"name": "a GPU", "compute_capability": "9.0", "driver": "1"}
+GPU = Gpu(name="a GPU", compute_capability="9.0", driver="1")
 
 
 def died(_request):
-    """In place of plans.build_job.job: TensorRT 8.5's parser ends the process so."""
+    """Ends the process as TensorRT 8.5's parser does."""
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@jobs.job
+def dying() -> Callable[[Request], Answer]:
+    """In place of building.build."""
+    return died
 
 
 def built(request, more=b""):
@@ -60,35 +70,34 @@ def built(request, more=b""):
     from tftrt_tools.models.kinds.onnx import file
     from tftrt_tools.tensorrt.plans.job import cached
 
-    ends = file.overview(request["onnx"]).signatures["serving_default"]
-    store, plan, known = cached.store(request), pathlib.Path(request["plan"]), []
+    ends = file.overview(request.onnx).signatures["serving_default"]
+    store, plan, known = request.cache and request.cache.store(), pathlib.Path(request.plan), []
 
     def build():
         timings = Timings(store.folder if store else None, {"for": "tests"})
         known.append(len(timings.read()))
         timings.write(b"times")
-        plan.write_bytes(repr(sorted(request["ranges"].items())).encode() + more)
+        plan.write_bytes(repr(sorted(request.ranges.items())).encode() + more)
         return 1.0
 
     made, _ = cached.made(
-        store, lambda: cached.key(request, "8.5.3.1", GPU), request, GPU["driver"], build, plan.read_bytes
+        store, lambda: cached.key(request, "8.5.3.1", GPU), request, GPU.driver, build, plan.read_bytes
     )
-    return {
-        "tensorrt": "8.5.3.1",
-        "gpu": GPU,
-        "inputs": [[one.name, one.dtype] for one in ends.inputs],
-        "outputs": [[one.name, one.dtype] for one in ends.outputs],
-        "profiles": len(request["profiles"]),
-        "creators": [["Own 1"] for _ in request["settings"]["plugins"]],
-        "flags": ["FP16"],
-        "ranged": len(request["ranges"]),
-        "held": 0,
-        "seconds": {"parse": 0.1, "build": made.seconds},
-        "cached": made.cached,
-        "known_timings": sum(known),
-        "layers": {"Layers": []},
-        "cache_problem": store.problem if store else "",
-    }
+    return Answer(
+        tensorrt="8.5.3.1",
+        gpu=GPU,
+        inputs={one.name: one.dtype for one in ends.inputs},
+        outputs={one.name: one.dtype for one in ends.outputs},
+        creators=tuple(("Own 1",) for _ in request.settings.plugins),
+        flags=("FP16",),
+        ranged=len(request.ranges),
+        held=0,
+        seconds=Seconds(parse=0.1, build=made.seconds),
+        cached=made.cached,
+        known_timings=sum(known),
+        layers={"Layers": []},
+        cache_problem=store.problem if store else "",
+    )
 
 
 def built_anew(request):
@@ -98,7 +107,7 @@ def built_anew(request):
 
 def checked(_request):
     """In place of plans.build_job.check."""
-    return building.Machine(**GPU, tensorrt="8.5.3.1")
+    return building.Machine(**GPU.to_dict(), tensorrt="8.5.3.1")
 
 
 def choosing(request):
@@ -106,8 +115,8 @@ def choosing(request):
     import onnx
 
     answer = built(request)
-    products = [node.name for node in onnx.load(request["onnx"]).graph.node if node.op_type == "MatMul"]
-    kinds = ("FP16", "INT8") if request["ranges"] else ("FP32",)
+    products = [node.name for node in onnx.load(request.onnx).graph.node if node.op_type == "MatMul"]
+    kinds = ("FP16", "INT8") if request.ranges else ("FP32",)
     layers = [
         {
             "Name": name,
@@ -117,14 +126,14 @@ def choosing(request):
         }
         for number, name in enumerate(products)
     ]
-    return {**answer, "layers": {"Layers": layers}}
+    return dataclasses.replace(answer, layers={"Layers": layers})
 
 
 def refusing(request):
     """As `built`, by a TensorRT that takes no ranges."""
     from tftrt_tools.base import errors
 
-    if request["ranges"]:
+    if request.ranges:
         raise errors.TftrtError(
             "TensorRT 11.4 takes no calibration table here: the graph's types decide",
             "write the scales into the ONNX file",

@@ -10,11 +10,12 @@ import copy
 import dataclasses
 import json
 import pathlib
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from tftrt_tools.accuracy.marked import Chunk, Chunks, ChunksRequest, SharedTensor
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.files import documents, plain_file, scratch
 from tftrt_tools.models.execution import run_job
@@ -39,22 +40,21 @@ class Marked(records.Record):
     tensors: tuple[str, ...]
 
 
-def chunks(request: dict[str, Any]) -> dict[str, Any]:
+def chunks(request: ChunksRequest) -> Chunks:
     """Find the tensors that both compute, and write files for runs with some of them each.
 
-    Args: request: {"models": two paths, "signature", "names": of tensors, [] for all, "folder": where files go, "chunk": tensors of a run
-      on a GPU, where engines are built anew with them, "whole": of a run without one, "inside": whether engines may be built anew}.
-    Returns: as plans.tensors_job.job. Raises: UsageError for a tensor that one of them has not, or if they share none.
+    Raises: UsageError for a tensor that one of them has not, or if they share none.
     """
+    folder = pathlib.Path(request.folder)
     both = [
-        _of(_without_engines(model, pathlib.Path(request["folder"]) / f"copy-{number}").root, request["signature"])
-        for number, model in enumerate(request["models"])
+        _of(_without_engines(model, folder / f"copy-{number}"), request.signature)
+        for number, model in enumerate(request.models)
     ]
     first, second = (marking.computed(frozen.graph_def, prefix) for frozen, prefix in both)
     shared = {name: second[name] for name, one in first.items() if name in second and one.alike(second[name])}
-    seen = {name: one for name, one in shared.items() if request["inside"] or not one.engine or one.output >= 0}
-    names = [name if name in shared or ":" in name else f"{name}:0" for name in request["names"]]
-    for said, name in zip(request["names"], names, strict=True):
+    seen = {name: one for name, one in shared.items() if request.inside or not one.engine or one.output >= 0}
+    names = [name if name in shared or ":" in name else f"{name}:0" for name in request.names]
+    for said, name in zip(request.names, names, strict=True):
         if name not in seen:
             raise errors.UsageError(*_refused(said, name, shared, seen))
     if not seen:
@@ -64,20 +64,19 @@ def chunks(request: dict[str, Any]) -> dict[str, Any]:
     chosen = {name: one for name, one in seen.items() if name in names or not names}
     doubtful = _doubtful(first, shared)
     listed, found = list(chosen), []
-    size = request["chunk" if gpu_module.seen() else "whole"]
+    size = request.chunk if gpu_module.seen() else request.whole
     for start in range(0, len(listed), size):
         mine = listed[start : start + size]
-        paths = [str(pathlib.Path(request["folder"]) / f"{side}-{start}.json") for side in ("first", "second")]
-        for model, path in zip(request["models"], paths, strict=True):
-            plain_file.write_text(
-                path, json.dumps(Marked(model=model, signature=request["signature"], tensors=tuple(mine)).to_dict())
-            )
-        told = [
-            {"tensor": name, "node": _told(chosen[name]), "first": name, "second": name, "doubtful": name in doubtful}
+        paths = [folder / f"{side}-{start}.json" for side in ("first", "second")]
+        for model, path in zip(request.models, paths, strict=True):
+            marked = Marked(model=model, signature=request.signature, tensors=tuple(mine))
+            plain_file.write_text(path, json.dumps(marked.to_dict()))
+        told = tuple(
+            SharedTensor(tensor=name, node=_told(chosen[name]), first=name, second=name, doubtful=name in doubtful)
             for name in mine
-        ]
-        found.append({"first": paths[0], "second": paths[1], "tensors": told})
-    return {"chunks": found, "computed": len(second)}
+        )
+        found.append(Chunk(first=str(paths[0]), second=str(paths[1]), tensors=told))
+    return Chunks(chunks=tuple(found), computed=len(second))
 
 
 def _doubtful(first: Mapping[str, marking.Computed], shared: Collection[str]) -> set[str]:
@@ -112,9 +111,9 @@ def _without_engines(model: str, folder: pathlib.Path) -> loading.Model:
     return loading.load(folder)
 
 
-def _of(root: Any, signature: str) -> tuple[graph_pass.Frozen, str]:
+def _of(model: loading.Model, signature: str) -> tuple[graph_pass.Frozen, str]:
     """(a signature, what its nodes' names begin with)."""
-    function = root.signatures[signature]
+    function = model.root.signatures[signature]
     frozen = graph_pass.freeze(signature, function)
     frozen = dataclasses.replace(frozen, graph_def=inline.inline_calls(frozen.graph_def))
     engines = [node.name for node in frozen.graph_def.node if node.op == graph.ENGINE_OP]
@@ -149,12 +148,12 @@ class _Runner(runner_job.Loaded):
 
     def __init__(self, marked: Marked, model: loading.Model, gpu: dict[str, str] | None) -> None:
         self._model = model
-        self._frozen, prefix = _of(self._model.root, marked.signature)
+        self._frozen, prefix = _of(self._model, marked.signature)
         tensors = marking.computed(self._frozen.graph_def, prefix)
         self._tensors = {name: tensors[name] for name in marked.tensors}
         engines = [] if gpu else [graph.engine_name(node.name) for node in graph.engine_nodes(self._frozen.graph_def)]
         self.where: Where = runner_job.where(gpu, engines)
-        self._functions: dict[tuple[tuple[int, ...], ...], Any] = {}
+        self._functions: dict[tuple[tuple[int, ...], ...], Callable[..., list[tf.Tensor]]] = {}
 
     def ready(self, signature: str, inputs: Arrays) -> Ready:
         """As Runner.ready."""
@@ -170,7 +169,7 @@ class _Runner(runner_job.Loaded):
 
         return lambda: self._told(signature, inputs, answers)
 
-    def _function(self, number: int) -> Any:
+    def _function(self, number: int) -> Callable[..., list[tf.Tensor]]:
         """The function from the inputs to the tensors. Args: number: of `marking.mark`."""
         definition = copy.deepcopy(self._frozen.graph_def)
         fetched = marking.mark(definition, self._tensors, number)
@@ -178,8 +177,8 @@ class _Runner(runner_job.Loaded):
             # Segments change with it, and TensorFlow knows the loaded model's by their names.
             graph.rename(definition, {}, {name: f"{name}_native" for name in graph.library(definition)})
 
-        def run(*inputs: Any) -> list[Any]:
-            found: list[Any] = tf.graph_util.import_graph_def(
+        def run(*inputs: tf.Tensor) -> list[tf.Tensor]:
+            found: list[tf.Tensor] = tf.graph_util.import_graph_def(
                 definition,
                 input_map=self._frozen.input_map(inputs),
                 return_elements=list(fetched.values()),
@@ -187,4 +186,5 @@ class _Runner(runner_job.Loaded):
             )
             return found
 
-        return tf.compat.v1.wrap_function(run, self._frozen.input_specs())
+        function: Callable[..., list[tf.Tensor]] = tf.compat.v1.wrap_function(run, self._frozen.input_specs())
+        return function

@@ -21,11 +21,11 @@ from tests.engine_recordings import recording as tf_trt_recording
 from tests.gpu_commands import NO_GPU
 from tests.plan_recordings import FER, INPUTS, RESNET
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import child
 from tftrt_tools.command_line.report import profile as page
 from tftrt_tools.models.kinds.plan import document, layer_information
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.studies.profiling import (
+    apart,
     chrome,
     comparison,
     engine_rows,
@@ -36,6 +36,7 @@ from tftrt_tools.studies.profiling import (
     measure,
     onnx_names,
     plan,
+    recording,
     rows,
     stored,
     traces,
@@ -464,8 +465,8 @@ def test_each_profile_is_measured_at_its_best_and_each_other_call_in_the_profile
     said = json.loads((folder / "plan.json").read_text())
     said["profiles"][1]["inputs"]["image"] |= {"min": [2, 224, 224, 3]}
     (folder / "plan.json").write_text(json.dumps(said))
-    calls = [{"image": [rows, 224, 224, 3]} for rows in (1, 8, 64)]
-    chosen = list(plan_job._chosen(Card(), {"model": str(folder), "calls": calls}))
+    calls = tuple({"image": (rows, 224, 224, 3)} for rows in (1, 8, 64))
+    chosen = list(plan_job._chosen(Card(), apart.Request(model=str(folder), calls=calls)))
     assert [(one.asset.engine, one.record, one.profile, one.rows, one._call["image"][0]) for one in chosen] == [
         ("plan", 0, 0, 0, 1),
         ("plan", 0, 1, 0, 32),
@@ -727,14 +728,14 @@ def test_calls_of_a_plan_are_timed_by_stages_and_marked():
 
 def test_where_the_plan_does_not_load_the_recorder_leaves_the_guards_reason(tmp_path):
     folder = plan_recordings.directory(tmp_path / "plan")
-    request = {
-        "models": [{"name": "model", "path": str(folder), "calls": []}],
-        "folder": str(tmp_path / "traces"),
-        "traced": 3,
-        "callers": [1],
-        "seconds": 0.1,
-    }
-    told = child.run("tftrt_tools.studies.profiling.job.plan_record:record", request, env=NO_GPU).result
+    request = recording.Request(
+        models=(recording.Recorded(name="model", path=str(folder), calls=()),),
+        folder=str(tmp_path / "traces"),
+        traced=3,
+        callers=(1,),
+        seconds=0.1,
+    )
+    told = recording.plan.run(request, env=NO_GPU).result
     with pytest.raises(errors.TftrtError, match="is a plan for NVIDIA H100 80GB HBM3, and no GPU is visible here"):
         measure._check(told, measure.Options(model=str(folder)))
     assert told["machine"]["versions"]["tensorrt"] and told["machine"]["tf32"] and not told["calls"]

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from tests import timelines
+from tests import doubles, timelines
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
 from tftrt_tools.base import errors
@@ -626,7 +626,7 @@ def test_the_models_own_failure_is_the_error_and_one_of_the_original_a_note():
 def test_an_end_by_sigterm_is_no_remark_on_the_engines(monkeypatch, resnet):
     """Where the engines are taken apart, a failure is a remark, and an interrupt is not."""
     from tftrt_tools.models.kinds.model import Contents, Engine, Model
-    from tftrt_tools.studies.profiling import plan
+    from tftrt_tools.studies.profiling import apart, plan
 
     done = measure.Measured(profile=resnet, traces={})
     model = Model(kind=None, source="m", path="m", contents=Contents(signatures={}, engines=(Engine("e", "FP16"),)))
@@ -637,9 +637,9 @@ def test_an_end_by_sigterm_is_no_remark_on_the_engines(monkeypatch, resnet):
     with pytest.raises(errors.Interrupted):
         measure._with_engines(done, model, ())
     monkeypatch.undo()
-    monkeypatch.setattr(plan.child, "run", _raising(errors.Interrupted("ended by SIGTERM")))
+    doubles.job(monkeypatch, apart.measure, _raising(errors.Interrupted("ended by SIGTERM")))
     with pytest.raises(errors.Interrupted):
-        plan._part("told", {"model": "m"})
+        plan._part(apart.Request(model="m", part="told"))
 
 
 def _raising(error):

@@ -15,11 +15,11 @@ from onnx import numpy_helper
 
 from tests import command_here, onnx_files, onnx_sources, plan_recordings
 from tftrt_tools.base import errors, tf_private
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import progress
 from tftrt_tools.command_line import cli
 from tftrt_tools.models.kinds.onnx import file
 from tftrt_tools.models.savedmodel import files
-from tftrt_tools.tensorrt.exporting import earlier, export, operators, parser
+from tftrt_tools.tensorrt.exporting import bisecting, converting, earlier, export, operators, parser
 from tftrt_tools.tensorrt.exporting.onnx_graph import Node, Value
 from tftrt_tools.tensorrt.exporting.targets import TARGETS
 
@@ -547,52 +547,40 @@ def test_files_that_cannot_all_be_written_are_none(tmp_path, monkeypatch):
 def digits(zoo_model, tmp_path_factory):
     """(folder with the digits CNN as m.onnx, its frozen graph f.pb and a call in.npz; the answer of the export)."""
     folder = tmp_path_factory.mktemp("bisect")
-    request = {
-        "model": str(zoo_model("digits_cnn")),
-        "signature": "serving_default",
-        "output": str(folder / "m.onnx"),
-        "weights": "",
-        "frozen": str(folder / "f.pb"),
-        "opset": 16,
-        "properties": {},
-        "freeze": "",
-        "outputs": [],
-        "rewrites": [],
-    }
+    request = converting.Request(
+        model=str(zoo_model("digits_cnn")),
+        signature="serving_default",
+        output=str(folder / "m.onnx"),
+        frozen=str(folder / "f.pb"),
+        opset=16,
+    )
     np.savez(folder / "in.npz", image=np.random.default_rng(0).random((2, 8, 8, 1), np.float32))
-    return folder, child.run("tftrt_tools.tensorrt.exporting.export_job:job", request).result
+    return folder, converting.saved_model.run(request).result
 
 
 def departure(folder, renamed, name="m.onnx"):
-    request = {
-        "onnx": str(folder / name),
-        "frozen": str(folder / "f.pb"),
-        "renamed": renamed,
-        "inputs": str(folder / "in.npz"),
-    }
-    return child.run("tftrt_tools.tensorrt.exporting.bisect_job:job", request).result
+    request = bisecting.Request(
+        onnx=str(folder / name), frozen=str(folder / "f.pb"), renamed=renamed, inputs=str(folder / "in.npz")
+    )
+    return bisecting.saved_model.run(request).result
 
 
 def test_the_first_tensor_that_departs_is_the_one_whose_weights_are_others(digits):
     folder, answer = digits
-    assert departure(folder, answer["renamed"]) is None
+    assert departure(folder, answer.renamed) is None
     model = onnx.load(folder / "m.onnx")
     second = [node for node in model.graph.node if node.op_type == "Conv"][1]
     weights = next(one for one in model.graph.initializer if one.name == second.input[1])
     weights.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weights) * np.float32(1.01), weights.name))
     onnx.save(model, folder / "spoiled.onnx")
-    found = departure(folder, answer["renamed"], "spoiled.onnx")
+    found = departure(folder, answer.renamed, "spoiled.onnx")
     assert (
-        found["tensor"].endswith("conv2/BiasAdd:0")
-        and found["source_op"] == "BiasAdd"
-        and found["node"] == f"Conv {second.name}"
+        found.tensor.endswith("conv2/BiasAdd:0")
+        and found.source_op == "BiasAdd"
+        and found.node == f"Conv {second.name}"
     )
     # Weights of 1.01 times the size: 20 log10(100) dB.
-    assert (
-        found["snr_db"] == pytest.approx(40, abs=1)
-        and found["before"].endswith("relu1/Relu:0")
-        and found["compared"] == 3
-    )
+    assert found.snr_db == pytest.approx(40, abs=1) and found.before.endswith("relu1/Relu:0") and found.compared == 3
 
 
 FLOATS = Value("x", "float32", (None, 4), False)

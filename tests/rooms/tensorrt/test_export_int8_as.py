@@ -203,7 +203,7 @@ def without_a_gpu(monkeypatch):
     """Everything but TensorRT's own part."""
 
     def use(job):
-        monkeypatch.setattr(making, "_BUILD", f"tests.plan_jobs:{job}")
+        doubles.job(monkeypatch, building.build, getattr(plan_jobs, job))
         monkeypatch.setattr(making, "_check_calls", lambda *arguments: None)
         doubles.job(monkeypatch, building.check, plan_jobs.checked)
 

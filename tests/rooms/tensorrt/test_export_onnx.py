@@ -1,6 +1,7 @@
 """`tftrt export` of ONNX files that somebody else made: opsets, names, metadata, frozen inputs, precisions, what is refused; and plans of
 them with INT8 written in."""
 
+import dataclasses
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds.onnx import file
 from tftrt_tools.models.savedmodel import files
 from tftrt_tools.models.sources.source import Source
-from tftrt_tools.tensorrt.exporting import onnx_bisect_job, precision, targets
+from tftrt_tools.tensorrt.exporting import bisecting, onnx_bisect_job, precision, targets
 from tftrt_tools.tensorrt.exporting.job import foreign, lowering, opsets
 from tftrt_tools.tensorrt.plans import convert
 from tftrt_tools.tensorrt.plans.settings import Settings
@@ -529,15 +530,10 @@ def test_the_first_tensor_that_departs_is_found_in_the_source_itself(tmp_path):
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((4, 3), np.float32), "w"))
     onnx.save(model, tmp_path / "other.onnx")
     npz.save(str(tmp_path / "in.npz"), {"x": RNG.normal(size=(2, 4)).astype(np.float32)})
-    request = {"onnx": str(tmp_path / "other.onnx"), "source": source, "inputs": str(tmp_path / "in.npz")}
+    request = bisecting.Request(onnx=str(tmp_path / "other.onnx"), source=source, inputs=str(tmp_path / "in.npz"))
     found = onnx_bisect_job.job(request)
-    assert (
-        found["tensor"] == "y"
-        and found["source_op"] == "MatMul"
-        and found["node"] == "MatMul product"
-        and found["snr_db"] < 60
-    )
-    assert onnx_bisect_job.job({**request, "onnx": source}) is None
+    assert found.tensor == "y" and found.source_op == "MatMul" and found.node == "MatMul product" and found.snr_db < 60
+    assert onnx_bisect_job.job(dataclasses.replace(request, onnx=source)) is None
 
 
 # Plans -------------------------------------------------------------------------------------------------------------------------------------

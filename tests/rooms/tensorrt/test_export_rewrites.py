@@ -596,19 +596,24 @@ def test_a_rewrite_in_addition_is_made_and_named(tftrt, tmp_path):
     assert file.overview(str(tmp_path / "wide.onnx")).ops["Transpose"] == 2
 
 
+def asked(folder, *names, target="10", raised=False):
+    """A Request about m.onnx of a folder."""
+    return rewriting.Request(
+        onnx=str(folder / "m.onnx"),
+        output=str(folder / "out.onnx"),
+        weights="",
+        rewrites=names,
+        target=target,
+        raised=raised,
+    )
+
+
 def test_a_file_may_grow_by_a_rewrite_that_is_asked_for(tmp_path):
     net = Net(shape=("batch", 1, 8, 200))
     net("Conv", "x", net.c(np.ones((64, 1, 1, 100))))
     onnx.save(net.model(), tmp_path / "m.onnx")
-    request = {
-        "onnx": str(tmp_path / "m.onnx"),
-        "output": str(tmp_path / "out.onnx"),
-        "weights": "",
-        "target": "8.5",
-        "raised": False,
-    }
-    done = rewrite_job.job({**request, "rewrites": ["wide_conv"]})
-    assert done["changed"] and not done["rewrites"][0]["undone"] and (tmp_path / "out.onnx").stat().st_size > 4e6
+    done = rewrite_job.job(asked(tmp_path, "wide_conv", target="8.5"))
+    assert done.changed and not done.rewrites[0].undone and (tmp_path / "out.onnx").stat().st_size > 4e6
 
 
 def test_the_names_of_the_rewrites_are_those_that_can_be_made():
@@ -710,31 +715,20 @@ def test_a_rewrite_that_fails_or_spreads_constants_out_is_left_out(tmp_path, mon
         net("Expand", net.c(np.ones((1, 3, WIDTH))), net.c([30_000, 3, WIDTH], np.int64)),
     )
     onnx.save(net.model(), tmp_path / "m.onnx")
-    request = {
-        "onnx": str(tmp_path / "m.onnx"),
-        "output": str(tmp_path / "out.onnx"),
-        "weights": "",
-        "target": "10",
-        "raised": False,
-    }
-    done = rewrite_job.job({**request, "rewrites": ["fold"]})
+    done = rewrite_job.job(asked(tmp_path, "fold"))
     assert (
-        not done["changed"]
-        and "the file would grow by 2 MB" in done["rewrites"][0]["undone"]
+        not done.changed
+        and "the file would grow by 2 MB" in done.rewrites[0].undone
         and not (tmp_path / "out.onnx").exists()
     )
     # ONNX has no Gelu in this opset, so the checker refuses it.
     gelu = Net(18)
     GELUS["half last"][0](gelu)
     onnx.save(gelu.model(), tmp_path / "m.onnx")
-    done = rewrite_job.job({**request, "rewrites": ["gelu", "fold"]})
-    assert (
-        not done["changed"]
-        and done["rewrites"][0]["undone"].startswith("it failed: ")
-        and not done["rewrites"][1]["undone"]
-    )
-    done = rewrite_job.job({**request, "rewrites": ["gelu"], "raised": True})
-    assert done["changed"] and done["opset"] == 20 and not done["rewrites"][0]["undone"]
+    done = rewrite_job.job(asked(tmp_path, "gelu", "fold"))
+    assert not done.changed and done.rewrites[0].undone.startswith("it failed: ") and not done.rewrites[1].undone
+    done = rewrite_job.job(asked(tmp_path, "gelu", raised=True))
+    assert done.changed.opset == 20 and not done.rewrites[0].undone
     monkeypatch.setattr(rewrite_job, "_MOST_BYTES", 10)
-    done = rewrite_job.job({**request, "rewrites": ["gelu"]})
-    assert not done["changed"] and "too much for it" in done["rewrites"][0]["undone"]
+    done = rewrite_job.job(asked(tmp_path, "gelu"))
+    assert not done.changed and "too much for it" in done.rewrites[0].undone

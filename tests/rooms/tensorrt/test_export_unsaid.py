@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests import onnx_files
 from tftrt_tools.base import errors
 from tftrt_tools.models.kinds.onnx import file, runner_job
-from tftrt_tools.tensorrt.exporting import advice, onnx_job, parser, rewriting
+from tftrt_tools.tensorrt.exporting import advice, converting, onnx_job, parser, rewriting
 from tftrt_tools.tensorrt.exporting.job import model_file, ranks
 from tftrt_tools.tensorrt.exporting.job.rewrites import slim
 from tftrt_tools.tensorrt.exporting.rewriting import Rewritten
@@ -311,21 +311,7 @@ def test_stft_in_an_older_opset_is_told_what_to_do(tmp_path):
         constants,
         opset=17,
     )
-    request = {
-        "model": str(path),
-        "signature": "s",
-        "precision": "FP32",
-        "freeze": "",
-        "fixed": {},
-        "outputs": [],
-        "opset": 16,
-        "newest": 16,
-        "least": 0,
-        "weights": "",
-        "output": str(tmp_path / "out.onnx"),
-        "properties": {},
-        "calls": [],
-    }
+    request = converting.Request(model=str(path), signature="s", output=str(tmp_path / "out.onnx"), opset=16, newest=16)
     with pytest.raises(errors.TftrtError) as raised:
         onnx_job.job(request)
     assert "STFT" in raised.value.cause and "cosines and sines" in raised.value.mend

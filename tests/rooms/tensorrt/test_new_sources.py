@@ -150,33 +150,22 @@ def test_the_first_tensor_that_departs_is_named(tmp_path):
     import onnx
     from onnx import numpy_helper
 
-    from tftrt_tools.tensorrt.exporting import torch_bisect_job, torch_job
+    from tftrt_tools.tensorrt.exporting import bisecting, converting, torch_bisect_job, torch_job
 
     np.savez(tmp_path / "in.npz", image=np.ones((2, 1, 8, 8), np.float32), scale=np.ones((2, 1), np.float32))
-    request = {
-        "model": str(program(tmp_path)),
-        "signature": "serving_default",
-        "output": str(tmp_path / "m.onnx"),
-        "weights": "",
-        "frozen": str(tmp_path / "f"),
-        "opset": 18,
-        "properties": {},
-        "outputs": [],
-    }
+    path, frozen = str(tmp_path / "m.onnx"), str(tmp_path / "f")
+    request = converting.Request(
+        model=str(program(tmp_path)), signature="serving_default", output=path, frozen=frozen, opset=18
+    )
     made = torch_job.job(request)
-    ask = {
-        "onnx": str(tmp_path / "m.onnx"),
-        "frozen": str(tmp_path / "f"),
-        "renamed": made["renamed"],
-        "inputs": str(tmp_path / "in.npz"),
-    }
+    ask = bisecting.Request(onnx=path, frozen=frozen, renamed=made.renamed, inputs=str(tmp_path / "in.npz"))
     assert torch_bisect_job.job(ask) is None
     model = onnx.load(tmp_path / "m.onnx")
     weights = next(one for one in model.graph.initializer if one.name == "head.weight")
     weights.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weights) * np.float32(1.01), weights.name))
     onnx.save(model, tmp_path / "m.onnx")
     found = torch_bisect_job.job(ask)
-    assert found["node"].startswith("Gemm") and found["before"] and found["snr_db"] < 60
+    assert found.node.startswith("Gemm") and found.before and found.snr_db < 60
 
 
 def test_what_is_no_program_of_ours_is_refused(export, tmp_path):

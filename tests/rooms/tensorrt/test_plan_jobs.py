@@ -14,7 +14,7 @@ from tftrt_tools.models.execution.job.cudart import HostArray
 from tftrt_tools.models.kinds.plan.job import context as plan_call
 from tftrt_tools.models.savedmodel import describe
 from tftrt_tools.studies.profiling import engines, plan
-from tftrt_tools.studies.profiling.engine_graph import Graph
+from tftrt_tools.studies.profiling.apart import Request, SegmentsRequest, Sized
 from tftrt_tools.studies.profiling.job import plan_context, plan_cupti, plan_graph, plan_job
 
 
@@ -77,7 +77,7 @@ def test_a_model_without_engines_is_said_to_have_none(tmp_path):
 
 
 def test_a_machine_without_a_gpu_leaves_a_reason_for_each_part(tmp_path):
-    found = plan._part("told", {"model": str(tmp_path)})
+    found = plan._part(Request(model=str(tmp_path), part="told"))
     assert "answers" not in found and found["error"].strip().splitlines()[-1].split(": ")[1].startswith("cuda")
 
 
@@ -145,12 +145,8 @@ def digits(converted):
 
 def test_segments_have_the_sizes_of_the_call(digits):
     engine = describe.describe(digits)[0].engines[0].name
-    found, none = map(
-        Graph.from_dict,
-        plan_graph.describe(
-            {"model": str(digits), "shapes": [[engine, {"TensorRTInputPH_0": [4, 8, 8, 1]}], ["other", {}]]}
-        ),
-    )
+    sized = (Sized(engine, {"TensorRTInputPH_0": (4, 8, 8, 1)}), Sized("other", {}))
+    found, none = plan_graph.describe(SegmentsRequest(model=str(digits), engines=sized))
     assert none.nodes == () and found.engine == engine
     assert found.by_name["TensorRTInputPH_0"].outputs[0].shape == (4, 8, 8, 1)
     products = {node.name.rsplit("/", 2)[-2]: node.flops for node in found.nodes if node.flops}
@@ -163,7 +159,7 @@ def test_segments_have_the_sizes_of_the_call(digits):
     order = list(found.by_name)
     assert all(order.index(source) < order.index(node.name) for node in found.nodes for source in node.inputs)
     # An input that the engine does not have keeps its declared shape.
-    (open_batch,) = map(Graph.from_dict, plan_graph.describe({"model": str(digits), "shapes": [[engine, {}]]}))
+    (open_batch,) = plan_graph.describe(SegmentsRequest(model=str(digits), engines=(Sized(engine, {}),)))
     assert open_batch.by_name["TensorRTInputPH_0"].outputs[0].elements is None and any(
         node.flops is None for node in open_batch.nodes
     )

@@ -27,7 +27,7 @@ from tftrt_tools.models.kinds.plan.profiles import Profile, Range
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.studies.regression import models
-from tftrt_tools.tensorrt.plans import settings, shaping, tensors_job
+from tftrt_tools.tensorrt.plans import settings, shaping, tensor_files, tensors_job
 from tftrt_tools.tensorrt.plans.job import differences, network
 from tftrt_tools.tensorrt.plans.result import Built
 from tftrt_tools.tensorrt.plans.tensors import Inner, Tensors
@@ -657,14 +657,10 @@ def test_tensors_of_two_graphs_are_matched_by_names_that_may_end_as_those_in_fp1
     for path, names in ((tmp_path / "m.onnx", mine), (tmp_path / "t.onnx", theirs)):
         nodes = [helper.make_node("Relu", [before], [name]) for before, name in itertools.pairwise(["x", *names, "y"])]
         onnx_files.write(path, nodes, *(onnx_files.values((name, "float32", (2,))) for name in "xy"))
-    request = {
-        "files": [str(tmp_path / "m.onnx"), str(tmp_path / "t.onnx")],
-        "names": asked,
-        "folder": str(tmp_path),
-        "chunk": 9,
-    }
-    (found,) = tensors_job.job(request)["chunks"]
-    assert [(one["tensor"], one["first"], one["second"]) for one in found["tensors"] if one["tensor"] != "y"] == shared
+    files = (str(tmp_path / "m.onnx"), str(tmp_path / "t.onnx"))
+    request = tensor_files.Request(files=files, names=tuple(asked), folder=str(tmp_path), chunk=9)
+    (found,) = tensors_job.job(request).chunks
+    assert [(one.tensor, one.first, one.second) for one in found.tensors if one.tensor != "y"] == shared
 
 
 def test_chosen_tensors_and_bounds(tmp_path, tftrt):

@@ -5,13 +5,13 @@ import shutil
 
 import pytest
 
-from tests import onnx_files
+from tests import doubles, onnx_files, plan_jobs
 from tests.command_line import assert_clear
 from tests.gpu_commands import NO_GPU
 from tftrt_tools.base import errors
 from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.savedmodel import files, passport
-from tftrt_tools.tensorrt.plans import build, convert, making
+from tftrt_tools.tensorrt.plans import build, building, convert, making
 from tftrt_tools.tensorrt.plans.settings import Settings
 
 TABLE = "TRT-8503-EntropyCalibration2\nx: 3c010a14\n"
@@ -21,7 +21,8 @@ FLAGS = "--backend=tensorrt\n--precision_mode=INT8\n--shapes=x:8x4\n"
 @pytest.fixture
 def builds(monkeypatch):
     """Everything but TensorRT's own part."""
-    monkeypatch.setattr(making, "_BUILD", "tests.plan_jobs:built")
+    doubles.job(monkeypatch, building.build, plan_jobs.built)
+    doubles.job(monkeypatch, building.check, plan_jobs.checked)
     monkeypatch.setattr(making, "_check_calls", lambda *arguments: None)
 
 
@@ -153,7 +154,8 @@ def test_the_command_says_what_it_built(plan, tftrt, builds):
 
 @pytest.mark.parametrize(("opset", "says"), [(18, "the file has opset 18, and 16 is what `tftrt export "), (16, "")])
 def test_a_build_that_dies_on_a_newer_file_says_how_to_make_an_older_one(opset, says, tmp_path, tftrt, monkeypatch):
-    monkeypatch.setattr(making, "_BUILD", "tests.plan_jobs:died")
+    monkeypatch.setattr(building, "build", plan_jobs.dying)
+    doubles.job(monkeypatch, building.check, plan_jobs.checked)
     source = onnx_files.product(tmp_path / "m.onnx", opset=opset)
     done = tftrt(
         "convert",

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from benchmarks import plans as benchmark
-from tests import onnx_files, plan_jobs
+from tests import doubles, onnx_files, plan_jobs
 from tests.command_here import run_tftrt
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child
@@ -18,11 +18,12 @@ from tftrt_tools.models.engine_cache import listing
 from tftrt_tools.models.engine_cache.entry import EngineRecord, Entry
 from tftrt_tools.models.engine_cache.key import EngineKey
 from tftrt_tools.models.engine_cache.plan_key import PlanKey
-from tftrt_tools.models.engine_cache.store import Store
+from tftrt_tools.models.engine_cache.store import Place, Store
 from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.kinds.plan.profiles import Profile, Range
 from tftrt_tools.models.savedmodel import passport
-from tftrt_tools.tensorrt.plans import build, convert, making
+from tftrt_tools.tensorrt.plans import build, building, convert, making
+from tftrt_tools.tensorrt.plans.building import Request
 from tftrt_tools.tensorrt.plans.job import cached
 from tftrt_tools.tensorrt.plans.settings import Settings
 
@@ -33,28 +34,30 @@ FRESH = multiprocessing.get_context("spawn")
 
 
 def profile(*batches):
-    return Profile({"x": Range(*((batch, 4) for batch in batches))}).to_dict()
+    return Profile({"x": Range(*((batch, 4) for batch in batches))})
 
 
 def asked(folder, settings=SETTINGS, **changes):
-    """A request of build_job.job for a model whose weights lie beside it. Args: changes: of its entries."""
+    """A request of build_job.job for a model whose weights lie beside it. Args: changes: of its fields."""
     folder.mkdir(exist_ok=True)
     (folder / "model.onnx.data").unlink(missing_ok=True)
     path = pathlib.Path(onnx_files.product(folder / "model.onnx", outside=True))
-    return {
-        "onnx": str(path),
-        "plan": str(folder / "model.plan"),
-        "profiles": [profile(8, 8, 8)],
-        "settings": settings.to_dict(),
-        "ranges": {},
-        "cache": None,
-        "origin": "/models/m.onnx",
-        **changes,
-    }
+    known = Request(
+        onnx=str(path),
+        plan=str(folder / "model.plan"),
+        timing_cache=str(folder / "timing.cache"),
+        profiles=(profile(8, 8, 8),),
+        settings=settings,
+        ranges={},
+        cache=None,
+        origin="/models/m.onnx",
+        verbose=False,
+    )
+    return dataclasses.replace(known, **changes)
 
 
 def key(request, tensorrt="8.5.3.1", **gpu):
-    return cached.key(request, tensorrt, GPU | gpu)
+    return cached.key(request, tensorrt, dataclasses.replace(GPU, **gpu))
 
 
 @pytest.fixture
@@ -72,7 +75,7 @@ def test_equal_requests_have_equal_keys_wherever_they_lie(tmp_path, first):
 
 def test_the_graph_and_the_weights_beside_it_change_the_key(tmp_path, first):
     request = asked(tmp_path / "second")
-    graph, weights = pathlib.Path(request["onnx"]), pathlib.Path(request["onnx"] + ".data")
+    graph, weights = pathlib.Path(request.onnx), pathlib.Path(request.onnx + ".data")
     raw = weights.read_bytes()
     weights.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
     assert key(request).name != first.name
@@ -86,9 +89,12 @@ def test_the_graph_and_the_weights_beside_it_change_the_key(tmp_path, first):
     "profiles", [[(8, 8, 9)], [(8, 8, 8), (9, 9, 9)], [(9, 9, 9), (8, 8, 8)], [(1, 8, 8)], [(7, 7, 8)]]
 )
 def test_each_profile_and_their_order_change_the_key(tmp_path, first, profiles):
-    request = asked(tmp_path / "second", profiles=[profile(*one) for one in profiles])
+    request = asked(tmp_path / "second", profiles=tuple(profile(*one) for one in profiles))
     assert key(request).name != first.name
-    assert len(profiles) == 1 or key(request).name != key({**request, "profiles": request["profiles"][::-1]}).name
+    assert (
+        len(profiles) == 1
+        or key(request).name != key(dataclasses.replace(request, profiles=request.profiles[::-1])).name
+    )
 
 
 CHANGED = {
@@ -101,9 +107,18 @@ CHANGED = {
     "version_compatible": True,
     "refit": True,
 }
-# What other entries of the request have: the shapes' profiles, the ranges of the table, the file without its frozen inputs; a signature
-# is none of the ONNX file's.
-OTHERS = {"shapes": "x:9x4", "signature": "serve", "calibration_table": "/a/table", "freeze": "x=1"}
+# What other fields of the request have: the shapes' profiles, the ranges of the table, the file without its frozen inputs and with the
+# precision of each node; a signature is none of the ONNX file's.
+OTHERS = {
+    "shapes": "x:9x4",
+    "signature_keys": ("serve",),
+    "calibration_table": "/a/table",
+    "calibration_method": "max",
+    "calibration_percentile": 99.0,
+    "freeze": "x=1",
+    "fp32_nodes": "a",
+    "int8_as": "/a/plan",
+}
 
 
 @pytest.mark.parametrize(
@@ -220,7 +235,8 @@ def test_a_reader_that_knows_no_plans_calls_the_record_unreadable(first):
 @pytest.fixture
 def anew(monkeypatch):
     """Everything but TensorRT's own part. No two builds make the same bytes."""
-    monkeypatch.setattr(making, "_BUILD", "tests.plan_jobs:built_anew")
+    doubles.job(monkeypatch, building.build, plan_jobs.built_anew)
+    doubles.job(monkeypatch, building.check, plan_jobs.checked)
     monkeypatch.setattr(making, "_check_calls", lambda *arguments: None)
 
 
@@ -308,7 +324,7 @@ def test_a_plan_that_tensorrt_does_not_read_is_not_kept(tmp_path):
     request, cache = asked(tmp_path / "m"), Store(tmp_path / "cache")
 
     def build():
-        pathlib.Path(request["plan"]).write_bytes(b"plan")
+        pathlib.Path(request.plan).write_bytes(b"plan")
         return 1.0
 
     def load():
@@ -369,10 +385,10 @@ def part(monkeypatch):
     """The job of the child, with a Part in place of TensorRT."""
     part = Part()
     for place, value in (
-        ("check", lambda request: GPU),
+        ("_gpu", lambda: GPU),
         ("trt.Builder", lambda log: part),
         ("gpu.identity", lambda: ""),
-        ("_plugins", lambda settings: []),
+        ("_plugins", lambda settings: ()),
         ("networks.parsed", lambda *arguments: (part, None)),
         ("networks.check_inputs", lambda network: None),
         ("networks.configured", lambda *arguments: (part, ("FP16",))),
@@ -389,14 +405,10 @@ def test_the_childs_job_builds_once_and_then_takes_the_plan(part, tmp_path, monk
 
     monkeypatch.setenv("TFTRT_TIMING_CACHE", switch)
     times, carried = tmp_path / "timing.cache", switch == "1"
-    request = asked(
-        tmp_path / "m",
-        cache={"folder": str(tmp_path / "cache"), "max_bytes": 1 << 20},
-        timing_cache=str(times),
-        verbose=False,
-    )
+    place = Place(folder=str(tmp_path / "cache"), max_bytes=1 << 20)
+    request = asked(tmp_path / "m", cache=place, timing_cache=str(times))
     first = build_job.job(request)
-    assert (first["cached"], first["known_timings"], part.builds, part.read, times.read_bytes()) == (
+    assert (first.cached, first.known_timings, part.builds, part.read, times.read_bytes()) == (
         False,
         0,
         1,
@@ -405,17 +417,13 @@ def test_the_childs_job_builds_once_and_then_takes_the_plan(part, tmp_path, monk
     )
     times.unlink()
     again = build_job.job(request)
-    assert (again["cached"], again["known_timings"], part.builds, part.read) == (True, 0, 1, b"plan 1")
-    assert (
-        again["seconds"]["build"] == first["seconds"]["build"]
-        and again["layers"] == {"Layers": []}
-        and again["flags"] == ("FP16",)
-    )
+    assert (again.cached, again.known_timings, part.builds, part.read) == (True, 0, 1, b"plan 1")
+    assert again.seconds.build == first.seconds.build and again.layers == {"Layers": []} and again.flags == ("FP16",)
     assert times.is_file() == carried, "the times that the engine cache has"
-    other = build_job.job({**request, "ranges": {"x": 1.0}})
-    assert (other["cached"], other["known_timings"], other["ranged"], part.read) == (False, 5 * carried, 1, b"plan 2")
-    without = build_job.job({**request, "cache": None})
-    assert (without["cached"], without["known_timings"], part.read) == (False, 0, b"plan 3")
+    other = build_job.job(dataclasses.replace(request, ranges={"x": 1.0}))
+    assert (other.cached, other.known_timings, other.ranged, part.read) == (False, 5 * carried, 1, b"plan 2")
+    without = build_job.job(dataclasses.replace(request, cache=None))
+    assert (without.cached, without.known_timings, part.read) == (False, 0, b"plan 3")
 
 
 def build_once(folder, number):
@@ -425,7 +433,7 @@ def build_once(folder, number):
         with open(folder / "log", "a") as file:
             file.write("built\n")
         time.sleep(0.3)
-        pathlib.Path(request["plan"]).write_bytes(b"plan")
+        pathlib.Path(request.plan).write_bytes(b"plan")
         return 0.3
 
     cached.made(Store(folder / "cache"), lambda: key(request), request, "1", build, lambda: None)

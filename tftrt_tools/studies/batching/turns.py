@@ -248,7 +248,8 @@ def _asked(options: Options, settings: Settings | None) -> Iterator[_Asked]:
     with contextlib.ExitStack() as stack:
         running = stack.enter_context(server.started(options, settings))
         load = dataclasses.replace(options.load, address=running.address)
-        client = stack.enter_context(targets.client(load))
+        client = targets.client(load)
+        stack.enter_context(client)
         model = subject.of_server(client, load)
         signature = workload.choose_signature(model.signatures, load.signature_name)
         takes = subject.takes(signature, model.signatures, [model.same], "").limited_by(

@@ -13,6 +13,7 @@ from tftrt_tools.base.process import child
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.execution.run import Call
 from tftrt_tools.models.kinds import names
+from tftrt_tools.models.kinds.model import Model
 from tftrt_tools.servers.serving.smoke import answer_check as comparing
 
 # Batches of another size, and engines of another profile, round differently; the precision of the served model is not known here.
@@ -64,12 +65,12 @@ class Judge:
 class Original:
     """The original model, which gives the right answers.
 
-    Args: original: models.model.Model. measured: the measured model's Model, None where only the server knows it: then names have to be
+    Args: measured: the measured model, None where only the server knows it: then names have to be
       the same. signature: the one that is asked. timeout: seconds of a call; one that takes longer hangs. Raises: UsageError where it
       cannot be the original.
     """
 
-    def __init__(self, original: Any, measured: Any, signature: str, timeout: float = 60.0) -> None:
+    def __init__(self, original: Model, measured: Model | None, signature: str, timeout: float = 60.0) -> None:
         self._timeout = timeout
         self._model, self._contents = original, original.contents
         self._names: Any = None
@@ -80,7 +81,7 @@ class Original:
 
     def answers(self, calls: Sequence[Call]) -> dict[int, Answer]:
         """{index: {output: ndarray}} to run.Calls, from its runtime on the CPU, in a child process. Raises: TftrtError, UsageError."""
-        comparing.check_original(self._model.title, self._contents, calls)
+        comparing.check_original(self._model.source, self._contents, calls)
         with scratch.folder("bench") as folder:
             ran = run.run(
                 self._model,

@@ -11,8 +11,9 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import child
 from tftrt_tools.base.stack import fingerprint, installed
+from tftrt_tools.models.kinds.model import Model
 from tftrt_tools.models.savedmodel import passport, shapes
-from tftrt_tools.servers.client import TritonClient, protocols
+from tftrt_tools.servers.client import Client, TritonClient, protocols
 from tftrt_tools.servers.load import limits
 from tftrt_tools.studies.bench import (
     alone,
@@ -38,17 +39,19 @@ from tftrt_tools.studies.bench.workload import Workload
 _VERSIONS = ("grpcio", "numpy", "scipy", "hdrhistogram", "protobuf")
 
 
-def bench(options: Options, view: live.Lines, files: Any = None) -> measurements.Bench:
+def bench(options: Options, view: live.Lines, files: measure.Files | None = None) -> measurements.Bench:
     """Measure.
 
-    Args: options: options.Options. view: live.Lines. files: outputs.Outputs or None.
+    Args: options: options.Options. view: live.Lines. files: what gets the records, or None.
     Returns: measurements.Bench, also after an early end if at least one point was measured: then `ended` says why. Raises: TftrtError,
     UsageError, CheckFailed where nothing could be measured.
     """
     rules = judgement.Rules.of(options)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch.folder("bench"))
-        client = stack.enter_context(targets.client(options)) if options.address else None
+        client = targets.client(options) if options.address else None
+        if client:
+            stack.enter_context(client)
         address = client.address if client else ""
         model = subject.of_server(client, options) if client else None
         flags = ("in_process", "model_dir", "original") if client else ("in_process", "original")
@@ -125,7 +128,7 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
     )
 
 
-def _counters(client: Any, options: Options) -> counted.Counters | None:
+def _counters(client: Client | TritonClient | None, options: Options) -> counted.Counters[Any] | None:
     """The counters of the server that is asked, None where they are not read."""
     if isinstance(client, TritonClient):
         return counted.Triton(client, options.model_name, options.model_version)
@@ -139,12 +142,12 @@ class _Run:
         self,
         options: Options,
         view: live.Lines,
-        files: Any,
+        files: measure.Files | None,
         watch: gpu_watch.AnyWatch,
         rules: judgement.Rules,
         original: answers.Original | None,
         versions: "_Versions | None" = None,
-        counters: counted.Counters | None = None,
+        counters: counted.Counters[Any] | None = None,
     ) -> None:
         """Args: original: answers.Original, or None. versions: of the server, None without one. counters: the server's, or None."""
         self._versions = versions
@@ -165,7 +168,7 @@ class _Run:
             self._versions.seen.add(asked.version)
         return arrays
 
-    def alone_of(self, model: Any, here: bool, folder: str) -> None:
+    def alone_of(self, model: Model, here: bool, folder: str) -> None:
         """From now on also measure what a breakdown needs besides the rows. Args: as alone.measure."""
 
         def measured(server: targets.Server, load: Workload, sent: Sent) -> breakdown.Alone:
@@ -316,9 +319,9 @@ class _Versions:
     """Which version answers, asked after each row: a label may move, and a newer version may be loaded, while the load runs. A sample of
     the answers tells of one that answered only for a while.
 
-    Args: client: client.Client. version: the one that answered at first. Attributes: seen: versions that answers of the row named."""
+    Args: version: the one that answered at first. Attributes: seen: versions that answers of the row named."""
 
-    def __init__(self, client: Any, options: Options, version: int | None) -> None:
+    def __init__(self, client: Client | TritonClient, options: Options, version: int | None) -> None:
         self._client, self._options, self._version = client, options, version
         self.seen: set[int | None] = set()
 

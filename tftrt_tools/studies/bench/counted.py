@@ -1,20 +1,23 @@
 """Where a server's own counters are read, before and after a measurement, and what they say of the time between."""
 
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from tftrt_tools.servers.client import TritonClient
 from tftrt_tools.servers.client.kserve.statistics_messages import Duration, Statistics
 from tftrt_tools.studies.bench import server_metrics
 from tftrt_tools.studies.bench.server_metrics import ServerSide
 
+# What a read gives.
+Counts = TypeVar("Counts")
 
-class Counters(Protocol):
+
+class Counters(Protocol[Counts]):
     """A server's counters."""
 
-    def read(self) -> Any:
+    def read(self) -> Counts:
         """Them now. Raises: TftrtError where they cannot be read."""
 
-    def between(self, before: Any, after: Any) -> ServerSide:
+    def between(self, before: Counts, after: Counts) -> ServerSide:
         """What was counted between two reads."""
 
 

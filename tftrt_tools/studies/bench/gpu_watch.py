@@ -5,6 +5,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
 from typing import Any
 
 from tftrt_tools.base import records
@@ -67,7 +68,7 @@ class Use(records.Record):
 class Watch:
     """Samples until it is stopped; made by `watching`."""
 
-    def __init__(self, nvml: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
+    def __init__(self, nvml: ModuleType, handles: Sequence[object], names: Sequence[str]) -> None:
         self._nvml, self._handles, self._names = nvml, handles, names
         self._samples: list[Sample] = []
         self._start, self._stop = time.monotonic(), threading.Event()
@@ -95,7 +96,7 @@ class Watch:
             for gpu, handle in enumerate(self._handles):
                 self._samples.append(self._one(gpu, handle))
 
-    def _one(self, gpu: int, handle: Any) -> Sample:
+    def _one(self, gpu: int, handle: object) -> Sample:
         nvml = self._nvml
 
         def told(ask: Callable[[], Any]) -> Any:

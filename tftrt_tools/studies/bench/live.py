@@ -13,6 +13,7 @@ from tftrt_tools.base import terminal
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    from rich.console import Console
 
     from tftrt_tools.servers.load.load_plan import Progress
     from tftrt_tools.studies.bench.measurements import Row
@@ -91,7 +92,7 @@ class Lines:
 class Table(Lines):
     """A live table: the finished points, and the running one."""
 
-    def __init__(self, console: Any) -> None:
+    def __init__(self, console: Console) -> None:
         from rich.live import Live
 
         self._console, self._now = console, ""

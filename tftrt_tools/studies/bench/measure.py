@@ -1,10 +1,12 @@
 """Measures one point: plans its load, watches the server's counters and the GPUs meanwhile, and makes the row."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,17 +30,24 @@ _WINDOW_SECONDS = 0.5
 _LIVE_SAMPLES = 1000
 
 
+class Files(Protocol):
+    """What keeps the records of all points."""
+
+    def add(self, target: str, point: points.Point, records: Records) -> None:
+        """The measured requests of one point."""
+
+
 class Measure:
-    """Args: options: options.Options. view: live.Lines. watch: of gpu_watch.watching. files: outputs.Outputs or None. counters: of the
-    server, None where they are not read."""
+    """Args: watch: of gpu_watch.watching. files: what gets the records, or None. counters: of the server, None where they are not
+    read."""
 
     def __init__(
         self,
         options: Options,
         view: live.Lines,
         watch: gpu_watch.AnyWatch,
-        files: Any,
-        counters: counted.Counters | None = None,
+        files: Files | None,
+        counters: counted.Counters[Any] | None = None,
     ) -> None:
         self._options, self._view, self._watch, self._files, self._counters = options, view, watch, files, counters
         self.interrupted = False
@@ -119,7 +128,7 @@ class _Meanwhile:
     """What runs beside the load: the view, the server's counters, the instant from which the GPUs' samples count."""
 
     def __init__(
-        self, view: live.Lines, watch: gpu_watch.AnyWatch, counters: counted.Counters | None, seconds: float | None
+        self, view: live.Lines, watch: gpu_watch.AnyWatch, counters: counted.Counters[Any] | None, seconds: float | None
     ) -> None:
         self._view, self._watch, self._counters, self._seconds = view, watch, counters, seconds
         self._before: Any = None

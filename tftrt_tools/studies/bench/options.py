@@ -1,17 +1,23 @@
 """What the flags of `tftrt bench` ask for, checked before anything is sent."""
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds import opening
-from tftrt_tools.servers.client import protocols
+from tftrt_tools.models.sources.source import Source
+from tftrt_tools.servers.client import Tls, protocols
 from tftrt_tools.studies.bench import goal as goals
 from tftrt_tools.studies.bench import points, server_metrics
+
+if TYPE_CHECKING:
+    from absl.flags import FlagValues
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,14 +64,14 @@ class Options:
     resolution: float
     # What later answers are compared with: "first" answers or "none".
     expected: str
-    # source.Source of the model whose answers the first answers are compared with, or "".
-    original: Any
+    # The model whose answers the first answers are compared with, or "".
+    original: Source | str
     # How answers are judged: texts of the flags.
     thresholds: str
     allow_constant_outputs: bool
     output_kind: tuple[str, ...]
-    # source.Source of the model to measure without a server, or "".
-    in_process: Any
+    # The model to measure without a server, or "".
+    in_process: Source | str
     # The server's Prometheus page, "" for none.
     metrics_url: str
     # Files of the served model, "" where they are not known.
@@ -74,8 +80,7 @@ class Options:
     breakdown: bool
     # Seconds for one request.
     timeout: float
-    # client.Tls or None.
-    tls: Any
+    tls: Tls | None
     # Connections, and load processes: 0 to choose.
     channels: int
     processes: int
@@ -98,12 +103,16 @@ class Options:
 
 
 def from_flags(
-    address: str, values: Any, models: Mapping[str, Any], tls: Any = None, reading: DataOptions | None = None
+    address: str,
+    values: FlagValues,
+    models: Mapping[str, Source | str],
+    tls: Tls | None = None,
+    reading: DataOptions | None = None,
 ) -> Options:
     """Options of parsed flags.
 
-    Args: values: FlagValues of commands/bench.py. models: {"original", "in_process": source.Source or ""}. tls: client.Tls or None.
-      reading: DataOptions, how files of --data are read; None for the defaults.
+    Args: values: of commands/bench.py. models: {"original", "in_process": "" for none}. reading: how files of --data are read; None for
+      the defaults.
     Raises: UsageError.
     """
     goal = goals.parse(values.slo)
@@ -131,8 +140,9 @@ def from_flags(
     for flag in ("thresholds", "allow_constant_outputs"):
         if getattr(values, flag) and not values.original:
             raise errors.UsageError(f"--{flag} needs --original", "give the model that was converted")
-    for model in filter(None, models.values()):
-        opening.check(model)
+    for model in models.values():
+        if model:
+            opening.check(model)
     for flag in ("model_dir", "schedule_file"):
         path = getattr(values, flag)
         if path and not pathlib.Path(path).exists():
@@ -189,7 +199,7 @@ def from_flags(
     )
 
 
-def _check_triton(values: Any) -> None:
+def _check_triton(values: FlagValues) -> None:
     """Refuse what only a TensorFlow Serving has. Raises: UsageError."""
     if values.version_label:
         raise errors.UsageError(
@@ -223,7 +233,7 @@ def _check_breakdown(address: str, metrics_url: str, files: str, search: bool) -
         )
 
 
-def _given(values: Any) -> dict[str, Any]:
+def _given(values: FlagValues) -> dict[str, Any]:
     return {
         name: values[name].value
         for name in sorted(values)

@@ -5,7 +5,6 @@ import http.client
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from typing import Any
 
 from tftrt_tools.base import errors, records
 from tftrt_tools.servers.serving import metric_names as names
@@ -138,7 +137,7 @@ def difference(before: Samples, after: Samples, model: str) -> ServerSide:
     )
 
 
-def _counter(metric: Any) -> tuple[str, str]:
+def _counter(metric: names.Metric) -> tuple[str, str]:
     # The parser adds _total to what the page declares as a counter.
     return metric.name, metric.name + "_total"
 
@@ -147,12 +146,12 @@ def _sum(samples: Samples, *wanted: str) -> float:
     return sum(value for (name, _), value in samples.items() if name in wanted)
 
 
-def _mean(samples: Samples, metric: Any, scale: float) -> float | None:
+def _mean(samples: Samples, metric: names.Metric, scale: float) -> float | None:
     count = _sum(samples, metric.name + "_count")
     return scale * _sum(samples, metric.name + "_sum") / count if count else None
 
 
-def _buckets(samples: Samples, metric: Any) -> dict[str, int]:
+def _buckets(samples: Samples, metric: names.Metric) -> dict[str, int]:
     """{"<bound": count} of the buckets that are not empty. A value equal to a bound counts above it: TensorFlow's buckets are half-open,
     although Prometheus' "le" says otherwise (tsl/lib/histogram, Histogram::Add takes the upper bound)."""
     below: dict[float, float] = {}

@@ -1,19 +1,25 @@
 """Which model is measured, as a running server or the model's files describe it."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.inputs import calls
+from tftrt_tools.models.kinds import model as kinds
 from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.models.sources.source import of as source_of
 from tftrt_tools.tftrt.wrapping import added
+
+if TYPE_CHECKING:
+    from tftrt_tools.servers.client import Client, TensorSpec, TritonClient
 
 # A path, or a source.Source.
 AnyModel: TypeAlias = str | os.PathLike[str] | Source
@@ -31,8 +37,21 @@ class Model:
     same: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-def of_server(client: Any, options: Any) -> Model:
-    """The Model that a server answers with. Args: client: client.Client. Raises: ServingError; UsageError where it has no such model, with
+class Asked(Protocol):
+    """Which model of a server; as bench.options.Options has it."""
+
+    @property
+    def model_name(self) -> str: ...
+
+    @property
+    def model_version(self) -> int | None: ...
+
+    @property
+    def version_label(self) -> str: ...
+
+
+def of_server(client: Client | TritonClient, options: Asked) -> Model:
+    """The Model that a server answers with. Raises: ServingError; UsageError where it has no such model, with
     what it has."""
     from tftrt_tools.servers.client import ServingError, TritonClient
     from tftrt_tools.servers.client.kserve import askable
@@ -56,19 +75,19 @@ def of_server(client: Any, options: Any) -> Model:
 
 
 @contextlib.contextmanager
-def on_disk(named: Mapping[str, AnyModel]) -> Iterator[dict[str, Any]]:
-    """{flag: models.model.Model} of the models that flags name. Args: named: {flag: path, or source.Source}. Raises: TftrtError,
+def on_disk(named: Mapping[str, AnyModel]) -> Iterator[dict[str, kinds.Model]]:
+    """{flag: model} of the models that flags name. Args: named: {flag: path, or source.Source}. Raises: TftrtError,
     UsageError."""
     with opening.opened(*named.values()) as models:
         yield dict(zip(named, models, strict=True))
 
 
-def of_files(model: Any) -> Model:
-    """The Model of a models.model.Model."""
+def of_files(model: kinds.Model) -> Model:
+    """The Model of a model on disk."""
     return Model(None, {name: (one.inputs, one.outputs) for name, one in model.signatures.items()}, model.contents.same)
 
 
-def check_files(named: Mapping[str, Any], name: str, signatures: Signatures) -> None:
+def check_files(named: Mapping[str, kinds.Model], name: str, signatures: Signatures) -> None:
     """Refuse models that cannot be the one on the server.
 
     Args: named: as `on_disk` yields. name, signatures: of the served model, as in Model. Raises: UsageError.
@@ -129,7 +148,7 @@ def digests(path: AnyModel) -> tuple[str, str]:
     return table.kind(source.path).digest(source.path), files.digest(manifest) if manifest.is_file() else ""
 
 
-def _asked(options: Any) -> str:
+def _asked(options: Asked) -> str:
     which = f", version {options.model_version}" if options.model_version is not None else ""
     return (
         f"model {options.model_name!r}"
@@ -138,7 +157,7 @@ def _asked(options: Any) -> str:
     )
 
 
-def _known(client: Any, options: Any) -> str:
+def _known(client: Client | TritonClient, options: Asked) -> str:
     """What the server has: the versions of that name, else the names on its own command line if that can be read."""
     from tftrt_tools.servers.client import ServingError, TritonClient, model_service
     from tftrt_tools.servers.client.kserve import askable
@@ -159,5 +178,5 @@ def _known(client: Any, options: Any) -> str:
     )
 
 
-def _specs(tensors: Mapping[str, Any]) -> tuple[InputSpec, ...]:
+def _specs(tensors: Mapping[str, TensorSpec]) -> tuple[InputSpec, ...]:
     return tuple(InputSpec(alias, one.dtype, one.shape) for alias, one in tensors.items())

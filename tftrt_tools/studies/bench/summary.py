@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,9 @@ from tftrt_tools.servers.load import latency_statistics
 from tftrt_tools.servers.load.run_record import Records
 from tftrt_tools.studies.bench import measurements
 from tftrt_tools.studies.bench.goal import Bound, Goal
+from tftrt_tools.studies.bench.gpu_watch import Use
 from tftrt_tools.studies.bench.points import Point
+from tftrt_tools.studies.bench.server_metrics import ServerSide
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 _MS = 1e6
@@ -26,12 +27,19 @@ def name(percentile: float) -> str:
 
 
 def row(
-    target: str, point: Point, records: Records, rows_of_request: npt.ArrayLike, goal: Goal | None = None, **more: Any
+    target: str,
+    point: Point,
+    records: Records,
+    rows_of_request: npt.ArrayLike,
+    goal: Goal | None = None,
+    server: ServerSide | None = None,
+    gpus: tuple[Use, ...] = (),
+    notes: tuple[str, ...] = (),
+    probe: bool = False,
 ) -> measurements.Row:
     """A measurements.Row.
 
-    Args: records: of a run. rows_of_request: float [payloads], rows of each request. goal: goal.Goal or None. more: further fields
-      of Row: server, gpus, notes, probe.
+    Args: records: of a run. rows_of_request: float [payloads], rows of each request. server, gpus, notes, probe: of the Row.
     """
     answered, seconds = int(records.ok.sum()), records.seconds
     if answered and (records.kind == "offline" or not seconds):
@@ -67,7 +75,10 @@ def row(
         goal=judged(records, goal) if goal else (),
         complete=not records.partial,
         unjudged=records.unjudged,
-        **more,
+        server=server,
+        gpus=gpus,
+        notes=notes,
+        probe=probe,
     )
 
 

@@ -66,7 +66,7 @@ def _flat(bench: Bench, row: Row) -> dict[str, Any]:
     return flat
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else value
 
 

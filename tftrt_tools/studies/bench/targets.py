@@ -1,5 +1,7 @@
 """What is measured: a server, or the same runtime in a process of its own."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import os
@@ -14,7 +16,8 @@ import numpy.typing as npt
 from tftrt_tools.base import errors
 from tftrt_tools.base.stack import fingerprint
 from tftrt_tools.models.execution import npz, run
-from tftrt_tools.servers.client import ModelSpec, ServingError, opened
+from tftrt_tools.models.kinds.model import Model
+from tftrt_tools.servers.client import Client, ModelSpec, ServingError, TritonClient, opened
 from tftrt_tools.servers.load import function_load, generator, load_plan, payload
 from tftrt_tools.servers.load.run_record import Records
 from tftrt_tools.servers.serving.smoke import server_process
@@ -47,9 +50,13 @@ class Sent:
 
 
 def of_options(
-    options: Options, client: Any, signature: str, folder: str | os.PathLike[str], model: Any
-) -> "list[Target]":
-    """The targets that `options` name, the server first. Args: model: models.model.Model of --in_process, or None."""
+    options: Options,
+    client: Client | TritonClient | None,
+    signature: str,
+    folder: str | os.PathLike[str],
+    model: Model | None,
+) -> list[Target]:
+    """The targets that `options` name, the server first. Args: model: of --in_process."""
     found: list[Target] = [Server(client, options, signature)] if client else []
     return [*found, InProcess(model, folder, options.timeout)] if model else found
 
@@ -59,17 +66,17 @@ def gpus_are_here(address: str) -> bool:
     return not address or address.startswith("unix:") or server_process.is_here(address.rpartition(":")[0].strip("[]"))
 
 
-def client(options: Options) -> Any:
+def client(options: Options) -> Client | TritonClient:
     """A client of the server that `options` name. Raises: UsageError."""
     return opened(options.address, timeout=options.timeout, tls=options.tls)
 
 
 class Server:
-    """A running server. Args: client: client.Client; signature: name of the one that is asked."""
+    """A running server. Args: signature: name of the one that is asked."""
 
     name = measurements.SERVER
 
-    def __init__(self, client: Any, options: Options, signature: str) -> None:
+    def __init__(self, client: Client | TritonClient, options: Options, signature: str) -> None:
         self._options, self._signature, self._protocol, self._client = options, signature, client.protocol, client
         self._answered = b""  # a request that was answered
         self._target = load_plan.Target(
@@ -207,13 +214,13 @@ class Server:
 class InProcess:
     """The model in a child process of its own for each point, without a server.
 
-    Args: model: models.model.Model. folder: for files that parent and child exchange. timeout: seconds of a call; one that takes longer
+    Args: folder: for files that parent and child exchange. timeout: seconds of a call; one that takes longer
       hangs.
     """
 
     name = measurements.IN_PROCESS
 
-    def __init__(self, model: Any, folder: str | os.PathLike[str], timeout: float = 60.0) -> None:
+    def __init__(self, model: Model, folder: str | os.PathLike[str], timeout: float = 60.0) -> None:
         self._model, self._folder, self._timeout = model, pathlib.Path(folder), timeout
         self._judge_of: JudgeOf | None = None
         self._prepared = 0

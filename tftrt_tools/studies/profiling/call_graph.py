@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterable
 
 from tftrt_tools.base import records
 
@@ -19,6 +19,6 @@ class GraphNode(records.Record):
     inputs: tuple[str, ...]
 
 
-def of(rows: Any) -> tuple[GraphNode, ...]:
+def of(rows: Iterable[tuple[str, str, str, Iterable[str]]]) -> tuple[GraphNode, ...]:
     """From the rows of `job.call_graph`: (name, op, engine, inputs) each."""
     return tuple(GraphNode(name, op, engine, tuple(inputs)) for name, op, engine, inputs in rows)

@@ -19,19 +19,16 @@ from tftrt_tools.models.kinds.model import Model
 from tftrt_tools.models.kinds.plan.kind import PLAN
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.sources.source import Source
-from tftrt_tools.studies.profiling import call_graph, calls, engines, plan
+from tftrt_tools.studies.profiling import call_graph, calls, engines, plan, recording
 from tftrt_tools.studies.profiling.call_profile import CallProfile
 from tftrt_tools.studies.profiling.engine_graph import Graph
 from tftrt_tools.studies.profiling.profile import Machine, Profile, Side
+from tftrt_tools.studies.profiling.recording import Recorded, Request
 from tftrt_tools.tensorrt.plans.result import BACKEND
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 from tftrt_tools.tftrt.wrapping import added
 
 MODEL, ORIGINAL = "model", "original"
-_RECORD, _RECORD_PLAN = (
-    "tftrt_tools.studies.profiling.job.record:record",
-    "tftrt_tools.studies.profiling.job.plan_record:record",
-)
 _FACTS = "facts.json"
 _MEND = "a converted model is a SavedModel or plan directory"
 _PASSING = ("Const", "_Arg", "_Retval")
@@ -132,9 +129,9 @@ def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Mea
 def _with_plan(measured: Measured, model: Model, parts: Sequence[str]) -> Measured:
     """The same with the plan alone, and its graph."""
     side = measured.profile.model
-    recording = plan.recording_of_plan(model.path, [call.shapes for call in side.calls], parts)
-    found, remarks = engines.profiles(recording)
-    nodes = _nodes(recording.graphs[0]) if recording.graphs else ()
+    known = plan.recording_of_plan(model.path, [call.shapes for call in side.calls], parts)
+    found, remarks = engines.profiles(known)
+    nodes = _nodes(known.graphs[0]) if known.graphs else ()
     profile = dataclasses.replace(
         measured.profile,
         engines=found,
@@ -230,25 +227,23 @@ def _recorded(
         takes = inputs.only(named, takes)
     chosen = inputs.choose(takes, options.asked, inputs_folder, sizes=(1,))
     saved = run.named(run.save_calls(chosen.all, f"{inputs_folder}/in"))
-    sides = [
-        {
-            "name": name,
-            "path": one.path,
-            "calls": [call.to_dict() if call.signature in one.inputs else None for call in saved],
-        }
+    sides = tuple(
+        Recorded(
+            name=name, path=one.path, calls=tuple(call if call.signature in one.inputs else None for call in saved)
+        )
         for name, one in zip((MODEL, ORIGINAL), models, strict=False)
-    ]
-    request = {
-        "models": sides,
-        "folder": str(folder),
-        "traced": options.traced,
-        "callers": options.callers,
-        "seconds": options.seconds,
-        "gpu": not options.without_gpu,
-    }
+    )
+    request = Request(
+        models=sides,
+        folder=str(folder),
+        traced=options.traced,
+        callers=options.callers,
+        seconds=options.seconds,
+        gpu=not options.without_gpu,
+    )
     try:
-        job = _RECORD_PLAN if model.kind is PLAN else _RECORD
-        facts: dict[str, Any] = child.run(job, request, log_file=options.log_file).result
+        job = recording.plan if model.kind is PLAN else recording.saved_models
+        facts = job.run(request, log_file=options.log_file).result
     except child.ChildDied as error:
         facts = _left(folder, error)
     with inputs.explained(chosen.origins, "--shapes or --ranges"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,8 @@ from tftrt_tools.models.kinds.plan import document, layer_information
 from tftrt_tools.models.savedmodel import describe, engine_assets, passport
 from tftrt_tools.models.savedmodel.engine_op import EngineOp
 from tftrt_tools.models.savedmodel.shapes import Call
-from tftrt_tools.studies.profiling import engines
+from tftrt_tools.studies.profiling import apart, engines
+from tftrt_tools.studies.profiling.apart import OnnxRequest, Request, SegmentsRequest, Sized
 from tftrt_tools.studies.profiling.engine_graph import Graph
 from tftrt_tools.studies.profiling.engine_profile import EngineProfile
 from tftrt_tools.tftrt.conversion import layer_table
@@ -33,11 +35,6 @@ OF_A_PLAN = {"inspected": "what the inspector tells of each layer"}
 OF_A_CALL = ("told", "timed", "traced")
 # And of a plan, whose calls can be CUDA graphs.
 OF_A_PLANS_CALL = (*OF_A_CALL, "graph")
-_JOB, _GRAPHS = (
-    "tftrt_tools.studies.profiling.job.plan_job:record",
-    "tftrt_tools.studies.profiling.job.plan_graph:describe",
-)
-_ONNX_GRAPHS = "tftrt_tools.studies.profiling.job.plan_onnx:describe"
 # Seconds of a part, to begin with and for each engine and profile; it takes a few. A part that hangs is killed, and the others count.
 _TO_BEGIN, _OF_A_PROFILE = 30.0, 15.0
 # For the first part, which counts them.
@@ -72,18 +69,18 @@ def recording(
     rows: Rows | None = None,
 ) -> engines.Recording:
     """What `measure` makes profiles of. Args: as of `measure`. Raises: TftrtError for a damaged model."""
-    recorded = _recorded(parts, {"model": str(model), "shapes": shapes, "rows": rows})
+    given = {engine: tuple(map(tuple, inputs)) for engine, inputs in (shapes or {}).items()}
+    batches = {engine: tuple(listed) for engine, listed in (rows or {}).items()}
+    recorded = _recorded(parts, Request(model=str(model), shapes=given, rows=batches))
     asked = [
-        (engine, found)
+        Sized(engine, _tuples(found))
         for (engine, *_), one in engines.sorted_answers(recorded)[0].items()
         if (found := engines.shapes(one))
     ]
-    graphs = child.run(_GRAPHS, {"model": str(model), "shapes": asked}).result if asked else []
+    wanted = SegmentsRequest(model=str(model), engines=tuple(asked))
+    graphs = apart.segments.run(wanted).result if asked else ()
     return engines.Recording(
-        parts=recorded,
-        ops=describe.describe(model)[0].engines,
-        graphs=tuple(map(Graph.from_dict, graphs)),
-        built=_table(model),
+        parts=recorded, ops=describe.describe(model)[0].engines, graphs=graphs, built=_table(model)
     )
 
 
@@ -93,8 +90,7 @@ def recording_of_plan(
     """The same of a plan directory. Args: calls: {input: shape} each, to measure beside what the profiles were tuned for. Raises:
     UsageError, TftrtError where it is not whole."""
     said = document.read(path)
-    wanted = [{name: list(shape) for name, shape in call.items()} for call in calls]
-    recorded = _recorded((*parts, *OF_A_PLAN), {"model": str(path), "calls": wanted})
+    recorded = _recorded((*parts, *OF_A_PLAN), Request(model=str(path), calls=tuple(map(_tuples, calls))))
     asked = [found for one in engines.sorted_answers(recorded)[0].values() if (found := engines.shapes(one))]
     return engines.Recording(
         parts=recorded, ops=(_engine_op(path, said),), graphs=graphs_of_plan(path, asked), built=_built(path)
@@ -104,14 +100,15 @@ def recording_of_plan(
 def graphs_of_plan(path: str | os.PathLike[str], calls: Sequence[Mapping[str, Sequence[int]]]) -> tuple[Graph, ...]:
     """The ONNX file of a plan with the sizes of calls; without nodes where it cannot be read here. Args: calls: {input: shape} each; other
     tensors in them do not matter."""
-    request = {
-        "onnx": str(pathlib.Path(path) / document.ONNX),
-        "shapes": [{name: list(shape) for name, shape in call.items()} for call in calls],
-    }
+    request = OnnxRequest(onnx=str(pathlib.Path(path) / document.ONNX), calls=tuple(map(_tuples, calls)))
     try:
-        return tuple(map(Graph.from_dict, child.run(_ONNX_GRAPHS, request).result)) if calls else ()
+        return apart.onnx_file.run(request).result if calls else ()
     except (errors.TftrtError, child.ChildBug):
         return tuple(Graph(document.ENGINE, ()) for _ in calls)
+
+
+def _tuples(call: Mapping[str, Sequence[int]]) -> Call:
+    return {name: tuple(shape) for name, shape in call.items()}
 
 
 def _built(path: str | os.PathLike[str]) -> dict[str, layer_table.Built]:
@@ -141,21 +138,23 @@ def _engine_op(path: str | os.PathLike[str], said: document.PlanFile) -> EngineO
     )
 
 
-def _recorded(parts: Sequence[str], request: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _recorded(parts: Sequence[str], request: Request) -> dict[str, dict[str, Any]]:
     """{part: of `_part`}."""
     recorded: dict[str, dict[str, Any]] = {}
     for number, part in enumerate(parts):
         progress.say(f"measuring {(PARTS | OF_A_PLAN)[part]}", number, len(parts))
         counted = [len(one.get("answers", ())) for one in recorded.values()]
-        recorded[part] = _part(part, request, _TO_BEGIN + _OF_A_PROFILE * max(counted, default=_MOST_PROFILES))
+        recorded[part] = _part(
+            dataclasses.replace(request, part=part), _TO_BEGIN + _OF_A_PROFILE * max(counted, default=_MOST_PROFILES)
+        )
     return recorded
 
 
-def _part(part: str, request: Mapping[str, Any], seconds: float = _TO_BEGIN) -> dict[str, Any]:
-    """{"answers": [facts of an engine and profile], "log": its end}, or {"error": why there are none, "log"}. Args: request: of
-    `job/plan_job.py`, without the part. seconds: after which it is killed."""
+def _part(request: Request, seconds: float = _TO_BEGIN) -> dict[str, Any]:
+    """{"answers": [facts of an engine and profile], "log": its end}, or {"error": why there are none, "log"}. Args: seconds: after which
+    it is killed."""
     try:
-        outcome = child.run(_JOB, {**request, "part": part}, timeout=seconds)
+        outcome = apart.measure.run(request, timeout=seconds)
     except child.ChildDied as error:
         return {"error": str(error), "log": error.log[-_LOG_END:]}
     except (errors.TftrtError, child.ChildBug) as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import documents
@@ -80,7 +79,7 @@ def _file(path: str) -> Profile:
     return _understood(data, path)
 
 
-def _understood(data: Any, what: str) -> Profile:
+def _understood(data: object, what: str) -> Profile:
     if not isinstance(data, dict) or data.get("kind") != Profile.document:
         raise errors.UsageError(
             f"{what} is no profile", "give a model, or a file that `tftrt profile --json=FILE` wrote"

@@ -1,5 +1,7 @@
 """Do both models answer alike on the timed requests? Judged with the metrics and bounds of `tftrt verify`, or by the user's goals."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -16,6 +18,7 @@ from tftrt_tools.base import errors, records
 from tftrt_tools.base.logs import load_failure
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution.run import Call
+from tftrt_tools.servers.client import Client, ServingError, TritonClient
 from tftrt_tools.servers.serving.smoke import answer_check as comparing
 from tftrt_tools.servers.serving.smoke import gate
 from tftrt_tools.studies.regression import rounds
@@ -89,9 +92,9 @@ def _snr(value: float) -> str:
     return "no float differs" if math.isinf(value) else f"SNR {value:.1f} dB"
 
 
-def asked(client: Any, model: str, calls: Sequence[Call], version: int | None = None) -> list[Answer]:
+def asked(client: Client | TritonClient, model: str, calls: Sequence[Call], version: int | None = None) -> list[Answer]:
     """[{output: ndarray}] of a model for run.Calls, sent one after the other. Raises: ServingError."""
-    found = []
+    found: list[Answer] = []
     for number, call in enumerate(calls):
         progress.say(f"asking {model}", number, len(calls))
         found.append(client.predict(model, call.inputs, call.signature, version))
@@ -168,8 +171,8 @@ def parse_goals(text: str, where: str = "--accuracy") -> tuple[accuracy_goal.Goa
     )
 
 
-def read_failure(error: Any, name: str, model: str) -> errors.TftrtError:
-    """A TftrtError for a model that refuses a request: Refused for the candidate's. Args: error: client.ServingError."""
+def read_failure(error: ServingError, name: str, model: str) -> errors.TftrtError:
+    """A TftrtError for a model that refuses a request: Refused for the candidate's."""
     said = errors.first_line(error.message)
     if gate.REFUSAL in error.message:
         return Refused(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from tftrt_tools.base import records
 from tftrt_tools.base.choices import Precision
+from tftrt_tools.models.kinds import model as kinds
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel.engine_op import lowest_precision
@@ -53,8 +54,8 @@ def read(path: str | os.PathLike[str], name: str, version: int | None = None) ->
     return _read(named, kind.digest(named), kind.document(named, passport.MANIFEST) or {}, name, version)
 
 
-def of(model: Any, name: str) -> Model:
-    """The Model of a models.model.Model."""
+def of(model: kinds.Model, name: str) -> Model:
+    """The Model of a model on disk."""
     return _read(model.source.path, model.digest(), model.document(passport.MANIFEST) or {}, name)
 
 

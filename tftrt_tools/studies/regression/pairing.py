@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.execution.run import Call
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs import options as data_options
 from tftrt_tools.studies.bench import workload
+from tftrt_tools.studies.bench.subject import Signatures
 from tftrt_tools.studies.regression import rounds
+
+if TYPE_CHECKING:
+    from tftrt_tools.studies.regression.regress import Options
 
 # {side: its calls}, as many for both, with the same rows.
 Calls: TypeAlias = Mapping[rounds.Side, Sequence[Call]]
@@ -27,11 +31,11 @@ _STRICTER = ("rewrite", "FP32")
 
 
 def calls(
-    options: Any, sides: Mapping[rounds.Side, Any], takes: Callable[[str, Any], inputs.Takes]
+    options: Options, sides: Mapping[rounds.Side, Signatures], takes: Callable[[str, Signatures], inputs.Takes]
 ) -> tuple[dict[rounds.Side, workload.Workload], bool]:
     """The requests.
 
-    Args: options: regress.Options. sides: {side: {signature: (inputs, outputs)}}. takes: function of a signature and a side's signatures.
+    Args: sides: {side: {signature: (inputs, outputs)}}. takes: function of a signature and a side's signatures.
     Returns: ({side: Workload}, whether the values are the user's). Raises: UsageError where the signatures do not go together.
     """
     chosen = {side: _chosen(side, sides[side], options) for side in (rounds.NATIVE, rounds.CANDIDATE)}
@@ -60,7 +64,7 @@ def arithmetic(kind: tuple[str, str], both: Calls) -> tuple[str, str]:
     return "FP16", f"the inputs are {types[0]} and {types[1]}, and values are rounded on the way"
 
 
-def _chosen(side: rounds.Side, signatures: Mapping[str, Any], options: Any) -> str:
+def _chosen(side: rounds.Side, signatures: Signatures, options: Options) -> str:
     wanted = options.signatures[side]
     if side == rounds.CANDIDATE and not options.paired:
         wanted = workload.choose_signature(list(signatures), wanted) if wanted in signatures else wanted
@@ -73,7 +77,7 @@ def _chosen(side: rounds.Side, signatures: Mapping[str, Any], options: Any) -> s
     return workload.choose_signature(list(signatures), wanted)
 
 
-def _check(options: Any, sides: Mapping[rounds.Side, Any], chosen: Mapping[rounds.Side, str]) -> None:
+def _check(options: Options, sides: Mapping[rounds.Side, Signatures], chosen: Mapping[rounds.Side, str]) -> None:
     name = chosen[rounds.NATIVE]
     if not options.paired and name not in sides[rounds.CANDIDATE]:
         raise errors.UsageError(
@@ -104,7 +108,7 @@ def _check(options: Any, sides: Mapping[rounds.Side, Any], chosen: Mapping[round
             )
 
 
-def _workload(options: Any, takes: inputs.Takes, signature: str, signatures: Mapping[str, Any]) -> workload.Workload:
+def _workload(options: Options, takes: inputs.Takes, signature: str, signatures: Signatures) -> workload.Workload:
     reading = options.reading
     if options.paired:
         reading = _reading(reading, {spec.dtype for spec in signatures[signature][0]})
@@ -131,7 +135,7 @@ def _reading(reading: data_options.DataOptions, dtypes: set[str]) -> data_option
     return reading
 
 
-def _check_rows(options: Any, native: workload.Workload, candidate: workload.Workload) -> None:
+def _check_rows(options: Options, native: workload.Workload, candidate: workload.Workload) -> None:
     rows = [[call.rows for call in one.calls] for one in (native, candidate)]
     files = [one.files.names if one.files else () for one in (native, candidate)]
     if rows[0] != rows[1] or files[0] != files[1]:

@@ -16,6 +16,7 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import fingerprint
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.inputs.read import Rows
 from tftrt_tools.models.kinds import names, opening, table
 from tftrt_tools.models.kinds.plan.kind import PLAN
 from tftrt_tools.models.savedmodel import passport, shapes
@@ -362,7 +363,7 @@ class _Run:
             return self._result(problem.cause)
         return self._result()
 
-    def _takes(self, signature: str, signatures: Any) -> Any:
+    def _takes(self, signature: str, signatures: subject.Signatures) -> inputs.Takes:
         """The inputs of the signature. Files are read for the names of its twins only if --data or --shapes could use them."""
         options = self._options
         paths = (options.native_dir, options.candidate_dir) if options.running else (options.native, options.candidate)
@@ -572,8 +573,8 @@ def _about_engines(
     return left if watched else [*left, "nobody looked whether the candidate's engines ran; --no_engine_fallback does"]
 
 
-def _truth(options: Options, rows: Any) -> labels.Labels | None:
-    """The labels.Labels of --labels, or None. Args: rows: read.Rows of the data, or None."""
+def _truth(options: Options, rows: Rows | None) -> labels.Labels | None:
+    """The labels.Labels of --labels, or None."""
     if not options.labels:
         return None
     return labels.read(options.labels, rows, options.label_column, options.classes)

@@ -132,8 +132,3 @@ def _said(types: Sequence[str]) -> str:
     """The commonest wider type."""
     kind, _ = collections.Counter(one for one in types if one != _INT8).most_common(1)[0]
     return _WIDTHS.get(kind, kind)
-
-
-def request(plan: str, said: str = "") -> Mapping[str, Any] | None:
-    """For quantize_job. Args: plan: of --int8_as, "" for none; said: as of `read`. Raises: UsageError."""
-    return read(plan, said).to_dict() if plan else None

@@ -9,12 +9,11 @@ import pathlib
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from tftrt_tools.accuracy import verify
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch, whole_file
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import child, jobs, progress
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import opening, table
@@ -25,7 +24,17 @@ from tftrt_tools.models.savedmodel import frozen_inputs, passport, signatures
 from tftrt_tools.models.savedmodel.shapes import Call, InputSpec
 from tftrt_tools.models.sources import kinds
 from tftrt_tools.models.sources.source import Source, of
-from tftrt_tools.tensorrt.exporting import comparing, earlier, exporters, parser, precise, precision, rewriting
+from tftrt_tools.tensorrt.exporting import (
+    bisecting,
+    comparing,
+    converting,
+    earlier,
+    exporters,
+    parser,
+    precise,
+    precision,
+    rewriting,
+)
 from tftrt_tools.tensorrt.exporting.exporters import Exporter
 from tftrt_tools.tensorrt.exporting.onnx_graph import INPUT, OUTPUT, Node
 from tftrt_tools.tensorrt.exporting.result import Departure, Exported, File
@@ -286,11 +295,9 @@ class _Work:
         """The opset that is written."""
         return self.options.opset or self.target.opset
 
-    def run(self, job: str, request: Mapping[str, Any]) -> Any:
-        """The answer of a function of this room in a child."""
-        return child.run(
-            f"tftrt_tools.tensorrt.exporting.{job}", request, env=_ENV, log_file=self.options.log_file
-        ).result
+    def run(self, called: jobs.Job[jobs.Request, jobs.Answer], request: jobs.Request) -> jobs.Answer:
+        """The answer of a job."""
+        return called.run(request, env=_ENV, log_file=self.options.log_file).result
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -317,7 +324,7 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
     )
     answer, nodes, checked = tried.answer, tried.nodes, tried.checked
     assert checked, "an export without rewrites that cannot be compared has raised"
-    taken, given = (tuple(map(InputSpec.from_dict, answer[kind])) for kind in ("inputs", "outputs"))
+    taken, given = answer.inputs, answer.outputs
     departure = None
     if not checked.passed and work.options.bisect and (work.exporter.bisects_source or frozen.is_file()):
         progress.say(f"looking for the first tensor of {name} that departs")
@@ -326,7 +333,7 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
             name,
             taken,
             comparison,
-            {"onnx": str(path), "frozen": str(frozen), "source": work.saved, "renamed": answer["renamed"]},
+            bisecting.Request(onnx=str(path), frozen=str(frozen), source=work.saved, renamed=answer.renamed, inputs=""),
         )
     made, written = None, None
     if checked.passed and work.options.precision.precision != "FP32":
@@ -355,9 +362,9 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
             bytes=sum(one.stat().st_size for one in files),
             inputs=taken,
             outputs=given,
-            dimensions={key: tuple(where) for key, where in answer["dimensions"].items()},
+            dimensions=dict(answer.dimensions),
             nodes=sum(one.op not in (INPUT, OUTPUT) for one in nodes),
-            notes=(*answer["notes"], *_narrowed(taken, work.target)),
+            notes=(*answer.notes, *_narrowed(taken, work.target)),
             findings=parser.findings(nodes, work.target),
             opset=tried.opset,
             rewrites=rewrites,
@@ -365,7 +372,7 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
             departure=departure,
             precision=written,
         ),
-        exporter=answer["exporter"],
+        exporter=answer.exporter,
         precise=made,
     )
 
@@ -374,7 +381,7 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
 class _Tried:
     """A signature's file with some rewrites, as rewriting.Attempt. answer: of the exporter's job; nodes, opset: of the file."""
 
-    answer: Mapping[str, Any]
+    answer: converting.Answer
     nodes: tuple[Node, ...]
     opset: int
     rewrites: tuple[Rewritten, ...]
@@ -399,30 +406,28 @@ def _tried(
     """Export a signature with these rewrites, and compare its answers."""
     converting = tuple(one for one in names if rewriting.REWRITES[one].converting)
     answer = _converted(work, name, path, frozen, weights, converting, comparison)
-    rewrites = [Rewritten(name=one, nodes=count) for one, count in answer["rewritten"].items()]
-    nodes, opset = answer["nodes"], answer["opset"]
+    rewrites = [Rewritten(name=one, nodes=count) for one, count in answer.rewritten.items()]
+    nodes, opset = answer.nodes, answer.opset
     if later := [one for one in names if one not in converting]:
         folder = work.folder / "rewritten"
         folder.mkdir(exist_ok=True)
         made = work.run(
-            "rewrite_job:job",
-            {
-                "onnx": str(path),
-                "output": str(folder / path.name),
-                "weights": weights,
-                "rewrites": later,
-                "target": work.options.target,
-                "raised": not work.options.opset,
-            },
+            rewriting.rewrite,
+            rewriting.Request(
+                onnx=str(path),
+                output=str(folder / path.name),
+                weights=weights,
+                rewrites=tuple(later),
+                target=work.options.target,
+                raised=not work.options.opset,
+            ),
         )
-        rewrites += map(Rewritten.from_dict, made["rewrites"])
-        if made["changed"]:
-            nodes, opset = made["nodes"], made["opset"]
+        rewrites += made.rewrites
+        if made.changed:
+            nodes, opset = made.changed.nodes, made.changed.opset
             _put(folder / path.name, path, weights)
     progress.say(f"running {name} under ONNX Runtime")
-    tried = _Tried(
-        answer=answer, nodes=tuple(map(Node.from_dict, nodes)), opset=opset, rewrites=tuple(rewrites), checked=None
-    )
+    tried = _Tried(answer=answer, nodes=nodes, opset=opset, rewrites=tuple(rewrites), checked=None)
     try:
         return dataclasses.replace(tried, checked=verify.verify(work.source, path, comparison))
     except errors.UsageError:
@@ -488,7 +493,7 @@ def _converted(
     weights: str,
     rewrites: tuple[str, ...],
     comparison: verify.Options,
-) -> dict[str, Any]:
+) -> converting.Answer:
     """What the exporter's job answers."""
     freeze = comparison.freeze
     progress.say(f"exporting {name}")
@@ -502,29 +507,25 @@ def _converted(
         "tftrt.opset": str(work.opset),
         **{key: text for key, text in said.items() if text},
     }
-    calls = _telling(work, name, comparison)
+    request = converting.Request(
+        calls=tuple(_telling(work, name, comparison)),
+        model=work.saved,
+        signature=name,
+        output=str(path),
+        opset=work.opset,
+        properties=properties,
+        weights=weights,
+        frozen=str(frozen),
+        freeze=work.options.freeze,
+        fixed=work.fixed,
+        outputs=work.outputs[name],
+        rewrites=rewrites,
+        precision=work.options.precision.precision,
+        newest=0 if work.options.opset else work.target.newest,
+        least=precise.least_opset(work.options.precision),
+    )
     with _told_by_name(work.source, name):
-        answer: dict[str, Any] = work.run(
-            work.exporter.job,
-            {
-                "calls": calls,
-                "model": work.saved,
-                "signature": name,
-                "output": str(path),
-                "opset": work.opset,
-                "properties": properties,
-                "weights": weights,
-                "frozen": str(frozen),
-                "freeze": work.options.freeze,
-                "fixed": work.fixed,
-                "outputs": work.outputs[name],
-                "rewrites": rewrites,
-                "precision": work.options.precision.precision,
-                "newest": 0 if work.options.opset else work.target.newest,
-                "least": precise.least_opset(work.options.precision),
-            },
-        )
-    return answer
+        return work.run(work.exporter.job, request)
 
 
 @contextlib.contextmanager
@@ -546,12 +547,11 @@ def _narrowed(specs: Sequence[InputSpec], target: Target) -> tuple[str, ...]:
 
 
 def _departure(
-    work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options, request: Mapping[str, Any]
+    work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options, request: bisecting.Request
 ) -> Departure | None:
     """The first tensor that departs, on the first of the calls that were compared; None if none does that both graphs have."""
     (_, path), *_ = _calls(work, name, specs, comparison)
-    found = work.run(work.exporter.bisect, {**request, "inputs": path})
-    return Departure.from_dict(found) if found else None
+    return work.run(work.exporter.bisect, dataclasses.replace(request, inputs=path))
 
 
 def _calls(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import plain_file
@@ -14,7 +14,11 @@ from tftrt_tools.models.savedmodel.job import graph as graph_protos
 from tftrt_tools.models.savedmodel.job import loading
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tensorrt.exporting import advice
+from tftrt_tools.tensorrt.exporting.converting import Answer, Request
 from tftrt_tools.tensorrt.exporting.job import conversion, freezing, model_file, ranks
+
+if TYPE_CHECKING:
+    import onnx
 
 _MOST_NAMED = 3
 _CONDITIONALS = frozenset({"If", "StatelessIf"})
@@ -22,74 +26,63 @@ _CONDITIONALS = frozenset({"If", "StatelessIf"})
 _OF_CONDITIONALS = frozenset({"OptionalFromValue", "OptionalNone"})
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Export.
-
-    Args: request: {"model": SavedModel, "signature", "output": the file, "weights": name of the file beside it, or "", "frozen": where the
-      source's graph with constants is kept, "opset", "properties": {name: text} for the file, "freeze": text of --freeze, "outputs": those
-      that are kept, [] for all, "rewrites": names of those that are made while tf2onnx converts, "precision": that will be written,
-      "calls": .npz files that tell ranks and sizes which the model does not say}.
-    Returns: {"exporter", "inputs" and "outputs": InputSpecs, "dimensions", "renamed", "nodes", "notes", "rewritten": {rewrite: nodes},
-      "opset": of the file}.
-    Raises: TftrtError.
-    """
-    model = loading.load(request["model"])
-    function = model.root.signatures[request["signature"]]
+def job(request: Request) -> Answer:
+    """Export. Raises: TftrtError."""
+    model = loading.load(request.model)
+    function = model.root.signatures[request.signature]
     specs = loading.input_specs(function)
-    outputs = [
-        name for name in sorted(function.structured_outputs) if not request["outputs"] or name in request["outputs"]
-    ]
+    outputs = [name for name in sorted(function.structured_outputs) if not request.outputs or name in request.outputs]
     _check_distinct([one.name for one in specs], outputs)
-    others = [name for name in model.root.signatures if name != request["signature"]]
+    others = [name for name in model.root.signatures if name != request.signature]
     _check_no_writes(graph_protos.variable_writers(function.graph.as_graph_def()), others)
-    values = frozen_inputs.of_signature(request["freeze"], request["signature"], loading.freezable(function))
+    values = frozen_inputs.of_signature(request.freeze, request.signature, loading.freezable(function))
     unread = {spec.name: values[spec.name] for spec in specs if spec.name in values}
-    calls = ranks.read(request.get("calls", ()))
+    calls = ranks.read(request.calls)
     unranked = [one.name for one in specs if one.shape is None]
     found = ranks.of_inputs(unranked, calls, [name for name in unranked if name in values])
     made = conversion.convert(
         model.root,
         function,
         conversion.Asked(
-            opset=request["opset"],
-            outside=bool(request["weights"]),
+            opset=request.opset,
+            outside=bool(request.weights),
             frozen=values,
-            outputs=tuple(request["outputs"]),
-            rewrites=tuple(request["rewrites"]),
+            outputs=request.outputs,
+            rewrites=request.rewrites,
             ranks=found,
         ),
     )
     _check_ops(model_file.missing_ops(made.model), made, specs, others)
-    progress.say(f"checking {request['signature']}")
+    progress.say(f"checking {request.signature}")
     ranks.set_ranks(made.model.graph.input, found)
     graph, dimensions = model_file.with_names(made.model, specs, calls)
     _check_names(graph, [one.name for one in specs], outputs)
-    output = pathlib.Path(request["output"])
-    if request["weights"]:
-        model_file.place_weights(graph, made.weights, output.with_name(request["weights"]))
+    output = pathlib.Path(request.output)
+    if request.weights:
+        model_file.place_weights(graph, made.weights, output.with_name(request.weights))
     rewrites = ",".join(name for name, nodes in made.rewritten.items() if nodes)
     model_file.write(
         graph,
         output,
         {
-            **request["properties"],
+            **request.properties,
             "tftrt.exporter": conversion.EXPORTER,
             **({"tftrt.rewrites": rewrites} if rewrites else {}),
         },
     )
     if made.frozen is not None:
-        plain_file.write_bytes(request["frozen"], made.frozen.SerializeToString())
-    return {
-        "exporter": conversion.EXPORTER,
-        "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
-        "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)],
-        "dimensions": dimensions,
-        "renamed": dict(made.renamed),
-        "nodes": [one.to_dict() for one in model_file.nodes(graph)],
-        "notes": [*made.notes, *ranks.notes(found, values), *freezing.notes(unread)],
-        "rewritten": dict(made.rewritten),
-        "opset": request["opset"],
-    }
+        plain_file.write_bytes(request.frozen, made.frozen.SerializeToString())
+    return Answer(
+        exporter=conversion.EXPORTER,
+        inputs=tuple(model_file.specs(graph.graph.input)),
+        outputs=tuple(model_file.specs(graph.graph.output)),
+        dimensions={name: tuple(places) for name, places in dimensions.items()},
+        renamed=made.renamed,
+        nodes=tuple(model_file.nodes(graph)),
+        notes=(*made.notes, *ranks.notes(found, values), *freezing.notes(unread)),
+        rewritten=made.rewritten,
+        opset=request.opset,
+    )
 
 
 def _check_distinct(inputs: list[str], outputs: list[str]) -> None:
@@ -141,7 +134,7 @@ def _check_ops(
     )
 
 
-def _check_names(graph: Any, inputs: list[str], outputs: list[str]) -> None:
+def _check_names(graph: onnx.ModelProto, inputs: list[str], outputs: list[str]) -> None:
     for what, wanted, values in (("inputs", inputs, graph.graph.input), ("outputs", outputs, graph.graph.output)):
         found = [one.name for one in values]
         if found != wanted:

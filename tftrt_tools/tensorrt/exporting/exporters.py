@@ -9,12 +9,15 @@ import sys
 from collections.abc import Mapping
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.process import jobs
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.kinds.onnx.kind import ONNX
 from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.kinds.pytorch.kind import PYTORCH
 from tftrt_tools.models.kinds.savedmodel.kind import SAVED_MODEL
 from tftrt_tools.models.sources.source import Source
+from tftrt_tools.tensorrt.exporting import bisecting, converting
+from tftrt_tools.tensorrt.exporting.result import Departure
 
 _CHECKS = {"onnx": "onnx", "onnxslim": "onnxslim", "onnxruntime": "ONNX Runtime"}
 # The only Python with the TensorFlow of TF-TRT, whose environment has TensorFlow already.
@@ -25,10 +28,9 @@ _WITH_TF_TRT = (3, 10)
 class Exporter:
     """What exports the models of a kind."""
 
-    # Its job, in this room; as export_job.job.
-    job: str
-    # The search for the first tensor that departs; as bisect_job.job.
-    bisect: str
+    job: jobs.Job[converting.Request, converting.Answer]
+    # The search for the first tensor that departs.
+    bisect: jobs.Job[bisecting.Request, Departure | None]
     # {package to import: what people call it}.
     needed: Mapping[str, str]
     # The extra of pyproject.toml with them.
@@ -42,20 +44,20 @@ class Exporter:
 # {name of a kind: what exports its models}.
 _EXPORTERS = {
     SAVED_MODEL.name: Exporter(
-        job="export_job:job",
-        bisect="bisect_job:job",
+        job=converting.saved_model,
+        bisect=bisecting.saved_model,
         needed={"tensorflow": "TensorFlow", "tf2onnx": "tf2onnx", **_CHECKS},
         extra="export" if sys.version_info[:2] == _WITH_TF_TRT else "export-tensorflow",
     ),
     PYTORCH.name: Exporter(
-        job="torch_job:job",
-        bisect="torch_bisect_job:job",
+        job=converting.program,
+        bisect=bisecting.program,
         needed={"torch": "PyTorch", "onnxscript": "onnxscript", **_CHECKS},
         extra="export-torch",
         unfrozen="--freeze is for models of TensorFlow and ONNX files",
     ),
     ONNX.name: Exporter(
-        job="onnx_job:job", bisect="onnx_bisect_job:job", needed=_CHECKS, extra="export-onnx", bisects_source=True
+        job=converting.onnx_file, bisect=bisecting.onnx_file, needed=_CHECKS, extra="export-onnx", bisects_source=True
     ),
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
 
@@ -14,19 +12,14 @@ from tftrt_tools.models.kinds.onnx.kind import PRECISION
 from tftrt_tools.tensorrt.exporting.job import half, model_file, onnx_ranges, squares
 from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, all_nodes, name_of
 from tftrt_tools.tensorrt.exporting.precision import Written, kept
+from tftrt_tools.tensorrt.exporting.writing import Answer, ToFp16
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Convert.
-
-    Args: request: {"onnx": the file in FP32, "output": the file to write, "weights": name of the file beside it, or "", "judged": another
-      file to write, which computes in FP32 and rounds to FP16, "fp32_nodes": regular expressions, "calls": .npz files of inputs, on which
-      tensors are looked at}.
-    Returns: {"written": Written, "judged": its path, "nodes"}. Raises: UsageError, TftrtError.
-    """
-    model = onnx.load(request["onnx"])
-    names = kept(request["fp32_nodes"], map(name_of, all_nodes(model.graph)))
-    calls = list(map(npz.load, request["calls"]))
+def job(request: ToFp16) -> Answer:
+    """Convert. Raises: UsageError, TftrtError."""
+    model = onnx.load(request.files.onnx)
+    names = kept(request.fp32_nodes, map(name_of, all_nodes(model.graph)))
+    calls = list(map(npz.load, request.calls))
     # Silence and empty pictures are rare in data, and the largest number may be an inverse of the smallest.
     nothing = [
         {name: np.zeros_like(array) if array.dtype == np.float32 else array for name, array in call.items()}
@@ -36,7 +29,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     progress.say("writing FP16 into the graph")
     made = half.convert(model, names, largest)
     if not any(one.precision == "FP16" for one in made.nodes):
-        fewer = "name fewer nodes with --fp32_nodes, or " if request["fp32_nodes"] else ""
+        fewer = "name fewer nodes with --fp32_nodes, or " if request.fp32_nodes else ""
         raise errors.TftrtError(
             "no node of it can be in FP16" + (f" ({made.nodes[0].name}: {made.nodes[0].reason})" if made.nodes else ""),
             f"{fewer}export it with another --precision_mode",
@@ -46,11 +39,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     if remark and (products := squares.as_products(made.model)):
         remark = onnx_ranges.Session(made.model).remark
         progress.say(f"{products} squares became products, which ONNX Runtime loads")
-    written = model_file.rewrite(made.model, request["output"], request["weights"], {PRECISION: "FP16"})
-    model_file.save(half.convert(model, names, largest, simulated=True).model, request["judged"])
+    written = model_file.rewrite(made.model, request.files.output, request.files.weights, {PRECISION: "FP16"})
+    model_file.save(half.convert(model, names, largest, simulated=True).model, request.judged)
     said = Written(precision="FP16", nodes=made.nodes, constants=made.constants, remarks=(remark,) if remark else ())
-    return {
-        "written": said.to_dict(),
-        "judged": request["judged"],
-        "nodes": [one.to_dict() for one in model_file.nodes(written)],
-    }
+    return Answer(written=said, nodes=tuple(model_file.nodes(written)))

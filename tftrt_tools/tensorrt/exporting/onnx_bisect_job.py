@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
 
 import onnx
 from onnx import TensorProto, shape_inference
 
 from tftrt_tools.models.execution import npz
+from tftrt_tools.tensorrt.exporting.bisecting import Request
 from tftrt_tools.tensorrt.exporting.job import departing, onnx_ranges
+from tftrt_tools.tensorrt.exporting.result import Departure
 
 _COMPARED = frozenset(
     {
@@ -25,14 +26,13 @@ _COMPARED = frozenset(
 )
 
 
-def job(request: dict[str, Any]) -> dict[str, Any] | None:
-    """Search. Args: request: as of bisect_job.job; "source": the file that was given, in place of "frozen" and "renamed". Returns: as
-    there."""
-    model, source = onnx.load(request["onnx"]), shape_inference.infer_shapes(onnx.load(request["source"]))
+def job(request: Request) -> Departure | None:
+    """Search; None if no tensor departs that both have."""
+    model, source = onnx.load(request.onnx), shape_inference.infer_shapes(onnx.load(request.source))
     kinds = {one.name: one.type.tensor_type.elem_type for one in (*source.graph.value_info, *source.graph.output)}
-    made, feed = departing.producers(source), npz.load(request["inputs"])
+    made, feed = departing.producers(source), npz.load(request.inputs)
     names = [name for name in departing.producers(model) if name in made and kinds.get(name) in _COMPARED]
     values = onnx_ranges.Session(source, names).run(feed)
     return departing.first(
-        model, pathlib.Path(request["onnx"]), feed, {name: (made[name].op_type, values[name]) for name in names}
+        model, pathlib.Path(request.onnx), feed, {name: (made[name].op_type, values[name]) for name in names}
     )

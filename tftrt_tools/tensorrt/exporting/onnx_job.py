@@ -6,7 +6,6 @@ import contextlib
 import pathlib
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import onnx
 
@@ -14,6 +13,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.savedmodel import frozen_inputs
 from tftrt_tools.tensorrt.exporting import advice
+from tftrt_tools.tensorrt.exporting.converting import Answer, Request
 from tftrt_tools.tensorrt.exporting.job import foreign, freezing, lowering, model_file, opsets, ranks
 from tftrt_tools.tensorrt.exporting.job.rewrites import editing
 
@@ -23,17 +23,16 @@ _ANOTHER = "another --opset may do; else the file is not a valid one: onnx.check
 _LACKING = re.compile(r"No (?:Previous )?Version of (\w+) exists|No Adapter \w+ Version \S+ for (\w+)")
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Export. As export_job.job; request: "model": the file, "newest": the newest opset that the target reads, 0 where "opset" is what the
-    user asked for; "least": the oldest that will do, 0 for any; nothing is written to "frozen". Raises: UsageError, TftrtError."""
-    path = request["model"]
+def job(request: Request) -> Answer:
+    """Export. Raises: UsageError, TftrtError."""
+    path = request.model
     (model, said_dimensions), notes = foreign.read(path), list[str]()
-    if request["precision"] != "FP32":
+    if request.precision != "FP32":
         foreign.check_unwritten(
-            model, path, f"leave --precision_mode={request['precision']} out: its precision stays; or give it in FP32"
+            model, path, f"leave --precision_mode={request.precision} out: its precision stays; or give it in FP32"
         )
-    values = frozen_inputs.of_signature(request["freeze"], request["signature"], model_file.specs(model.graph.input))
-    calls = ranks.read(request["calls"])
+    values = frozen_inputs.of_signature(request.freeze, request.signature, model_file.specs(model.graph.input))
+    calls = ranks.read(request.calls)
     unsaid = [one.name for one in model.graph.input if not one.type.tensor_type.HasField("shape")]
     found = ranks.of_inputs(unsaid, calls, [name for name in unsaid if name in values])
     ranks.set_ranks(model.graph.input, found)
@@ -43,41 +42,39 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         with _computed(", ".join(values), "--freeze"):
             freezing.freeze(model, values)
         notes += freezing.notes(values)
-    if request["fixed"]:
-        with _computed("the size of " + ", ".join(request["fixed"]), "--fix_shapes"):
-            notes += freezing.fix(model, request["fixed"])
-    if request["outputs"]:
-        editing.keep_outputs(model, request["outputs"])
+    if request.fixed:
+        with _computed("the size of " + ", ".join(request.fixed), "--fix_shapes"):
+            notes += freezing.fix(model, request.fixed)
+    if request.outputs:
+        editing.keep_outputs(model, request.outputs)
     model, more = _in_opset(model, request)
-    progress.say(f"checking {request['signature']}")
-    weights = model_file.take_weights(model) if request["weights"] else {}
-    output = pathlib.Path(request["output"])
+    progress.say(f"checking {request.signature}")
+    weights = model_file.take_weights(model) if request.weights else {}
+    output = pathlib.Path(request.output)
     try:
         graph, dimensions = model_file.inferred(model, said_dimensions, calls)
-        if request["weights"]:
-            model_file.place_weights(graph, weights, output.with_name(request["weights"]))
+        if request.weights:
+            model_file.place_weights(graph, weights, output.with_name(request.weights))
         said = {one.key: one.value for one in model.metadata_props}
         model_file.write(
             graph,
             output,
-            {**said, **request["properties"], "tftrt.exporter": EXPORTER, "tftrt.opset": str(opsets.of(graph))},
+            {**said, **request.properties, "tftrt.exporter": EXPORTER, "tftrt.opset": str(opsets.of(graph))},
         )
     except errors.TftrtError as error:
         raise errors.TftrtError(
             error.cause,
             _ANOTHER if "onnx.checker" in error.cause or "types that do not fit" in error.cause else error.mend,
         ) from None
-    return {
-        "exporter": EXPORTER,
-        "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
-        "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)],
-        "dimensions": dimensions,
-        "renamed": {},
-        "nodes": [one.to_dict() for one in model_file.nodes(graph)],
-        "notes": [*notes, *more],
-        "rewritten": {},
-        "opset": opsets.of(graph),
-    }
+    return Answer(
+        exporter=EXPORTER,
+        inputs=tuple(model_file.specs(graph.graph.input)),
+        outputs=tuple(model_file.specs(graph.graph.output)),
+        dimensions={name: tuple(places) for name, places in dimensions.items()},
+        nodes=tuple(model_file.nodes(graph)),
+        notes=(*notes, *more),
+        opset=opsets.of(graph),
+    )
 
 
 @contextlib.contextmanager
@@ -90,9 +87,9 @@ def _computed(what: str, flag: str) -> Iterator[None]:
         raise errors.TftrtError(f"what {what} decides cannot be computed: {cause}", f"leave {flag} out") from error
 
 
-def _in_opset(model: onnx.ModelProto, request: dict[str, Any]) -> tuple[onnx.ModelProto, list[str]]:
+def _in_opset(model: onnx.ModelProto, request: Request) -> tuple[onnx.ModelProto, list[str]]:
     """(The model in an opset that the target reads, what to know about it). Raises: TftrtError."""
-    own, asked, newest = opsets.of(model), request["opset"], request["newest"]
+    own, asked, newest = opsets.of(model), request.opset, request.newest
     if own == asked or asked < own <= newest:
         return model, []
     before = f"the file has opset {own}"
@@ -105,7 +102,7 @@ def _in_opset(model: onnx.ModelProto, request: dict[str, Any]) -> tuple[onnx.Mod
             f"{before}; onnx converted it to {asked}"
         ]
     except errors.TftrtError as error:
-        least = request["least"]
+        least = request.least
         if own < asked and newest and own >= least:
             return model, [f"{error.cause}; it keeps its opset"]
         advised = advice.of_onnx(name for found in _LACKING.findall(error.cause) for name in found)

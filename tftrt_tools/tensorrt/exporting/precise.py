@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import progress
+from tftrt_tools.base.process import jobs, progress
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel.shapes import InputSpec
-from tftrt_tools.tensorrt.exporting import as_plan
+from tftrt_tools.tensorrt.exporting import as_plan, writing
 from tftrt_tools.tensorrt.exporting.onnx_graph import Node
 from tftrt_tools.tensorrt.exporting.precision import Asked, Written
+from tftrt_tools.tensorrt.exporting.writing import Files, ToFp16, ToInt8
 from tftrt_tools.tftrt.calibration import file as calibration_files
 from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
+from tftrt_tools.tftrt.calibration.record import DataRecord
 from tftrt_tools.tftrt.calibration.table import Table, header
 
 # The opset from which on there are scales for each channel, and that of casts that all targets read.
@@ -48,9 +50,15 @@ class Precise:
     judged: pathlib.Path
     written: Written
     nodes: tuple[Node, ...]
-    # INT8: {tensor: scale} of all tensors that were measured, and the record of the data, {} for a given table.
+    # INT8: {tensor: scale} of all tensors that were measured, and the record of the data, None for a given table.
     scales: Mapping[str, float]
-    data: Mapping[str, Any]
+    data: DataRecord | None
+
+
+class Run(Protocol):
+    """Runs a job, and returns its answer."""
+
+    def __call__(self, called: jobs.Job[jobs.Request, jobs.Answer], request: jobs.Request, /) -> jobs.Answer: ...
 
 
 def check(asked: Asked, opset: int) -> None:
@@ -85,51 +93,37 @@ def least_opset(asked: Asked) -> int:
     return 0 if asked.precision == "FP32" else _LEAST_OPSET
 
 
-def make(
-    asked: Asked,
-    exported: Exported,
-    folder: pathlib.Path,
-    run: Callable[[str, Mapping[str, Any]], Any],
-    calls: tuple[str, ...] = (),
-) -> Precise:
-    """Write the precision. Args: folder: where the file is written, under its own name; run: runs a job of this room; calls: .npz files of
+def make(asked: Asked, exported: Exported, folder: pathlib.Path, run: Run, calls: tuple[str, ...] = ()) -> Precise:
+    """Write the precision. Args: folder: where the file is written, under its own name; run: runs a job; calls: .npz files of
     inputs, for FP16. Raises: UsageError, TftrtError."""
     folder.mkdir()
     output = folder / exported.path.name
     progress.say(f"writing {asked.precision} into {exported.signature}")
-    request = {
-        "onnx": str(exported.path),
-        "output": str(output),
-        "weights": exported.weights,
-        "signature": exported.signature,
-        "fp32_nodes": list(asked.fp32_nodes),
-    }
+    files = Files(onnx=str(exported.path), output=str(output), weights=exported.weights)
+    judged = output
     if asked.precision == "FP16":
-        answer = run("fp16_job:job", {**request, "calls": list(calls), "judged": str(folder / f"judged-{output.name}")})
+        judged = folder / f"judged-{output.name}"
+        answer = run(writing.fp16, ToFp16(files=files, fp32_nodes=asked.fp32_nodes, calls=calls, judged=str(judged)))
     else:
-        table = scales(calibration_files.read(asked.table), exported, asked.table) if asked.table else {}
         answer = run(
-            "quantize_job:job",
-            {
-                **request,
-                "twins": list(exported.twins),
-                "asked": list(exported.asked),
-                "inputs": {name: [one.to_dict() for one in specs] for name, specs in exported.inputs.items()},
-                "data": asked.data.to_dict() if asked.data else None,
-                "method": asked.method,
-                "percentile": asked.percentile,
-                "table": table,
-                "all": bool(asked.output_table),
-                "as_plan": as_plan.request(asked.int8_as, asked.int8_said),
-            },
+            writing.int8,
+            ToInt8(
+                files=files,
+                fp32_nodes=asked.fp32_nodes,
+                signature=exported.signature,
+                twins=exported.twins,
+                inputs={name: tuple(specs) for name, specs in exported.inputs.items()},
+                asked=exported.asked,
+                data=asked.data,
+                method=asked.method,
+                percentile=asked.percentile,
+                table=scales(calibration_files.read(asked.table), exported, asked.table) if asked.table else {},
+                every_tensor=bool(asked.output_table),
+                as_plan=as_plan.read(asked.int8_as, asked.int8_said) if asked.int8_as else None,
+            ),
         )
     return Precise(
-        path=output,
-        judged=pathlib.Path(answer.get("judged", output)),
-        written=Written.from_dict(answer["written"]),
-        nodes=tuple(map(Node.from_dict, answer["nodes"])),
-        scales=answer.get("scales", {}),
-        data=answer.get("data", {}),
+        path=output, judged=judged, written=answer.written, nodes=answer.nodes, scales=answer.scales, data=answer.data
     )
 
 
@@ -165,7 +159,7 @@ def calibration(made: Mapping[str, Precise], model: str, digest: str) -> Calibra
         tensorflow="",
         model=model,
         model_digest=digest,
-        data=dict(first.data),
+        data=first.data.to_dict() if first.data else {},
         engines=engines,
         comparison=first.written.comparison,
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import onnx
 
@@ -15,14 +15,15 @@ from tftrt_tools.models.kinds.onnx import index_limits
 from tftrt_tools.models.kinds.onnx.kind import PRECISION
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tensorrt.exporting import as_plan
-from tftrt_tools.tensorrt.exporting.as_plan import AsPlan
 from tftrt_tools.tensorrt.exporting.job import model_file, onnx_ranges, placement, qdq, tables
 from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, name_of
 from tftrt_tools.tensorrt.exporting.job.placement import Placement
 from tftrt_tools.tensorrt.exporting.precision import GIVEN, Written, kept
+from tftrt_tools.tensorrt.exporting.writing import Answer, ToInt8
 from tftrt_tools.tftrt.calibration import comparison, methods
 from tftrt_tools.tftrt.calibration.comparison import Comparison
 from tftrt_tools.tftrt.calibration.job import data, passing
+from tftrt_tools.tftrt.calibration.job.histogram import Histogram
 from tftrt_tools.tftrt.calibration.methods import Method
 from tftrt_tools.tftrt.calibration.record import DataRecord
 from tftrt_tools.tftrt.calibration.table import LEVELS
@@ -43,22 +44,13 @@ class _Scaled:
     record: DataRecord | None = None
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Quantize.
-
-    Args: request: {"onnx": the file in FP32, "output": the file to write, "weights": name of the file beside it, or "", "signature" and
-      "twins", "inputs" and "asked": of the source, as precise.Exported has them, "fp32_nodes": regular expressions, "data":
-      DataOptions as a dict, or None, "method", "percentile", "table":
-      {tensor: scale} where there is no data, "all": whether to measure all tensors, "as_plan": an AsPlan as a dict, or None}.
-    Returns: {"written": Written, "scales": {tensor: scale}, "data": DataRecord or {}, "nodes"}. Raises: UsageError, TftrtError.
-    """
-    model = onnx.load(request["onnx"])
-    names = kept(request["fp32_nodes"], map(name_of, model.graph.node))
+def job(request: ToInt8) -> Answer:
+    """Quantize. Raises: UsageError, TftrtError."""
+    model = onnx.load(request.files.onnx)
+    names = kept(request.fp32_nodes, map(name_of, model.graph.node))
     placed = placement.place(model, names)
-    if placed.sites and request["as_plan"]:
-        placed = placement.place(
-            model, names, as_plan.wider(AsPlan.from_dict(request["as_plan"]), [site.node for site in placed.sites])
-        )
+    if placed.sites and request.as_plan:
+        placed = placement.place(model, names, as_plan.wider(request.as_plan, [site.node for site in placed.sites]))
     if not placed.sites:
         raise errors.TftrtError(
             "no node of it can be in INT8"
@@ -69,7 +61,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
             ),
             "export it with another --precision_mode",
         )
-    found = _measured(request, model, placed) if request["data"] else _of_table(model, placed, request["table"])
+    found = _measured(request, request.data, model, placed) if request.data else _of_table(model, placed, request.table)
     if not found.placement.sites:
         raise errors.TftrtError(
             f"no node of it has the ranges that INT8 needs ({found.placement.left[-1].reason})",
@@ -78,7 +70,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     progress.say("writing INT8 into the graph")
     made = qdq.with_rounding(model, found.placement, found.scales)
     properties = {PRECISION: "INT8", "tftrt.calibration_method": found.method}
-    made = model_file.rewrite(made, request["output"], request["weights"], properties)
+    made = model_file.rewrite(made, request.files.output, request.files.weights, properties)
     record = found.record
     written = Written(
         precision="INT8",
@@ -89,12 +81,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         samples=record.samples if record else 0,
         warnings=record.warnings if record else (),
     )
-    return {
-        "written": written.to_dict(),
-        "scales": dict(found.scales),
-        "data": record.to_dict() if record else {},
-        "nodes": [one.to_dict() for one in model_file.nodes(made)],
-    }
+    return Answer(written=written, scales=found.scales, data=record, nodes=tuple(model_file.nodes(made)))
 
 
 def _of_table(model: onnx.ModelProto, placed: Placement, table: Mapping[str, float]) -> _Scaled:
@@ -102,16 +89,23 @@ def _of_table(model: onnx.ModelProto, placed: Placement, table: Mapping[str, flo
     return _Scaled(placement=placed.with_scales(scales, "the table has"), scales=scales, method=GIVEN)
 
 
-def opened(request: dict[str, Any], model: onnx.ModelProto) -> data.Batches:
-    """The calibration data of a request. Raises: UsageError."""
-    specs = list(index_limits.limited(request["onnx"], model_file.specs(model.graph.input)))
-    options, name, twins = DataOptions.from_dict(request["data"]), request["signature"], request["twins"]
-    source = {key: list(map(InputSpec.from_dict, listed)) for key, listed in request.get("inputs", {}).items()}
+def opened(
+    options: DataOptions,
+    path: str,
+    model: onnx.ModelProto,
+    names: Sequence[str],
+    source: Mapping[str, Sequence[InputSpec]] = MappingProxyType({}),
+    asked: Sequence[str] = (),
+) -> data.Batches:
+    """The calibration data of a file. Args: model: of the file `path`. names: of its signature. source, asked: the source's inputs, and the
+    signatures that are exported, as precise.Exported has them. Raises: UsageError."""
+    specs = list(index_limits.limited(path, model_file.specs(model.graph.input)))
+    name, *twins = names
     places = {spec.name: spec.place for spec in source.get(name, ())}
     if places.keys() == {spec.name for spec in specs}:
         # The file has its inputs in another order than the source's function.
         specs = [spec.knowing(spec.limit, places[spec.name]) for spec in specs]
-    elsewhere = data.Elsewhere.of((name, *twins), request["asked"], source) if source else data.Elsewhere()
+    elsewhere = data.Elsewhere.of(names, asked, source) if source else data.Elsewhere()
     return data.open(options, name, specs, twins, lambda rows: _takes(specs, rows), alike=False, elsewhere=elsewhere)
 
 
@@ -120,22 +114,23 @@ def candidates(asked: choices.CalibrationMethod, percentile: float) -> list[Meth
     return [Method(name, percentile) for name in (choices.METHODS if asked == methods.AUTO else (asked,))]
 
 
-def _measured(request: dict[str, Any], model: onnx.ModelProto, placed: Placement) -> _Scaled:
-    batches = opened(request, model)
-    asked = request["method"]
-    listed = candidates(asked, request["percentile"])
-    collector = onnx_ranges.Collector(model, Facts(model).floats if request["all"] else placed.tensors)
+def _measured(request: ToInt8, options: DataOptions, model: onnx.ModelProto, placed: Placement) -> _Scaled:
+    names = (request.signature, *request.twins)
+    batches = opened(options, request.files.onnx, model, names, request.inputs, request.asked)
+    asked = request.method
+    listed = candidates(asked, request.percentile)
+    collector = onnx_ranges.Collector(model, Facts(model).floats if request.every_tensor else placed.tensors)
     judging = passing.passed(collector, batches, listed)
     ranged = placed.with_scales(
         {name for name, one in collector.histograms.items() if one.absmax}, "the calibration data has"
     )
-    compared = onnx_ranges.compared(request["signature"], model, ranged, collector.histograms, judging)
+    compared = onnx_ranges.compared(request.signature, model, ranged, collector.histograms, judging)
     decided = comparison.of([compared], "" if asked == methods.AUTO else listed[0].text)
     method = next(one for one in listed if one.text == decided.taken)
     if compared.levels:
         chosen = [dataclasses.replace(one, scales={method: one.scales[method]}) for one in judging]
         level = min(compared.levels[method.text].values())
-        ranged = _without_harm(request["signature"], model, ranged, collector.histograms, chosen, level)
+        ranged = _without_harm(request.signature, model, ranged, collector.histograms, chosen, level)
     scales = onnx_ranges.scales_by_tensor(collector.histograms, passing.scales_of(collector.histograms, method))
     return _Scaled(placement=ranged, scales=scales, method=method.text, comparison=decided, record=batches.record)
 
@@ -148,7 +143,7 @@ def _without_harm(
     signature: str,
     model: onnx.ModelProto,
     placed: Placement,
-    histograms: Mapping[str, Any],
+    histograms: Mapping[str, Histogram],
     judging: list[passing.Judging],
     level: float,
 ) -> Placement:

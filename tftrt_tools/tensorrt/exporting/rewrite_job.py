@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
 
 import onnx
 from onnx import version_converter
@@ -14,7 +13,7 @@ from tftrt_tools.models.kinds.onnx import runner_job
 from tftrt_tools.tensorrt.exporting.job import model_file
 from tftrt_tools.tensorrt.exporting.job.graph_facts import drop_hints
 from tftrt_tools.tensorrt.exporting.job.rewrites import registry
-from tftrt_tools.tensorrt.exporting.rewriting import REWRITES, Rewritten
+from tftrt_tools.tensorrt.exporting.rewriting import REWRITES, Answer, Changed, Request, Rewritten
 
 # What onnx checks, and onnxslim copies, in memory.
 _MOST_BYTES = 1_900_000_000
@@ -22,55 +21,38 @@ _MOST_BYTES = 1_900_000_000
 _MOST_GROWN, _LEAST_GROWN_BYTES = 1.1, 1_000_000
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Rewrite.
-
-    Args: request: {"onnx": the file, "output": the file to write, "weights": name of the file beside it, or "", "rewrites": names,
-      "target", "raised": whether the opset may be another one than that of the file}.
-    Returns: {"rewrites": [Rewritten], "changed": whether a file was written, "nodes": of it, "opset": of it}.
-    """
-    path = pathlib.Path(request["onnx"])
-    size = sum(one.stat().st_size for one in (path, path.parent / request["weights"]) if one.is_file())
+def job(request: Request) -> Answer:
+    """Rewrite."""
+    path = pathlib.Path(request.onnx)
+    size = sum(one.stat().st_size for one in (path, path.parent / request.weights) if one.is_file())
     if size > _MOST_BYTES:
-        return {
-            "rewrites": [
-                Rewritten(
-                    name=name, nodes=0, undone=f"the file has {size / 1e9:.1f} GB, which is too much for it"
-                ).to_dict()
-                for name in request["rewrites"]
-            ],
-            "changed": False,
-        }
+        undone = f"the file has {size / 1e9:.1f} GB, which is too much for it"
+        return Answer(rewrites=tuple(Rewritten(name=name, nodes=0, undone=undone) for name in request.rewrites))
     model, made = onnx.load(path), []
-    for name in request["rewrites"]:
+    for name in request.rewrites:
         progress.say(f"rewriting: {name}")
         model, one = _with(model, name, request)
         made.append(one)
     if not any(one.nodes and not one.undone for one in made):
-        return {"rewrites": [one.to_dict() for one in made], "changed": False}
+        return Answer(rewrites=tuple(made))
     before = [one.value for one in model.metadata_props if one.key == "tftrt.rewrites"]
     names = ",".join([*before, *(one.name for one in made if one.nodes and not one.undone)])
     written = model_file.rewrite(
-        model, request["output"], request["weights"], {"tftrt.rewrites": names, "tftrt.opset": str(_opset(model))}
+        model, request.output, request.weights, {"tftrt.rewrites": names, "tftrt.opset": str(_opset(model))}
     )
-    return {
-        "rewrites": [one.to_dict() for one in made],
-        "changed": True,
-        "nodes": [one.to_dict() for one in model_file.nodes(written)],
-        "opset": _opset(model),
-    }
+    return Answer(rewrites=tuple(made), changed=Changed(nodes=tuple(model_file.nodes(written)), opset=_opset(model)))
 
 
-def _with(model: onnx.ModelProto, name: str, request: dict[str, Any]) -> tuple[onnx.ModelProto, Rewritten]:
+def _with(model: onnx.ModelProto, name: str, request: Request) -> tuple[onnx.ModelProto, Rewritten]:
     """(The model with a rewrite, what became of it); the same model if it changed nothing or failed."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     try:
-        nodes = registry.IN_GRAPH[name](made, request["target"])
+        nodes = registry.IN_GRAPH[name](made, request.target)
         if not nodes:
             return model, Rewritten(name=name, nodes=0)
-        if request["raised"] and _opset(made) < REWRITES[name].opset:
-            made = _raised(model, name, request["target"])
+        if request.raised and _opset(made) < REWRITES[name].opset:
+            made = _raised(model, name, request.target)
         checked = _checked(made)
     except Exception as error:  # onnxslim, onnx and ONNX Runtime raise whatever their parts do
         return model, Rewritten(

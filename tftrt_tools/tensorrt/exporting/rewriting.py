@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from tftrt_tools.base import errors, records
-from tftrt_tools.base.process import progress
+from tftrt_tools.base.process import jobs, progress
+from tftrt_tools.tensorrt.exporting.onnx_graph import Node
 from tftrt_tools.tensorrt.exporting.targets import TARGETS
 
 # The word for no rewrite at all, and the signs in front of one that is left out or made in addition.
@@ -112,6 +113,46 @@ def chosen(flag: Sequence[str], target: str, opset: int = 0) -> tuple[str, ...]:
         for name, one in REWRITES.items()
         if name in more or (target in one.default and name not in left and not 0 < opset < one.opset)
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(records.Record):
+    """Rewrites to make in an exported graph."""
+
+    # The file; the file to write; the name of the one beside each for its weights, or "".
+    onnx: str
+    output: str
+    weights: str
+    # Their names.
+    rewrites: tuple[str, ...]
+    # A key of TARGETS.
+    target: str
+    # Whether the opset may be another one than that of the file.
+    raised: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Changed(records.Record):
+    """The file that was written."""
+
+    nodes: tuple[Node, ...]
+    opset: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer(records.Record):
+    """What became of each rewrite. changed: None where nothing was written."""
+
+    rewrites: tuple[Rewritten, ...]
+    changed: Changed | None = None
+
+
+@jobs.job
+def rewrite() -> Callable[[Request], Answer]:
+    """Rewrite a graph: one after the other, each checked, and left out if it fails."""
+    from tftrt_tools.tensorrt.exporting import rewrite_job
+
+    return rewrite_job.job
 
 
 class Attempt(Protocol):

@@ -7,14 +7,14 @@ import dataclasses
 import os
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tftrt_tools.accuracy import harm, sensitivity
 from tftrt_tools.accuracy.sensitivity import Options
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.choices import CalibrationMethod, Precision
 from tftrt_tools.base.files import scratch
-from tftrt_tools.base.process import child
+from tftrt_tools.base.process import jobs
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
@@ -28,7 +28,6 @@ from tftrt_tools.tensorrt.exporting import precise
 from tftrt_tools.tftrt.calibration import file as calibration_file
 from tftrt_tools.tftrt.calibration.methods import AUTO, PERCENTILE
 
-_JOB = "tftrt_tools.tensorrt.exporting.sensitivity_job:job"
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 EVIDENCE = "simulated in ONNX Runtime on the CPU"
 
@@ -44,6 +43,45 @@ class Asked(records.Record):
     table: str = ""
     method: CalibrationMethod = AUTO
     percentile: float = PERCENTILE
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(records.Record):
+    """What is rounded, and on what."""
+
+    # The file in FP32; its signature's name in the answer, and its further names.
+    onnx: str
+    signature: str
+    twins: tuple[str, ...]
+    precision: Precision
+    # Regular expressions of nodes that stay in FP32 in any case.
+    fp32_nodes: tuple[str, ...]
+    # Regular expression of the nodes to round alone, "" for all, None for none.
+    nodes: str | None
+    # .npz files of the inputs to score.
+    calls: tuple[str, ...]
+    # As Asked has them; table: {tensor: scale}, or {}.
+    method: CalibrationMethod
+    percentile: float
+    table: Mapping[str, float]
+    # Of the calibration, None for the inputs to score.
+    data: DataOptions | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer(records.Record):
+    """What each node costs. method: the calibration method in force, or ""."""
+
+    signature: harm.SignatureHarm
+    method: str
+
+
+@jobs.job
+def simulate() -> Callable[[Request], Answer]:
+    """Round nodes in ONNX Runtime on the CPU. Raises: UsageError, TftrtError."""
+    from tftrt_tools.tensorrt.exporting import sensitivity_job
+
+    return sensitivity_job.job
 
 
 def takes(path: str | os.PathLike[str]) -> bool:
@@ -111,21 +149,21 @@ def simulated(
     Returns: (SignatureHarm, the calibration method in force or ""). Raises: UsageError, TftrtError.
     """
     first, *twins = names
-    request = {
-        "onnx": str(path),
-        "signature": first,
-        "twins": twins,
-        "precision": asked.precision,
-        "fp32_nodes": list(asked.fp32_nodes),
-        "nodes": nodes,
-        "calls": list(calls),
-        "method": asked.method,
-        "percentile": asked.percentile,
-        "table": _table(asked.table, onnx_file.overview(str(path)).facts) if asked.table else {},
-        "data": calibration.to_dict() if calibration else None,
-    }
-    answer = child.run(_JOB, request, env=_ENV, log_file=log_file).result
-    return harm.SignatureHarm.from_dict(answer["signature"]), answer["method"]
+    request = Request(
+        onnx=str(path),
+        signature=first,
+        twins=tuple(twins),
+        precision=asked.precision,
+        fp32_nodes=asked.fp32_nodes,
+        nodes=nodes,
+        calls=tuple(calls),
+        method=asked.method,
+        percentile=asked.percentile,
+        table=_table(asked.table, onnx_file.overview(str(path)).facts) if asked.table else {},
+        data=calibration,
+    )
+    answer = simulate.run(request, env=_ENV, log_file=log_file).result
+    return answer.signature, answer.method
 
 
 def source(path: str | os.PathLike[str]) -> str:

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import onnx
 from onnx import TensorProto, shape_inference
@@ -22,6 +22,7 @@ from tftrt_tools.tensorrt.exporting import quantize_job
 from tftrt_tools.tensorrt.exporting.job import foreign, half, onnx_ranges, opsets, placement, qdq, tables
 from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, all_nodes, name_of
 from tftrt_tools.tensorrt.exporting.precision import GIVEN, kept
+from tftrt_tools.tensorrt.exporting.sensitivity import Answer, Request
 from tftrt_tools.tensorrt.exporting.targets import TARGETS
 from tftrt_tools.tftrt.calibration import comparison, methods
 from tftrt_tools.tftrt.calibration.job import passing
@@ -37,24 +38,20 @@ K = TypeVar("K", bound=Hashable)
 _MOST_CALLS = 8
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
+def job(request: Request) -> Answer:
     """Round each node of a file alone, all together, and all but the worst; INT8 with each calibration method.
 
-    Args: request: {"onnx": the file in FP32, "signature": its name in the answer, "twins": its further names, "precision", "fp32_nodes":
-      regular expressions of nodes that stay in any case, "nodes": regular expression of the nodes to look at alone, "" for all, None for
-      none, "calls": .npz files of the inputs to score, "data": DataOptions of the calibration data as a dict, or None for those inputs,
-      "method", "percentile", "table": {tensor: scale} in place of data, or {}}.
-    Returns: {"signature": SignatureHarm as a dict, "method"}. Raises: UsageError, TftrtError.
+    Raises: UsageError, TftrtError.
     """
     progress.say("loading the model")
-    model = onnx.load(request["onnx"])
-    foreign.check_unwritten(model, request["onnx"], "study the file in FP32")
+    model = onnx.load(request.onnx)
+    foreign.check_unwritten(model, request.onnx, "study the file in FP32")
     foreign.name_nodes(model)
     if opsets.of(model) < qdq.OPSET:
         model = opsets.converted(shape_inference.infer_shapes(model), TARGETS["8.5"].opset)
     model = shape_inference.infer_shapes(model)
-    calls = list(map(npz.load, request["calls"]))
-    simulated = (_fp16 if request["precision"] == "FP16" else _int8)(request, model, calls)
+    calls = list(map(npz.load, request.calls))
+    simulated = (_fp16 if request.precision == "FP16" else _int8)(request, model, calls)
     if not simulated.floats:
         raise errors.TftrtError(
             "the file has no float32 output, and noise is measured on floats",
@@ -62,11 +59,11 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         )
     if not simulated.sites:
         why = f" ({simulated.left[0].name}: {simulated.left[0].reason})" if simulated.left else ""
-        raise errors.TftrtError(f"no node of the file can be in {request['precision']}{why}", "study another precision")
+        raise errors.TftrtError(f"no node of the file can be in {request.precision}{why}", "study another precision")
     found = studying_job.studied(
-        simulated, _chosen(simulated.sites, request["nodes"], request["precision"]), request["precision"]
+        simulated, _chosen(simulated.sites, request.nodes, request.precision), request.precision
     )
-    return {"signature": found.to_dict(), "method": simulated.method}
+    return Answer(signature=found, method=simulated.method)
 
 
 def _chosen(sites: Sequence[_Site], pattern: str | None, precision: str) -> list[int]:
@@ -104,7 +101,7 @@ class _Simulation:
 
     def __init__(
         self,
-        request: Mapping[str, Any],
+        request: Request,
         model: onnx.ModelProto,
         calls: Sequence[Arrays],
         sites: tuple[_Site, ...],
@@ -114,7 +111,7 @@ class _Simulation:
         unrounded: tuple[str, ...] = (),
     ) -> None:
         """Args: made: the model with rounding by a method. said: (the method in force, all methods)."""
-        self.name: str = request["signature"]
+        self.name = request.signature
         self.sites, self.unrounded, self.left = sites, unrounded, left
         self.method, self.methods = said
         self.floats = [one.name for one in model.graph.output if one.type.tensor_type.elem_type == TensorProto.FLOAT]
@@ -177,8 +174,8 @@ class _Simulation:
 # FP16 ------------------------------------------------------------------------------------------------------------------------------------
 
 
-def _fp16(request: Mapping[str, Any], model: onnx.ModelProto, calls: Sequence[Arrays]) -> _Simulation:
-    names = kept(request["fp32_nodes"], map(name_of, all_nodes(model.graph)))
+def _fp16(request: Request, model: onnx.ModelProto, calls: Sequence[Arrays]) -> _Simulation:
+    names = kept(request.fp32_nodes, map(name_of, all_nodes(model.graph)))
     largest = onnx_ranges.largest(model, Facts(model).floats, calls[:_MOST_CALLS])
     listed = half.convert(model, names, largest, simulated=True).nodes
     left = names | {one.name for one in listed if one.reason}
@@ -196,8 +193,8 @@ def _fp16(request: Mapping[str, Any], model: onnx.ModelProto, calls: Sequence[Ar
 # INT8 ------------------------------------------------------------------------------------------------------------------------------------
 
 
-def _int8(request: dict[str, Any], model: onnx.ModelProto, calls: Sequence[Arrays]) -> _Simulation:
-    names = kept(request["fp32_nodes"], map(name_of, model.graph.node))
+def _int8(request: Request, model: onnx.ModelProto, calls: Sequence[Arrays]) -> _Simulation:
+    names = kept(request.fp32_nodes, map(name_of, model.graph.node))
     placed = placement.place(model, names)
     scales, method = _scales(request, model, placed, calls)
     known = set.intersection(*map(set, scales.values())) if scales else set()
@@ -218,15 +215,16 @@ def _int8(request: dict[str, Any], model: onnx.ModelProto, calls: Sequence[Array
 
 
 def _scales(
-    request: dict[str, Any], model: onnx.ModelProto, placed: Placement, calls: Sequence[Arrays]
+    request: Request, model: onnx.ModelProto, placed: Placement, calls: Sequence[Arrays]
 ) -> tuple[dict[str, dict[str, float]], str]:
     """({method: {tensor: scale}}, the method in force)."""
-    if request["table"]:
-        return {GIVEN: tables.by_tensor(model, request["table"])}, GIVEN
-    listed = quantize_job.candidates(methods.AUTO, request["percentile"])
+    if request.table:
+        return {GIVEN: tables.by_tensor(model, request.table)}, GIVEN
+    listed = quantize_job.candidates(methods.AUTO, request.percentile)
     collector = onnx_ranges.Collector(model, _ranged(model, placed))
-    batches = quantize_job.opened(request, model) if request["data"] else calls
-    asked = request["method"]
+    names = (request.signature, *request.twins)
+    batches = quantize_job.opened(request.data, request.onnx, model, names) if request.data else calls
+    asked = request.method
     judging = passing.passed(collector, batches, listed if asked == methods.AUTO else ())
     positive = {name for name, one in collector.histograms.items() if one.absmax}
     found = {
@@ -240,9 +238,9 @@ def _scales(
         for one in listed
     }
     if asked != methods.AUTO:
-        return found, quantize_job.candidates(asked, request["percentile"])[0].text
+        return found, quantize_job.candidates(asked, request.percentile)[0].text
     compared = onnx_ranges.compared(
-        request["signature"], model, placed.with_scales(positive, ""), collector.histograms, judging
+        request.signature, model, placed.with_scales(positive, ""), collector.histograms, judging
     )
     return found, comparison.of([compared]).taken
 

@@ -6,7 +6,6 @@ import io
 import pathlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import onnx
 import torch
@@ -16,6 +15,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.files import plain_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.kinds.pytorch import program, runner_job
+from tftrt_tools.tensorrt.exporting.converting import Answer, Request
 from tftrt_tools.tensorrt.exporting.job import lowering, model_file
 from tftrt_tools.tensorrt.exporting.job.rewrites import editing
 
@@ -24,34 +24,32 @@ EXPORTER = f"torch.onnx {torch.__version__}"
 _LOWEST_OPSET = 18
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Export. As export_job.job; "frozen" gets the program that was written, in PyTorch's simpler ops, and "renamed" has the names of its
-    outputs. Raises: TftrtError."""
-    said = program.read(request["model"], unsafe=True)
+def job(request: Request) -> Answer:
+    """Export; `frozen` gets the program that was written, in PyTorch's simpler ops. Raises: TftrtError."""
+    said = program.read(request.model, unsafe=True)
     taken, given = ([spec.name for spec in specs] for specs in (said.signature.inputs, said.signature.outputs))
     _check_names(taken, given)
     made, notes = _exported(request, taken, given)
-    given = [name for name in given if not request["outputs"] or name in request["outputs"]]
-    if request["outputs"]:
+    given = [name for name in given if not request.outputs or name in request.outputs]
+    if request.outputs:
         editing.keep_outputs(made, given)
-    progress.say(f"checking {request['signature']}")
-    weights = model_file.take_weights(made) if request["weights"] else {}
+    progress.say(f"checking {request.signature}")
+    weights = model_file.take_weights(made) if request.weights else {}
     graph, dimensions = _with_names(made)
-    output = pathlib.Path(request["output"])
-    if request["weights"]:
-        model_file.place_weights(graph, weights, output.with_name(request["weights"]))
-    model_file.write(graph, output, {**request["properties"], "tftrt.exporter": EXPORTER})
-    return {
-        "exporter": EXPORTER,
-        "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
-        "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)],
-        "dimensions": dimensions,
-        "renamed": dict.fromkeys(given),
-        "nodes": [one.to_dict() for one in model_file.nodes(graph)],
-        "notes": notes,
-        "rewritten": {},
-        "opset": request["opset"],
-    }
+    output = pathlib.Path(request.output)
+    if request.weights:
+        model_file.place_weights(graph, weights, output.with_name(request.weights))
+    model_file.write(graph, output, {**request.properties, "tftrt.exporter": EXPORTER})
+    return Answer(
+        exporter=EXPORTER,
+        inputs=tuple(model_file.specs(graph.graph.input)),
+        outputs=tuple(model_file.specs(graph.graph.output)),
+        dimensions={name: tuple(places) for name, places in dimensions.items()},
+        renamed={name: name for name in given},
+        nodes=tuple(model_file.nodes(graph)),
+        notes=tuple(notes),
+        opset=request.opset,
+    )
 
 
 def _check_names(inputs: list[str], outputs: list[str]) -> None:
@@ -64,9 +62,9 @@ def _check_names(inputs: list[str], outputs: list[str]) -> None:
         )
 
 
-def _exported(request: dict[str, Any], inputs: list[str], outputs: list[str]) -> tuple[onnx.ModelProto, list[str]]:
+def _exported(request: Request, inputs: list[str], outputs: list[str]) -> tuple[onnx.ModelProto, list[str]]:
     """(the model, what to know about it)."""
-    loaded, opset = runner_job.exported(request["model"]), request["opset"]
+    loaded, opset = runner_job.exported(request.model), request.opset
     try:
         written = torch.onnx.export(
             loaded,
@@ -84,7 +82,7 @@ def _exported(request: dict[str, Any], inputs: list[str], outputs: list[str]) ->
     _check_kept(made, inputs, outputs)
     simpler = io.BytesIO()
     torch.export.save(written.exported_program, simpler)
-    plain_file.write_bytes(request["frozen"], simpler.getvalue())
+    plain_file.write_bytes(request.frozen, simpler.getvalue())
     if opset >= _LOWEST_OPSET:
         return made, []
     try:

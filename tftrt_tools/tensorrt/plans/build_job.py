@@ -8,7 +8,6 @@ import json
 import pathlib
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import tensorrt as trt
 
@@ -20,8 +19,7 @@ from tftrt_tools.models.engine_cache.job import turns
 from tftrt_tools.models.engine_cache.timings import Timings
 from tftrt_tools.models.execution.job import device, gpu
 from tftrt_tools.models.kinds.plan.job import engine as engines
-from tftrt_tools.models.kinds.plan.profiles import Profile
-from tftrt_tools.tensorrt.plans.building import Machine
+from tftrt_tools.tensorrt.plans.building import Answer, Gpu, Machine, Request, Seconds
 from tftrt_tools.tensorrt.plans.job import cached, differences, mixed
 from tftrt_tools.tensorrt.plans.job import network as networks
 from tftrt_tools.tensorrt.plans.settings import Settings
@@ -31,36 +29,26 @@ from tftrt_tools.tftrt.conversion.job.timing_log import TimingLog
 
 def check(_request: None) -> Machine:
     """This machine. Raises: TftrtError where nothing can be built."""
-    return Machine(**_gpu(), tensorrt=trt.__version__)
+    return Machine(**_gpu().to_dict(), tensorrt=trt.__version__)
 
 
-def _gpu() -> dict[str, str]:
-    """What device.seen says. Raises: TftrtError where nothing can be built."""
+def _gpu() -> Gpu:
+    """The one that is visible. Raises: TftrtError where nothing can be built."""
     here = device.seen()
     if here is None:
         raise errors.TftrtError(
             "no GPU is visible here, and TensorRT builds a plan on the kind of GPU that will run it",
             "build it there; `tftrt export` makes the ONNX file without a GPU",
         )
-    return here
+    return Gpu.from_dict(here)
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Build.
-
-    Args: request: {"onnx": the file, "plan": where the plan goes, "timing_cache": where its timing cache goes, "profiles", "settings",
-      "ranges": {tensor: range}, "cache": {"folder", "max_bytes"} of the engine cache or None, "origin": the model, for the cache's
-      record, "verbose": whether everything is logged}.
-    Returns: {"tensorrt", "gpu": of device.seen, "inputs" and "outputs": [[name, the engine's dtype]], "profiles": how many, "creators":
-      [those that each library of plugins added], "flags", "ranged": tensors that got a range, "held": layers that the file holds in FP32,
-      "seconds": {"parse", "build"}, "cached": whether the plan came from the cache, and "build" is of another process; "known_timings":
-      bytes of the timing cache that the build began with, "layers": what the inspector says, "cache_problem": why the cache did not work,
-      or ""}. Raises: TftrtError.
-    """
+def job(request: Request) -> Answer:
+    """Build. Raises: TftrtError."""
     here = _gpu()
-    settings = Settings.from_dict(request["settings"])
+    settings = request.settings
     log = engines.logger()
-    log.verbose = request["verbose"]
+    log.verbose = request.verbose
     added = _plugins(settings)
     progress.say("reading the ONNX file")
     start = time.monotonic()
@@ -70,52 +58,61 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         raise errors.TftrtError(
             f"TensorRT {trt.__version__} does not start here: {engines.said()}", "`tftrt doctor` says what is missing"
         ) from None
-    network, parser = networks.parsed(trt, builder, log, request["onnx"], settings.strongly_typed)
+    network, parser = networks.parsed(trt, builder, log, request.onnx, settings.strongly_typed)
     networks.check_inputs(network)
-    profiles = tuple(map(Profile.from_dict, request["profiles"]))
     free = settings.precision_mode == "FP16" and not differences.typed(trt, settings.strongly_typed)
-    held = mixed.hold(trt, network, request["onnx"]) if free else 0
-    config, flags = networks.configured(trt, builder, network, profiles, settings, request["ranges"], held > 0)
-    ranged = networks.set_ranges(network, request["ranges"]) if request["ranges"] else 0
+    held = mixed.hold(trt, network, request.onnx) if free else 0
+    config, flags = networks.configured(trt, builder, network, request.profiles, settings, request.ranges, held > 0)
+    ranged = networks.set_ranges(network, request.ranges) if request.ranges else 0
     parsed = time.monotonic()
-    store = cached.store(request)
+    store = request.cache.store() if request.cache else None
     times = store.folder if store and store.max_bytes and not timings.switched_off() else None
     work = _Work(
-        builder, network, config, request, Timings(times, {"for": "plans", "tensorrt": trt.__version__, **here})
+        builder,
+        network,
+        config,
+        request,
+        Timings(times, {"for": "plans", "tensorrt": trt.__version__, **here.to_dict()}),
     )
     made, engine = cached.made(
-        store, lambda: cached.key(request, trt.__version__, here, held), request, here["driver"], work.build, work.load
+        store, lambda: cached.key(request, trt.__version__, here, held), request, here.driver, work.build, work.load
     )
     del parser
     if made.cached:
         work.keep_times()
     progress.say("looking at the plan's layers")
     inputs, outputs = (
-        [[name, engines.dtype_name(engine.get_tensor_dtype(name))] for name in engines.names(engine, inputs=one)]
+        {name: engines.dtype_name(engine.get_tensor_dtype(name)) for name in engines.names(engine, inputs=one)}
         for one in (True, False)
     )
-    return {
-        "tensorrt": trt.__version__,
-        "gpu": here,
-        "inputs": inputs,
-        "outputs": outputs,
-        "profiles": engine.num_optimization_profiles,
-        "creators": added,
-        "flags": flags,
-        "ranged": ranged,
-        "held": held,
-        "seconds": {"parse": parsed - start, "build": made.seconds},
-        "cached": made.cached,
-        "known_timings": work.known,
-        "layers": _layers(engine),
-        "cache_problem": store.problem if store else "",
-    }
+    return Answer(
+        tensorrt=trt.__version__,
+        gpu=here,
+        inputs=inputs,
+        outputs=outputs,
+        creators=added,
+        flags=flags,
+        ranged=ranged,
+        held=held,
+        seconds=Seconds(parse=parsed - start, build=made.seconds),
+        cached=made.cached,
+        known_timings=work.known,
+        layers=_layers(engine),
+        cache_problem=store.problem if store else "",
+    )
 
 
 class _Work:
     """TensorRT's part: a configured network becomes a plan. known: bytes of the timing cache that the build began with."""
 
-    def __init__(self, builder: Any, network: Any, config: Any, request: Mapping[str, Any], times: Timings) -> None:
+    def __init__(
+        self,
+        builder: trt.Builder,
+        network: trt.INetworkDefinition,
+        config: trt.IBuilderConfig,
+        request: Request,
+        times: Timings,
+    ) -> None:
         self._builder, self._network, self._config, self._request, self._timings = (
             builder,
             network,
@@ -137,12 +134,12 @@ class _Work:
             seconds = time.monotonic() - begun
             if plan is None:
                 raise _unbuilt()
-            plain_file.write_bytes(self._request["plan"], bytes(plan))
+            plain_file.write_bytes(self._request.plan, bytes(plan))
         return seconds
 
     def load(self) -> trt.ICudaEngine:
         """The engine of the plan. Raises: TftrtError."""
-        engine = engines.runtime().deserialize_cuda_engine(pathlib.Path(self._request["plan"]).read_bytes())
+        engine = engines.runtime().deserialize_cuda_engine(pathlib.Path(self._request.plan).read_bytes())
         if engine is None:
             raise errors.TftrtError(
                 f"TensorRT does not read the plan: {engines.said()}",
@@ -153,7 +150,7 @@ class _Work:
     def keep_times(self) -> None:
         """Without a build: write the times that earlier ones have measured, if there are any."""
         if known := self._timings.read():
-            plain_file.write_bytes(self._request["timing_cache"], known)
+            plain_file.write_bytes(self._request.timing_cache, known)
 
     @contextlib.contextmanager
     def _timing_cache(self) -> Iterator[None]:
@@ -169,7 +166,7 @@ class _Work:
             yield
         measured = bytes(config.get_timing_cache().serialize())
         self._timings.write(measured)
-        plain_file.write_bytes(self._request["timing_cache"], measured)
+        plain_file.write_bytes(self._request.timing_cache, measured)
 
 
 class _Progress:
@@ -189,14 +186,14 @@ class _Progress:
         progress.say(f"building the plan, {seconds:.0f} s" + (f": {told}" if told else ""))
 
 
-def _plugins(settings: Settings) -> list[list[str]]:
+def _plugins(settings: Settings) -> tuple[tuple[str, ...], ...]:
     engines.load_plugins([])
     added = []
     for path in settings.plugins:
         before = engines.creators()
         engines.load_plugins([path])
-        added.append(sorted(engines.creators() - before))
-    return added
+        added.append(tuple(sorted(engines.creators() - before)))
+    return tuple(added)
 
 
 def _unbuilt() -> errors.TftrtError:
@@ -212,7 +209,7 @@ def _unbuilt() -> errors.TftrtError:
     )
 
 
-def _layers(engine: trt.ICudaEngine) -> Mapping[str, Any]:
+def _layers(engine: trt.ICudaEngine) -> Mapping[str, object]:
     """What the inspector says of each layer; its text where that is no JSON."""
     said = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
     try:

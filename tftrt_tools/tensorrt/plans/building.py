@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tftrt_tools.base import records
 from tftrt_tools.base.process import jobs
+from tftrt_tools.models.engine_cache.store import Place
+from tftrt_tools.models.kinds.plan.profiles import Profile
+from tftrt_tools.tensorrt.plans.settings import Settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,6 +20,79 @@ class Machine(records.Record):
     compute_capability: str
     driver: str
     tensorrt: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Gpu(records.Record):
+    """What the GPU is, as device.seen says it. driver: its version."""
+
+    name: str
+    compute_capability: str
+    driver: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(records.Record):
+    """A plan to build."""
+
+    # The file, and where the plan and its timing cache go.
+    onnx: str
+    plan: str
+    timing_cache: str
+    profiles: tuple[Profile, ...]
+    # Its plugins are the libraries to load.
+    settings: Settings
+    # {tensor: the largest |x| to keep}.
+    ranges: Mapping[str, float]
+    # The engine cache; None for none.
+    cache: Place | None
+    # The model, for the cache's record.
+    origin: str
+    # Whether everything is logged.
+    verbose: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seconds(records.Record):
+    """How long it took to parse the file, and to build the plan."""
+
+    parse: float
+    build: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer(records.Record):
+    """A plan that lies in its place. tensorrt: the version."""
+
+    tensorrt: str
+    gpu: Gpu
+    # {name: the engine's dtype}.
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    # Those that each library of plugins added.
+    creators: tuple[tuple[str, ...], ...]
+    # Of the builder.
+    flags: tuple[str, ...]
+    # Tensors that got a range, and layers that the file holds in FP32.
+    ranged: int
+    held: int
+    # Where the plan came from the cache, `build` is of another process.
+    seconds: Seconds
+    cached: bool
+    # Bytes of the timing cache that the build began with.
+    known_timings: int
+    # What the inspector says of the layers: TensorRT's own JSON.
+    layers: Mapping[str, object]
+    # Why the engine cache did not work, or "".
+    cache_problem: str
+
+
+@jobs.job
+def build() -> Callable[[Request], Answer]:
+    """The build of a plan. Raises: TftrtError."""
+    from tftrt_tools.tensorrt.plans import build_job
+
+    return build_job.job
 
 
 @jobs.job

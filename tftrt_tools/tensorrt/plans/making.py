@@ -16,6 +16,7 @@ from typing import Any
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import plain_file
 from tftrt_tools.base.process import child, progress
+from tftrt_tools.models.engine_cache.store import Place
 from tftrt_tools.models.execution import coverage, run
 from tftrt_tools.models.kinds.onnx import file as onnx_file
 from tftrt_tools.models.kinds.plan import document
@@ -26,11 +27,11 @@ from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
 from tftrt_tools.tensorrt.exporting import targets
-from tftrt_tools.tensorrt.plans import shaping
+from tftrt_tools.tensorrt.plans import building, shaping
+from tftrt_tools.tensorrt.plans.building import Answer, Request
 from tftrt_tools.tensorrt.plans.result import Built
 from tftrt_tools.tensorrt.plans.settings import Settings
 
-_BUILD = "tftrt_tools.tensorrt.plans.build_job:job"
 # What TensorRT's engines cannot take or give.
 _UNTAKEN = ("string", "complex64", "complex128")
 
@@ -71,29 +72,28 @@ def made(stage: pathlib.Path, task: Task) -> Built:
     answer = _build(stage, task, profiles)
     plan = _plan(stage, settings, profiles, ends.inputs, ends.outputs, answer)
     plain_file.write_text(stage / document.DOCUMENT, _json(plan))
-    passport.write(stage, document.LAYER_INFORMATION, answer["layers"])
+    passport.write(stage, document.LAYER_INFORMATION, dict(answer.layers))
     if task.ranges:
         passport.write(stage, document.RANGES, {"ranges": dict(task.ranges)})
-    _check_calls(stage, ends.inputs, profiles, task.log_file, answer["cached"])
-    seconds = answer["seconds"]
+    _check_calls(stage, ends.inputs, profiles, task.log_file, answer.cached)
     done = Built(
         source=task.source,
         source_digest=task.source_digest,
         before=task.before,
         output=str(task.output) if task.output else None,
         settings=settings,
-        gpu=answer["gpu"],
+        gpu=answer.gpu.to_dict(),
         plan=plan,
         notes=task.notes,
-        versions={"tensorrt": answer["tensorrt"], "python": platform.python_version()},
+        versions={"tensorrt": answer.tensorrt, "python": platform.python_version()},
         seconds=time.monotonic() - task.start,
-        parse_seconds=seconds["parse"],
-        build_seconds=seconds["build"],
-        cached=answer["cached"],
-        known_timings=answer["known_timings"],
-        ranged=answer["ranged"],
-        held=answer["held"],
-        cache_problem=answer["cache_problem"],
+        parse_seconds=answer.seconds.parse,
+        build_seconds=answer.seconds.build,
+        cached=answer.cached,
+        known_timings=answer.known_timings,
+        ranged=answer.ranged,
+        held=answer.held,
+        cache_problem=answer.cache_problem,
     )
     passport.write(stage, passport.MANIFEST, done.to_dict())
     passport.write(stage, passport.FLAGS, task.flag_file)
@@ -119,26 +119,26 @@ def _check_ends(source: str, taken: Sequence[InputSpec], given: Sequence[InputSp
                 )
 
 
-def _build(stage: pathlib.Path, task: Task, profiles: Sequence[Profile]) -> dict[str, Any]:
-    """What build_job.job answers. Raises: TftrtError, child.ChildDied."""
+def _build(stage: pathlib.Path, task: Task, profiles: tuple[Profile, ...]) -> Answer:
+    """Build it in a child. Raises: TftrtError, child.ChildDied."""
     (stage / files.PASSPORT).mkdir(parents=True)
     settings, minutes = task.settings, task.build_minutes
     libraries = _kept_plugins(stage, settings)
-    request = {
-        "onnx": str(stage / document.ONNX),
-        "plan": str(stage / document.PLAN),
-        "timing_cache": str(passport.folder(stage) / document.TIMING_CACHE),
-        "profiles": [one.to_dict() for one in profiles],
-        "settings": dataclasses.replace(settings, plugins=tuple(libraries)).to_dict(),
-        "ranges": dict(task.ranges),
-        "cache": task.cache and dict(task.cache),
-        "origin": task.source,
-        "verbose": bool(task.log_file),
-    }
+    request = Request(
+        onnx=str(stage / document.ONNX),
+        plan=str(stage / document.PLAN),
+        timing_cache=str(passport.folder(stage) / document.TIMING_CACHE),
+        profiles=profiles,
+        settings=dataclasses.replace(settings, plugins=tuple(libraries)),
+        ranges=task.ranges,
+        cache=Place.from_dict(task.cache) if task.cache else None,
+        origin=task.source,
+        verbose=bool(task.log_file),
+    )
     seconds = minutes * 60 if minutes else None
     start = time.monotonic()
     try:
-        answer: dict[str, Any] = child.run(_BUILD, request, log_file=task.log_file, timeout=seconds).result
+        return building.build.run(request, log_file=task.log_file, timeout=seconds).result
     except child.ChildDied as death:
         if seconds and time.monotonic() - start >= seconds:
             raise errors.TftrtError(
@@ -148,7 +148,6 @@ def _build(stage: pathlib.Path, task: Task, profiles: Sequence[Profile]) -> dict
         raise errors.TftrtError(
             f"the build of the plan ended: {death.cause}", f"{_newer(stage, task)}{death.mend}"
         ) from None
-    return answer
 
 
 def _newer(stage: pathlib.Path, task: Task) -> str:
@@ -184,12 +183,11 @@ def _plan(
     profiles: tuple[Profile, ...],
     taken: Sequence[InputSpec],
     given: Sequence[InputSpec],
-    answer: Mapping[str, Any],
+    answer: Answer,
 ) -> PlanFile:
     """What plan.json says. Raises: TftrtError where the plan has other inputs or outputs than the file."""
     sides = []
-    for what, specs in (("inputs", taken), ("outputs", given)):
-        dtypes = dict(answer[what])
+    for what, specs, dtypes in (("inputs", taken, answer.inputs), ("outputs", given, answer.outputs)):
         if set(dtypes) != {one.name for one in specs}:
             lost = [one.name for one in specs if one.name not in dtypes]
             raise errors.TftrtError(
@@ -199,21 +197,19 @@ def _plan(
         sides.append(tuple(Tensor(one.name, one.dtype, one.shape, dtypes[one.name]) for one in specs))
     kept = sorted((stage / document.PLUGINS).glob("*")) if settings.plugins else []
     order = {
-        pathlib.Path(path).name: creators for path, creators in zip(settings.plugins, answer["creators"], strict=True)
+        pathlib.Path(path).name: creators for path, creators in zip(settings.plugins, answer.creators, strict=True)
     }
     return PlanFile(
-        tensorrt=answer["tensorrt"],
-        compute_capability=answer["gpu"]["compute_capability"],
-        gpu=answer["gpu"]["name"],
+        tensorrt=answer.tensorrt,
+        compute_capability=answer.gpu.compute_capability,
+        gpu=answer.gpu.name,
         precision=settings.precision_mode,
         strongly_typed=settings.strongly_typed,
         inputs=sides[0],
         outputs=sides[1],
         profiles=profiles,
-        plugins=tuple(
-            Plugin(f"{document.PLUGINS}/{one.name}", files.digest(one), tuple(order[one.name])) for one in kept
-        ),
-        builder_flags=tuple(answer["flags"]),
+        plugins=tuple(Plugin(f"{document.PLUGINS}/{one.name}", files.digest(one), order[one.name]) for one in kept),
+        builder_flags=answer.flags,
         version_compatible=settings.version_compatible,
         refittable=settings.refit,
         bytes=(stage / document.PLAN).stat().st_size,

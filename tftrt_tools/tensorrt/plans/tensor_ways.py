@@ -8,8 +8,10 @@ import pathlib
 import typing
 from collections.abc import Callable, Sequence
 
+from tftrt_tools.accuracy import marked
+from tftrt_tools.accuracy.marked import Chunks
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import child, jobs
+from tftrt_tools.base.process import jobs
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.execution.runner import Where
 from tftrt_tools.models.kinds import table
@@ -20,7 +22,7 @@ from tftrt_tools.models.kinds.plan import kind as plan_kind
 from tftrt_tools.models.kinds.savedmodel.kind import RUNTIME, SAVED_MODEL
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
-from tftrt_tools.tensorrt.plans import convert, shaping
+from tftrt_tools.tensorrt.plans import convert, shaping, tensor_files
 from tftrt_tools.tensorrt.plans.settings import Settings
 
 # Tensors of a run in TensorFlow alone, where they change nothing.
@@ -43,9 +45,9 @@ class Way(typing.Protocol):
     # Whether float32 is computed without TF32 in the original, and the engines of the other are watched.
     exact: bool
 
-    def written(self, names: list[str], chunk: int) -> dict[str, typing.Any]:
-        """The tensors that both compute, and a file for each run. Args: names: of tensors, [] for all; chunk: tensors of a run. Returns:
-        as tensors_job.job. Raises: UsageError."""
+    def written(self, names: list[str], chunk: int) -> Chunks:
+        """The tensors that both compute, and a file for each run. Args: names: of tensors, [] for all; chunk: tensors of a run. Raises:
+        UsageError."""
 
     def first(self, file: str) -> run.Placed:
         """What runs the original with the outputs of a file."""
@@ -83,15 +85,11 @@ class _OnnxFiles:
     def __init__(self, first: Model, second: Model, folder: str, log_file: str | None) -> None:
         self._first, self._second, self._folder, self._log_file = first, second, folder, log_file
 
-    def written(self, names: list[str], chunk: int) -> dict[str, typing.Any]:
-        request = {
-            "files": [_onnx(self._first), _onnx(self._second)],
-            "names": names,
-            "folder": self._folder,
-            "chunk": chunk,
-        }
-        answer: dict[str, typing.Any] = child.run("tftrt_tools.tensorrt.plans.tensors_job:job", request).result
-        return answer
+    def written(self, names: list[str], chunk: int) -> Chunks:
+        files = (_onnx(self._first), _onnx(self._second))
+        return tensor_files.find.run(
+            tensor_files.Request(files=files, names=tuple(names), folder=self._folder, chunk=chunk)
+        ).result
 
     def first(self, file: str) -> run.Placed:
         return run.Placed(file, ONNX.runtime)
@@ -134,18 +132,17 @@ class _SavedModels:
         self.signature = _signature(first, second, asked)
         self._runtime = dataclasses.replace(RUNTIME, job=answer, jobs="tftrt_tools.accuracy.marked_job")
 
-    def written(self, names: list[str], chunk: int) -> dict[str, typing.Any]:
-        request = {
-            "models": [self._first.path, self._second.path],
-            "signature": self.signature,
-            "names": names,
-            "folder": self._folder,
-            "chunk": chunk,
-            "whole": _WHOLE,
-            "inside": all(engine.precision != "INT8" for engine in self._second.engines),
-        }
-        answer: dict[str, typing.Any] = child.run("tftrt_tools.accuracy.marked_job:chunks", request).result
-        return answer
+    def written(self, names: list[str], chunk: int) -> Chunks:
+        request = marked.ChunksRequest(
+            models=(self._first.path, self._second.path),
+            signature=self.signature,
+            names=tuple(names),
+            folder=self._folder,
+            chunk=chunk,
+            whole=_WHOLE,
+            inside=all(engine.precision != "INT8" for engine in self._second.engines),
+        )
+        return marked.find.run(request).result
 
     def first(self, file: str) -> run.Placed:
         return run.Placed(file, self._runtime)

@@ -9,9 +9,10 @@ import math
 import os
 import pathlib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tftrt_tools.accuracy import thresholds
+from tftrt_tools.accuracy.marked import SharedTensor
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
@@ -124,7 +125,7 @@ def compare(
     with opening.opened(original, converted) as (first, second), scratch.folder("tensors") as folder:
         pair = way(first, second, folder, log_file)
         written = pair.written([] if list(names) == [ALL] else list(names), CHUNK)
-        chunks = written["chunks"]
+        chunks = written.chunks
         calls, origins = _calls(second, pair.signature, asked, batch_size, folder)
         saved = run.save_calls(calls, folder + "/in")
         inners: list[Inner] = []
@@ -135,22 +136,17 @@ def compare(
             place = pathlib.Path(folder) / f"chunk-{number}"
             with inputs.explained(origins):
                 mine = run.run(
-                    pair.first(chunk["first"]),
-                    saved,
-                    place / "first",
-                    "the original",
-                    exact=pair.exact,
-                    log_file=log_file,
+                    pair.first(chunk.first), saved, place / "first", "the original", exact=pair.exact, log_file=log_file
                 )
                 theirs = run.run(
-                    pair.second(chunk["second"], place),
+                    pair.second(chunk.second, place),
                     saved,
                     place / "second",
                     "the converted model",
                     trace=pair.exact,
                     log_file=log_file,
                 )
-            inners += (one for told in chunk["tensors"] if (one := _inner(mine, theirs, told, len(calls))))
+            inners += (one for told in chunk.tensors if (one := _inner(mine, theirs, told, len(calls))))
             runtimes = {"original": mine.where.text(), "converted": pair.ran(theirs.where)}
             fallbacks.update(
                 dict.fromkeys(engine_op.unmarked(name) for one in theirs.traces if one for name in one.fallback)
@@ -169,7 +165,7 @@ def compare(
         bound=bound,
         arithmetic=arithmetic,
         inners=tuple(inners),
-        computed=written["computed"],
+        computed=written.computed,
         calls=len(calls),
         chunks=len(chunks),
         fallbacks=tuple(fallbacks),
@@ -195,19 +191,19 @@ def _calls(
     return list(chosen.all[:_MOST_CALLS]), chosen.origins
 
 
-def _inner(mine: run.Run, theirs: run.Run, told: Mapping[str, str], calls: int) -> Inner | None:
-    """A tensor over all calls, None for one that has another form behind a rewrite. Args: told: of tensors_job.job."""
+def _inner(mine: run.Run, theirs: run.Run, told: SharedTensor, calls: int) -> Inner | None:
+    """A tensor over all calls, None for one that has another form behind a rewrite."""
     from tftrt_tools.accuracy.metrics.elements import Elements
 
     measured = Elements()
     for index in range(calls):
-        one, other = mine.answer(index)[told["first"]], theirs.answer(index)[told["second"]]
-        if one.shape != other.shape and told.get("doubtful"):
+        one, other = mine.answer(index)[told.first], theirs.answer(index)[told.second]
+        if one.shape != other.shape and told.doubtful:
             return None
         if problem := _incomparable(one, other):
-            return Inner(told["tensor"], told["node"], -math.inf, problem)
+            return Inner(told.tensor, told.node, -math.inf, problem)
         measured.add(one, other)
-    return Inner(told["tensor"], told["node"], float(measured.values()["snr_db"]))
+    return Inner(told.tensor, told.node, float(measured.values()["snr_db"]))
 
 
 def _incomparable(one: npt.NDArray[typing.Any], other: npt.NDArray[typing.Any]) -> str:

@@ -4,54 +4,50 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import onnx
 from onnx import TensorProto, shape_inference
 
+from tftrt_tools.accuracy.marked import Chunk, Chunks, SharedTensor
 from tftrt_tools.base import errors
 from tftrt_tools.tensorrt.exporting.job import half
+from tftrt_tools.tensorrt.plans.tensor_files import Request
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE)
 _MOST_TOLD = 5
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Write the files.
-
-    Args: request: {"files": two paths, "names": of tensors, [] for all, "folder": where files go, "chunk": tensors of a file}.
-    Returns: {"chunks": [{"first", "second": paths, "tensors": [{"tensor", "node", "first", "second": its name in each}]}],
-      "computed": tensors of floats in the second}.
-    Raises: UsageError for a tensor that one of them has not, or if they share none, or none inside.
-    """
-    models = [onnx.load(path) for path in request["files"]]
+def job(request: Request) -> Chunks:
+    """Write the files. Raises: UsageError for a tensor that one of them has not, or if they share none, or none inside."""
+    models = [onnx.load(path) for path in request.files]
     first, second = map(_computed, models)
     shared = list(_shared(first, second))
     mend = "compare a file with what was made from it"
     if not shared:
         raise errors.UsageError("--tensors: the graphs compute no tensor of floats of the same name", mend)
     known = {name for pair in shared for name in (pair.first, pair.second)}
-    missing = [name for name in request["names"] if name not in known]
+    missing = [name for name in request.names if name not in known]
     if missing:
         raise errors.UsageError(
             f"--tensors: {missing[0]!r} is no tensor of floats that both graphs compute",
             errors.nearest(missing[0], ["all", *(pair.name for pair in shared)], _MOST_TOLD),
         )
-    if not request["names"] and not _inner((pair.second for pair in shared), models[1]) and _inner(second, models[1]):
+    if not request.names and not _inner((pair.second for pair in shared), models[1]) and _inner(second, models[1]):
         raise errors.UsageError("--tensors: the graphs have no inner tensor of the same name", mend)
-    pairs = [pair for pair in shared if not request["names"] or {pair.first, pair.second} & set(request["names"])]
+    pairs = [pair for pair in shared if not request.names or {pair.first, pair.second} & set(request.names)]
     chunks = []
-    for start in range(0, len(pairs), request["chunk"]):
-        mine = pairs[start : start + request["chunk"]]
-        paths = [str(pathlib.Path(request["folder"]) / f"{side}-{start}.onnx") for side in ("first", "second")]
+    for start in range(0, len(pairs), request.chunk):
+        mine = pairs[start : start + request.chunk]
+        paths = [str(pathlib.Path(request.folder) / f"{side}-{start}.onnx") for side in ("first", "second")]
         _write(models[0], [first[pair.first].value for pair in mine], paths[0])
         _write(models[1], [second[pair.second].value for pair in mine], paths[1])
-        told = [
-            {"tensor": pair.name, "node": second[pair.second].node, "first": pair.first, "second": pair.second}
+        told = tuple(
+            SharedTensor(tensor=pair.name, node=second[pair.second].node, first=pair.first, second=pair.second)
             for pair in mine
-        ]
-        chunks.append({"first": paths[0], "second": paths[1], "tensors": told})
-    return {"chunks": chunks, "computed": len(second)}
+        )
+        chunks.append(Chunk(first=paths[0], second=paths[1], tensors=told))
+    return Chunks(chunks=tuple(chunks), computed=len(second))
 
 
 class _Pair(NamedTuple):

@@ -15,8 +15,8 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tftrt_tools.base import tf_private
 from tftrt_tools.base.files import plain_file
+from tftrt_tools.base.tf_private import xplane_pb2
 from tftrt_tools.models.execution import kernels
 
 # The stats that are kept: a launch's number, the op that launched, what a copy copied, and the numbers of a marked call.
@@ -34,7 +34,7 @@ def write(raw: bytes, path: pathlib.Path) -> tuple[int, list[str]]:
 
 def of(raw: bytes) -> dict[str, Any]:
     """The small form of an XSpace."""
-    space = tf_private.xplane_pb2.XSpace()
+    space = xplane_pb2.XSpace()
     space.ParseFromString(raw)
     planes = [plane for plane in space.planes if plane.name.startswith("/host:CPU") or kernels.is_gpu(plane.name)]
     lines = [(plane, line) for plane in planes for line in _lines(plane) if line.events]
@@ -46,17 +46,17 @@ def of(raw: bytes) -> dict[str, Any]:
     }
 
 
-def _lines(plane: Any) -> Iterable[Any]:
+def _lines(plane: xplane_pb2.XPlane) -> Iterable[xplane_pb2.XLine]:
     """Lines of a plane. A GPU's plane can have lines beside its streams, which group the same kernels."""
     streams = [line for line in plane.lines if line.name.startswith(_STREAM)]
     return streams if kernels.is_gpu(plane.name) and streams else plane.lines
 
 
-def _start(line: Any, event: Any) -> float:
+def _start(line: xplane_pb2.XLine, event: xplane_pb2.XEvent) -> float:
     return float(line.timestamp_ns + event.offset_ps * 1e-3)
 
 
-def _track(plane: Any, line: Any, begin: float) -> dict[str, Any]:
+def _track(plane: xplane_pb2.XPlane, line: xplane_pb2.XLine, begin: float) -> dict[str, Any]:
     names: dict[str, int] = {}
     events = []
     for event in sorted(line.events, key=lambda one: (one.offset_ps, -one.duration_ps)):
@@ -76,7 +76,7 @@ def _track(plane: Any, line: Any, begin: float) -> dict[str, Any]:
     }
 
 
-def _memory(lines: Iterable[tuple[Any, Any]]) -> list[int] | None:
+def _memory(lines: Iterable[tuple[xplane_pb2.XPlane, xplane_pb2.XLine]]) -> list[int] | None:
     found = []
     for plane, line in lines:
         for event in line.events:
@@ -87,11 +87,11 @@ def _memory(lines: Iterable[tuple[Any, Any]]) -> list[int] | None:
     return [min(found), max(found)] if found else None
 
 
-def _stats(plane: Any, event: Any) -> Iterator[tuple[str, Any]]:
+def _stats(plane: xplane_pb2.XPlane, event: xplane_pb2.XEvent) -> Iterator[tuple[str, Any]]:
     return ((name, value) for name, value in _values(plane, event) if name in _STATS and value not in ("", "(null)"))
 
 
-def _values(plane: Any, event: Any) -> Iterator[tuple[str, Any]]:
+def _values(plane: xplane_pb2.XPlane, event: xplane_pb2.XEvent) -> Iterator[tuple[str, Any]]:
     for stat in event.stats:
         kind = stat.WhichOneof("value")
         yield (

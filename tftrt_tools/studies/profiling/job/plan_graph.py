@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.models.savedmodel import engine_op
 from tftrt_tools.models.savedmodel.job import flop_count, graph, inferred, protos, segment
+from tftrt_tools.studies.profiling.apart import SegmentsRequest
 from tftrt_tools.studies.profiling.engine_graph import Graph, Node, Tensor
 
+if TYPE_CHECKING:
+    import tensorflow as tf
 
-def describe(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Args: request: {"model": folder, "shapes": [[engine, {input of the engine: shape}]]}.
 
-    Returns: a Graph as a dict for each pair; it has no nodes where the native segment was removed.
-    """
-    segments = graph.native_segments(protos.meta_graph(protos.read(request["model"])).graph_def)
-    return [
-        (of(segments[engine], shapes) if engine in segments else Graph(engine, ())).to_dict()
-        for engine, shapes in request["shapes"]
-    ]
+def describe(request: SegmentsRequest) -> tuple[Graph, ...]:
+    """A Graph for each engine and its sizes; it has no nodes where the native segment was removed."""
+    segments = graph.native_segments(protos.meta_graph(protos.read(request.model)).graph_def)
+    return tuple(
+        of(segments[one.engine], one.shapes) if one.engine in segments else Graph(one.engine, ())
+        for one in request.engines
+    )
 
 
 def of(one: graph.Segment, shapes: Mapping[str, Sequence[int]]) -> Graph:
@@ -53,11 +54,11 @@ def of(one: graph.Segment, shapes: Mapping[str, Sequence[int]]) -> Graph:
     )
 
 
-def _shape(shape: Any) -> tuple[int | None, ...] | None:
+def _shape(shape: tf.TensorShape) -> tuple[int | None, ...] | None:
     return None if shape.rank is None else tuple(shape.as_list())
 
 
-def _flops(operation: Any) -> int | None:
+def _flops(operation: tf.Operation) -> int | None:
     if operation.type not in flop_count.OPS:
         return 0
     return flop_count.of_sizes(operation, [tensor.shape for tensor in operation.inputs], operation.outputs[0].shape)

@@ -1,9 +1,5 @@
 """Measures the engines that a model carries, or the plan of a plan directory, through TensorRT alone, and returns raw facts. Each kind of
 facts in a process of its own: TensorRT and CUDA end the process on some failures, and what was asked of them before has to survive that.
-
-A request: {"model": folder, "part": one of MEASURES, "shapes": {engine: [[shape of each input]]} or absent,
-"rows": {engine: [batch to measure, too]} or absent, "calls": [{input: shape} to measure, too] of a plan directory, or absent}.
-The answer: [{"engine", "record", "profile", "shapes", …facts, "errors": {what: why}}].
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ import pathlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorrt as trt
 
@@ -25,6 +21,7 @@ from tftrt_tools.models.kinds.plan import profiles
 from tftrt_tools.models.kinds.plan.document import ENGINE
 from tftrt_tools.models.kinds.plan.job import engine as plan_engine
 from tftrt_tools.models.savedmodel import engine_assets, files
+from tftrt_tools.studies.profiling.apart import Request
 from tftrt_tools.studies.profiling.job import plan_clocks, plan_context, plan_cupti
 from tftrt_tools.studies.profiling.job.plan_context import Context, Shape
 
@@ -66,16 +63,16 @@ class _Facts(dict[str, Any]):
             self.setdefault("errors", {})[name] = f"{type(error).__name__}: {error}"[:500]
 
 
-def record(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Measure one kind of facts. Args: request: as above."""
-    if request["part"] == "traced":
+def record(request: Request) -> list[dict[str, Any]]:
+    """Measure one kind of facts."""
+    if request.part == "traced":
         plan_cupti.record_ranges()
     cuda = cudart.Cuda()
-    measure = MEASURES[request["part"]]
-    return [dict(_measured(cuda, measure, one, request)) for one in _chosen(cuda, request)]
+    measure = MEASURES[request.part]
+    return [dict(_measured(cuda, measure, one)) for one in _chosen(cuda, request)]
 
 
-def _measured(cuda: cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _One, request: dict[str, Any]) -> _Facts:
+def _measured(cuda: cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _One) -> _Facts:
     facts = _Facts(
         engine=one.asset.engine,
         record=one.record,
@@ -96,25 +93,35 @@ def _measured(cuda: cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _
     return facts
 
 
+class _Which(NamedTuple):
+    """Which engine, in which profile."""
+
+    asset: engine_assets.EngineAsset
+    # The number of its record in the asset's file; of a plan, that of the call that was asked for, 0 for none.
+    record: int
+    # What loading the engine took of the device's memory.
+    taken: int
+    profile: int = 0
+    # The batch, 0 for what the profile was tuned for.
+    rows: int = 0
+    # Shapes of the inputs, if they are not the profile's.
+    given: Sequence[Shape] | None = None
+    # Of a plan: {input: shape}.
+    call: dict[str, Shape] | None = None
+
+
 class _One:
     """One engine and one of its profiles, or one implicit-batch engine."""
 
     def __init__(
-        self, cuda: cudart.Cuda, copy: Callable[[], trt.ICudaEngine], engine: trt.ICudaEngine, **which: Any
+        self, cuda: cudart.Cuda, copy: Callable[[], trt.ICudaEngine], engine: trt.ICudaEngine, which: _Which
     ) -> None:
         """Args: copy: deserializes the engine once more."""
         self.cuda, self.copy, self.engine = cuda, copy, engine
-        self.asset: engine_assets.EngineAsset = which["asset"]
-        self.record: int = which["record"]
-        self.profile: int = which["profile"]
-        # The batch, 0 for what the profile was tuned for.
-        self.rows: int = which["rows"]
-        # What loading the engine took of the device's memory.
-        self.taken: int = which["taken"]
+        self.asset, self.record, self.taken = which.asset, which.record, which.taken
+        self.profile, self.rows = which.profile, which.rows
         self.implicit = bool(engine.has_implicit_batch_dimension)
-        self._given: list[list[int]] | None = which.get("given")
-        # Of a plan: {input: shape}.
-        self._call: dict[str, Shape] | None = which.get("call")
+        self._given, self._call = which.given, which.call
         self._context: Context | None = None
 
     @property
@@ -155,54 +162,47 @@ class _One:
         }
         return Context(self.cuda, engine, shapes, self.profile, values)
 
-    def _shapes(self) -> Any:
+    def _shapes(self) -> Sequence[Sequence[int | None] | None]:
         return self._given or self.asset.input_shapes
 
 
-def _chosen(cuda: cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
+def _chosen(cuda: cudart.Cuda, request: Request) -> Iterator[_One]:
     """Every engine and profile, one at a time."""
-    if files.is_plan(request["model"]):
+    if files.is_plan(request.model):
         yield from _of_a_plan(cuda, request)
         return
-    for path in sorted((pathlib.Path(request["model"]) / "assets").glob(engine_assets.PREFIX + "*")):
+    for path in sorted((pathlib.Path(request.model) / "assets").glob(engine_assets.PREFIX + "*")):
         for number, (asset, plan) in enumerate(engine_assets.plans(path)):
             free = cuda.free_memory()
             load = functools.partial(plan_context.load, plan)
             engine = load()
             taken = free - cuda.free_memory()
             count = 1 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles
-            known = {
-                "asset": asset,
-                "record": number,
-                "taken": taken,
-                "given": (request.get("shapes") or {}).get(asset.engine),
-            }
+            known = _Which(asset, number, taken, given=request.shapes.get(asset.engine))
             for profile in range(count):
-                yield _One(cuda, load, engine, profile=profile, rows=0, **known)
-            for rows in (request.get("rows") or {}).get(asset.engine, ()):
+                yield _One(cuda, load, engine, known._replace(profile=profile))
+            for rows in request.rows.get(asset.engine, ()):
                 if (serving := plan_context.serving(engine, rows)) is not None:
-                    yield _One(cuda, load, engine, profile=serving, rows=rows, **known)
+                    yield _One(cuda, load, engine, known._replace(profile=serving, rows=rows))
 
 
-def _of_a_plan(cuda: cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
+def _of_a_plan(cuda: cudart.Cuda, request: Request) -> Iterator[_One]:
     """Each profile of a plan directory at what it was tuned for, and each call that is none of these in the profile that serves it."""
-    opened = plan_engine.Engine(request["model"])
+    opened = plan_engine.Engine(request.model)
     said = opened.plan.profiles
     free = cuda.free_memory()
     engine = opened.copy()
     taken = free - cuda.free_memory()
-    known = {
-        "asset": engine_assets.EngineAsset(engine=ENGINE, input_shapes=(), bytes=opened.plan.bytes),
-        "taken": taken,
-    }
+    known = _Which(engine_assets.EngineAsset(engine=ENGINE, input_shapes=(), bytes=opened.plan.bytes), 0, taken)
     for number, profile in enumerate(said):
-        yield _One(cuda, opened.copy, engine, profile=number, rows=0, record=0, call=profile.opt, **known)
-    for number, call in enumerate(request.get("calls") or (), 1):
-        shapes = {name: tuple(shape) for name, shape in call.items()}
+        yield _One(cuda, opened.copy, engine, known._replace(profile=number, call=profile.opt))
+    for number, call in enumerate(request.calls, 1):
+        shapes = dict(call)
         serving = profiles.choose(said, shapes)
         if serving is not None and shapes not in [profile.opt for profile in said]:
             rows = max((shape[0] for shape in shapes.values() if shape), default=1)
-            yield _One(cuda, opened.copy, engine, profile=serving, rows=rows, record=number, call=shapes, **known)
+            which = known._replace(profile=serving, rows=rows, record=number, call=shapes)
+            yield _One(cuda, opened.copy, engine, which)
 
 
 # What is measured -----------------------------------------------------------------------------------------------------------------------

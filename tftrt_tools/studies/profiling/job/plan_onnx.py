@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import onnx
 from onnx import TensorProto, helper, shape_inference
 
 from tftrt_tools.models.kinds.plan.document import ENGINE
+from tftrt_tools.studies.profiling.apart import OnnxRequest
 from tftrt_tools.studies.profiling.engine_graph import Graph, Node, Tensor
 from tftrt_tools.tensorrt.exporting.job import graph_facts
 
 _Sizes = tuple[int | None, ...] | None
 
 
-def describe(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Args: request: {"onnx": path, "shapes": [{input: its shape in a call}]}. Returns: a Graph as a dict for each."""
-    model = onnx.load(request["onnx"], load_external_data=False)
-    return [of(model, shapes).to_dict() for shapes in request["shapes"]]
+def describe(request: OnnxRequest) -> tuple[Graph, ...]:
+    """A Graph for each call."""
+    model = onnx.load(request.onnx, load_external_data=False)
+    return tuple(of(model, shapes) for shapes in request.calls)
 
 
 def of(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Graph:
@@ -93,7 +93,7 @@ def _dtype(kind: int) -> str:
     ).lower()
 
 
-def _sizes(kind: Any) -> _Sizes:
+def _sizes(kind: onnx.TypeProto.Tensor) -> _Sizes:
     if not kind.HasField("shape"):
         return None
     return tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim)

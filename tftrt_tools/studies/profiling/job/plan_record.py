@@ -16,26 +16,27 @@ from tftrt_tools.models.execution.runner import Arrays
 from tftrt_tools.models.kinds.plan import document, runner_job
 from tftrt_tools.studies.profiling.job import host, plan_cupti, plan_trace, recorder
 from tftrt_tools.studies.profiling.job.plan_calls import MARKS, Marked, PlanCalls
+from tftrt_tools.studies.profiling.recording import Facts, Recorded, Request
 
 T = TypeVar("T")
 
 
-def record(request: dict[str, Any]) -> dict[str, Any]:
-    """Record. Args: request: of recorder.Recorder. Returns: as Recorder.all."""
+def record(request: Request) -> Facts:
+    """Record."""
     return _Recorder(request).all()
 
 
 class _Recorder(recorder.Recorder[runner_job.Loaded]):
-    def __init__(self, request: dict[str, Any]) -> None:
+    def __init__(self, request: Request) -> None:
         super().__init__(request)
         self._warm = False
 
     def machine(self) -> dict[str, Any]:
-        said = document.read(self._request["models"][0]["path"])
+        said = document.read(self._request.models[0].path)
         return host.machine({"tensorrt": trt.__version__}, tf32="TF32" in said.builder_flags)
 
-    def load(self, stack: contextlib.ExitStack, model: dict[str, Any]) -> tuple[runner_job.Loaded, dict[str, Any]]:
-        runner = runner_job.Loaded(model["path"], make=Marked)
+    def load(self, stack: contextlib.ExitStack, model: Recorded) -> tuple[runner_job.Loaded, dict[str, Any]]:
+        runner = runner_job.Loaded(model.path, make=Marked)
         return runner, {"where": runner.where.to_dict()}
 
     def whole(self, loaded: runner_job.Loaded, signature: str, given: Arrays) -> PlanCalls:

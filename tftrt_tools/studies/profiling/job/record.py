@@ -17,20 +17,16 @@ from tftrt_tools.models.kinds.savedmodel import runner_job
 from tftrt_tools.studies.profiling.job import call_graph, compact, recorder
 from tftrt_tools.studies.profiling.job import machine as machines
 from tftrt_tools.studies.profiling.job.whole import Whole
+from tftrt_tools.studies.profiling.recording import Facts, Recorded, Request
 
 T = TypeVar("T")
 # A trace takes so many times its bytes while it is read.
 _TIMES_IN_MEMORY = 20
 
 
-def record(request: dict[str, Any]) -> dict[str, Any]:
-    """Record.
-
-    Args: request: of recorder.Recorder, with "raw": whether to keep the profiler's own traces beside the compact ones, and "gpu": whether
-      to refuse a process without a GPU.
-    Returns: as Recorder.all. Raises: TftrtError.
-    """
-    if request.get("gpu") and not gpu.seen():
+def record(request: Request) -> Facts:
+    """Record. Raises: TftrtError."""
+    if request.gpu and not gpu.seen():
         raise errors.TftrtError(
             "TensorFlow sees no GPU here", "`tftrt doctor` says why; --without_gpu measures TensorFlow on the CPU"
         )
@@ -41,12 +37,12 @@ class _Recorder(recorder.Recorder[runner_job.Loaded]):
     def machine(self) -> dict[str, Any]:
         return machines.machine()
 
-    def load(self, stack: contextlib.ExitStack, model: dict[str, Any]) -> tuple[runner_job.Loaded, dict[str, Any]]:
-        runner = stack.enter_context(runner_job.load(model["path"], Wanted(label=model["name"])))
+    def load(self, stack: contextlib.ExitStack, model: Recorded) -> tuple[runner_job.Loaded, dict[str, Any]]:
+        runner = stack.enter_context(runner_job.load(model.path, Wanted(label=model.name)))
         return runner, {
             "where": runner.where.to_dict(),
-            **(self._try(f"reading the {model['name']}", machines.model, model["path"]) or {}),
-            "graph": self._try(f"reading the {model['name']}", call_graph.read, model["path"]) or {},
+            **(self._try(f"reading the {model.name}", machines.model, model.path) or {}),
+            "graph": self._try(f"reading the {model.name}", call_graph.read, model.path) or {},
         }
 
     def whole(self, loaded: runner_job.Loaded, signature: str, given: Arrays) -> Whole:
@@ -57,7 +53,7 @@ class _Recorder(recorder.Recorder[runner_job.Loaded]):
             free = memory_job.available()
             result, raw = profiling.recorded(function, free // _TIMES_IN_MEMORY if free else None)
         lines = [line for line in log[0].splitlines() if "cupti" in line.lower()]
-        if self._request.get("raw"):
+        if self._request.raw:
             plain_file.write_bytes(self._folder / f"{name}.xplane.pb.gz", gzip.compress(raw))
         size, complaints = compact.write(raw, self._folder / f"{name}.trace.json.gz")
         return result, {

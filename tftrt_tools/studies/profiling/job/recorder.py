@@ -24,6 +24,7 @@ from tftrt_tools.models.execution.run import NamedCall
 from tftrt_tools.models.execution.runner import Arrays
 from tftrt_tools.studies.bench import gpu_watch
 from tftrt_tools.studies.profiling.job.whole_calls import WholeCalls
+from tftrt_tools.studies.profiling.recording import Facts, Recorded, Request
 
 T = TypeVar("T")
 # A model that is loaded.
@@ -38,21 +39,17 @@ _WARM_SECONDS = 0.5
 
 
 class Recorder(abc.ABC, Generic[L]):
-    """Args: request: {"models": [{"name", "path", "calls": [{"signature", "inputs": .npz path, "renamed"} or None, …]}], of which each has
-    an entry for each shape, "folder": where the traces go, "traced": calls of a trace, "callers": [1, 2, 4], "seconds": how long several
-    callers are timed}."""
-
-    def __init__(self, request: dict[str, Any]) -> None:
-        self._request, self._folder = request, pathlib.Path(request["folder"])
+    def __init__(self, request: Request) -> None:
+        self._request, self._folder = request, pathlib.Path(request.folder)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._found: dict[str, Any] = {"machine": {}, "models": {}, "calls": [], "failed": {}}
+        self._found: Facts = {"machine": {}, "models": {}, "calls": [], "failed": {}}
 
     @abc.abstractmethod
     def machine(self) -> dict[str, Any]:
         """As profile.Machine reads it, without the GPU that ran the model."""
 
     @abc.abstractmethod
-    def load(self, stack: contextlib.ExitStack, model: dict[str, Any]) -> tuple[L, dict[str, Any]]:
+    def load(self, stack: contextlib.ExitStack, model: Recorded) -> tuple[L, dict[str, Any]]:
         """(The model, as long as the stack is open; facts of it: "where" of runner.Where, and what measure._side reads)."""
 
     @abc.abstractmethod
@@ -63,29 +60,28 @@ class Recorder(abc.ABC, Generic[L]):
     def captured(self, name: str, function: Callable[[], T]) -> tuple[T, dict[str, Any]]:
         """(The function's result, facts of the trace of it, which is kept under that name). Raises: trace.TooLarge."""
 
-    def all(self) -> dict[str, Any]:
-        """Record. Returns: what facts.json in the folder holds: {"machine", "models": {name: facts}, "calls": [facts of each model's call
-        at each shape], "failed": {step: errors.TftrtError.to_dict()}}."""
+    def all(self) -> Facts:
+        """Record."""
         self._found["machine"] = self._try("the machine's facts", self.machine) or {}
         with contextlib.ExitStack() as stack:
             loaded = {
-                model["name"]: found
-                for model in self._request["models"]
-                if (found := self._try(f"loading the {model['name']}", self._loaded, stack, model))
+                model.name: found
+                for model in self._request.models
+                if (found := self._try(f"loading the {model.name}", self._loaded, stack, model))
             }
             calls = []
-            for number in range(max((len(model["calls"]) for model in self._request["models"]), default=0)):
+            for number in range(max((len(model.calls) for model in self._request.models), default=0)):
                 calls.append(dict(self._first(number, loaded)))
                 self._turns(calls[-1], _ROUNDS)
             for at_shape in calls:
                 for name, (one, facts) in at_shape.items():
-                    for callers in self._request["callers"]:
+                    for callers in self._request.callers:
                         self._step(f"{callers} callers of the {name}", self._several, one, callers, facts["callers"])
             for at_shape in calls:
                 for name, (one, facts) in at_shape.items():
                     self._step(f"tracing the {name}", self._trace, one, facts)
                     for found in facts["callers"]:
-                        if found["callers"] > 1 and facts["model"] == self._request["models"][0]["name"]:
+                        if found["callers"] > 1 and facts["model"] == self._request.models[0].name:
                             self._step(
                                 f"tracing {found['callers']} callers of the {name}",
                                 self._trace_several,
@@ -95,31 +91,31 @@ class Recorder(abc.ABC, Generic[L]):
                             )
             for at_shape in calls:
                 self._turns(at_shape, _ROUNDS_AFTER)
-        result: dict[str, Any] = _rounded(self._found)
+        result: Facts = _rounded(self._found)
         return result
 
-    def _loaded(self, stack: contextlib.ExitStack, model: dict[str, Any]) -> L:
-        progress.say(f"loading the {model['name']}")
+    def _loaded(self, stack: contextlib.ExitStack, model: Recorded) -> L:
+        progress.say(f"loading the {model.name}")
         start = time.perf_counter()
         loaded, facts = self.load(stack, model)
-        self._found["models"][model["name"]] = {"load_seconds": time.perf_counter() - start, **facts}
+        self._found["models"][model.name] = {"load_seconds": time.perf_counter() - start, **facts}
         return loaded
 
     def _first(self, number: int, loaded: dict[str, L]) -> Iterator[tuple[str, tuple[WholeCalls, dict[str, Any]]]]:
         """(name for messages, (the call, its facts)) of each model that answers at this shape."""
-        for model in self._request["models"]:
-            asked = model["calls"][number]
-            if asked is None or model["name"] not in loaded:
+        for model in self._request.models:
+            asked = model.calls[number]
+            if asked is None or model.name not in loaded:
                 continue
-            name = f"{model['name']} at shape {number + 1}"
+            name = f"{model.name} at shape {number + 1}"
             progress.say(f"calling the {name} for the first time")
-            answered = self._try(f"the first call of the {name}", self._answered, loaded[model["name"]], asked)
+            answered = self._try(f"the first call of the {name}", self._answered, loaded[model.name], asked)
             if answered:
                 one, first = answered
                 facts = {
-                    "model": model["name"],
+                    "model": model.name,
                     "number": number,
-                    "signature": asked["signature"],
+                    "signature": asked.signature,
                     "shapes": one.shapes,
                     "input_bytes": one.input_bytes,
                     "dtypes": one.dtypes,
@@ -131,15 +127,15 @@ class Recorder(abc.ABC, Generic[L]):
                 self._write()
                 yield name, (one, facts)
 
-    def _answered(self, loaded: L, asked: dict[str, Any]) -> tuple[WholeCalls, dict[str, Any]]:
+    def _answered(self, loaded: L, asked: NamedCall) -> tuple[WholeCalls, dict[str, Any]]:
         """A call, and the facts of its first time. A model that refuses drawn values (a float that serves as an index, a string that is no
         picture) gets plain ones."""
-        given = run_job.read_inputs(NamedCall.from_dict(asked))
+        given = run_job.read_inputs(asked)
         try:
-            one = self.whole(loaded, asked["signature"], given)
+            one = self.whole(loaded, asked.signature, given)
             return one, one.first()
         except errors.CallFailed:
-            one = self.whole(loaded, asked["signature"], inputs.plain(given))
+            one = self.whole(loaded, asked.signature, inputs.plain(given))
             return one, {**one.first(), "plain": True}
 
     def _turns(self, calls: dict[str, tuple[WholeCalls, dict[str, Any]]], rounds: int) -> None:
@@ -161,7 +157,7 @@ class Recorder(abc.ABC, Generic[L]):
         progress.say(f"{callers} callers at once")
         with gpu_watch.watching() as watch:
             since = watch.now
-            times, wall = one.together(callers, self._request["seconds"])
+            times, wall = one.together(callers, self._request.seconds)
             kept.append(
                 {
                     "callers": callers,
@@ -173,7 +169,7 @@ class Recorder(abc.ABC, Generic[L]):
 
     def _trace(self, one: WholeCalls, facts: dict[str, Any]) -> None:
         progress.say("tracing calls")
-        count = self._request["traced"]
+        count = self._request.traced
         while True:
             try:
                 times, found = self._traced(_file(facts), one.all_marked, count)
@@ -188,18 +184,18 @@ class Recorder(abc.ABC, Generic[L]):
 
     def _trace_several(self, one: WholeCalls, facts: dict[str, Any], found: dict[str, Any]) -> None:
         progress.say(f"tracing {found['callers']} callers")
-        count = min(len(facts.get("traced") or [1]), max(1, self._request["traced"] // 2))
+        count = min(len(facts.get("traced") or [1]), max(1, self._request.traced // 2))
         callers = found["callers"]
         found |= self._traced(f"{_file(facts)}-callers{callers}", one.together_marked, callers, count)[1]
 
-    def _traced(self, name: str, function: Callable[..., T], *arguments: Any) -> tuple[T, dict[str, Any]]:
+    def _traced(self, name: str, function: Callable[..., T], *arguments: object) -> tuple[T, dict[str, Any]]:
         return self.captured(name, lambda: function(*arguments))
 
-    def _step(self, step: str, function: Callable[..., object], *arguments: Any) -> None:
+    def _step(self, step: str, function: Callable[..., object], *arguments: object) -> None:
         self._try(step, function, *arguments)
         self._write()
 
-    def _try(self, step: str, function: Callable[..., T], *arguments: Any) -> T | None:
+    def _try(self, step: str, function: Callable[..., T], *arguments: object) -> T | None:
         try:
             return function(*arguments)
         except errors.TftrtError as error:
@@ -220,7 +216,7 @@ def _file(facts: dict[str, Any]) -> str:
     return f"{facts['model']}-{facts['number']}"
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: object) -> Any:
     """The same with times to a tenth of a microsecond, so that thousands of them take little space."""
     if isinstance(value, float):
         return round(value, 7)

@@ -16,7 +16,7 @@ import tf2onnx
 from tf2onnx import graph as tf2onnx_graph
 from tf2onnx import optimizer, tf_loader, tf_utils, tfonnx
 from tf2onnx import utils as tf2onnx_utils
-from tf2onnx.graph import ExternalTensorStorage
+from tf2onnx.graph import ExternalTensorStorage, Graph, Node
 
 from tftrt_tools.base import errors, tf_private
 from tftrt_tools.models.savedmodel import preparation
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import onnx
     from tensorflow.core.framework import graph_pb2
 
+# {table: (its keys, its values)}, as tf2onnx has them.
+Tables = dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]]
 # Calls of functions within names of nodes.
 _CALL = re.compile(r"(StatefulPartitionedCall|PartitionedCall)(_\d+)?$")
 EXPORTER = f"tf2onnx {tf2onnx.__version__}"
@@ -69,7 +71,7 @@ class Asked:
     rewrites: tuple[str, ...] = ()
 
 
-def convert(root: Any, function: Any, asked: Asked) -> Converted:
+def convert(root: object, function: tf.types.experimental.ConcreteFunction, asked: Asked) -> Converted:
     """Convert a signature. Args: root, function: of a loaded model, and its signature. Raises: TftrtError."""
     outside = asked.outside
     inputs = dict(zip((tensor.name for tensor in function.inputs), tf_private.argument_names(function), strict=False))
@@ -131,8 +133,13 @@ def _where(error: BaseException) -> str:
 
 
 def _graph(
-    root: Any, function: Any, inputs: Mapping[str, str], outputs: list[str], asked: Asked, notes: list[str]
-) -> tuple[graph_pb2.GraphDef, Any]:
+    root: object,
+    function: tf.types.experimental.ConcreteFunction,
+    inputs: Mapping[str, str],
+    outputs: list[str],
+    asked: Asked,
+    notes: list[str],
+) -> tuple[graph_pb2.GraphDef, Tables]:
     """(the graph with constants in place of variables, tables as tf2onnx has them). Args: inputs: {tensor: input}; notes: gets what to
     know, a line each."""
     # A call that XLA compiles, such as Keras' grouped convolution, stays a call otherwise, and ONNX has none.
@@ -153,7 +160,7 @@ def _graph(
         notes += [preparation.constant(*one) for one in defaulted.fold(opened, inputs)]
         notes += _dropouts(opened)
         with tf_private.graph_in_place(function.graph, opened):
-            result: tuple[graph_pb2.GraphDef, Any] = tf_loader.from_trackable(
+            result: tuple[graph_pb2.GraphDef, Tables] = tf_loader.from_trackable(
                 root, function, list(inputs), outputs, asked.outside
             )
             return result
@@ -198,7 +205,7 @@ def _own_tensors(
     return found
 
 
-def _dtype(frozen: graph_pb2.GraphDef, tensor: str) -> Any:
+def _dtype(frozen: graph_pb2.GraphDef, tensor: str) -> tf.dtypes.DType:
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(frozen, name="")
     return graph.get_tensor_by_name(tensor).dtype
@@ -209,7 +216,7 @@ def _through(
     inputs: list[str],
     outputs: list[str],
     renamed: Mapping[str, str],
-    tables: Any,
+    tables: Tables,
     opset: int,
     mends: Mends,
     outside: bool,
@@ -243,7 +250,7 @@ def _constants_written_once() -> Iterator[None]:
     """
     update = tf2onnx_graph.Node.update_proto
 
-    def changed(node: Any, *arguments: Any) -> None:
+    def changed(node: Node, *arguments: object) -> None:
         if not node.is_const():
             update(node, *arguments)
 
@@ -260,7 +267,7 @@ def _nodes_in_order() -> Iterator[None]:
     so that names of constants and nodes differed from run to run. Sets of texts are in order where PYTHONHASHSEED is set."""
     count, kept = itertools.count(), tf2onnx_graph.Node.__hash__
 
-    def number(node: Any) -> int:
+    def number(node: Node) -> int:
         found: int | None = node.__dict__.get("_number")
         if found is None:
             found = node.__dict__["_number"] = next(count)
@@ -281,7 +288,7 @@ class Mends:
         self.notes: list[str] = []
         self.rewritten = dict.fromkeys((one for one in rewrites if one in CONVERTING), 0)
 
-    def handlers(self) -> dict[str, tuple[Callable[..., None], list[Any]]]:
+    def handlers(self) -> dict[str, tuple[Callable[..., None], list[object]]]:
         """As tf2onnx takes them."""
         handlers: dict[str, Callable[..., None]] = {
             "Erfc": self._erfc,
@@ -300,7 +307,7 @@ class Mends:
         return {op: (handler, []) for op, handler in handlers.items()}
 
     def _rewrite(
-        self, rewrite: str, write: Callable[[Any, Any], bool], graph: Any, node: Any, name: str, _: Any
+        self, rewrite: str, write: Callable[[Graph, Node], bool], graph: Graph, node: Node, name: str, _: object
     ) -> None:
         self.rewritten[rewrite] += write(graph, node)
 
@@ -308,27 +315,27 @@ class Mends:
         if text not in self.notes:
             self.notes.append(text)
 
-    def _erfc(self, graph: Any, node: Any, name: str, _: Any) -> None:
+    def _erfc(self, graph: Graph, node: Node, name: str, _: object) -> None:
         self._note("Erfc became 1 - Erf: of tails beyond 4 few digits are left")
         one = Replaced(graph, node)
         one.give("Sub", [one.number(1), one.make("Erf", [node.input[0]])])
 
-    def _log1p(self, graph: Any, node: Any, name: str, _: Any) -> None:
+    def _log1p(self, graph: Graph, node: Node, name: str, _: object) -> None:
         self._note("Log1p became Log(1 + x): of x near 0 few digits are left")
         one = Replaced(graph, node)
         one.give("Log", [one.make("Add", [node.input[0], one.number(1)])])
 
-    def _rfft(self, graph: Any, node: Any, name: str, _: Any) -> None:
+    def _rfft(self, graph: Graph, node: Node, name: str, _: object) -> None:
         self._note("RFFT became two products with cosines and sines")
         fourier.rfft(graph, node)
 
-    def _magnitude(self, graph: Any, node: Any, name: str, _: Any) -> None:
+    def _magnitude(self, graph: Graph, node: Node, name: str, _: object) -> None:
         fourier.magnitude(graph, node)
 
-    def _part(self, graph: Any, node: Any, name: str, _: Any) -> None:
+    def _part(self, graph: Graph, node: Node, name: str, _: object) -> None:
         fourier.part(graph, node, ("Real", "Imag").index(node.type))
 
-    def _mul_no_nan(self, graph: Any, node: Any, name: str, _: Any) -> None:
+    def _mul_no_nan(self, graph: Graph, node: Node, name: str, _: object) -> None:
         self._note("MulNoNan became Where(y = 0, 0, x * y)")
         one = Replaced(graph, node)
         zero, (x, y) = one.number(0), node.input

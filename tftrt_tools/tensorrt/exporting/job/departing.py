@@ -31,11 +31,11 @@ def producers(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
 
 def first(
     model: onnx.ModelProto, path: pathlib.Path, feed: dict[str, Any], tensors: Mapping[str, tuple[str, Any]]
-) -> dict[str, Any] | None:
+) -> Departure | None:
     """The first tensor that departs.
 
     Args: model: of the file `path`; tensors: {its name in the file: (the source's op, its value there)}, in the file's order.
-    Returns: Departure as a dict; None if none departs.
+    Returns: None if none departs.
     """
     made = producers(model)
     second = _run(model, path, list(tensors), feed)
@@ -54,7 +54,7 @@ def first(
                 before=before,
                 compared=compared,
                 tensors=len(made),
-            ).to_dict()
+            )
         before = name
     return None
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 from tf2onnx import utils as tf2onnx_utils
+from tf2onnx.graph import Graph, Node
 from tf2onnx.onnx_opset.signal import ComplexAbsOp
 
 from tftrt_tools.tensorrt.exporting.job.rewrites.replaced import Replaced
 
 
-def rfft(graph: Any, node: Any) -> None:
+def rfft(graph: Graph, node: Node) -> None:
     """Write an RFFT as products with cosines and sines. Longer frames than the transform are cut; for shorter ones, which
     zeros would fill up, the matrices have fewer rows.
 
@@ -52,14 +53,14 @@ def _matrices(rows: int, length: int) -> tuple[Any, Any]:
     return np.cos(angles), -np.sin(angles)
 
 
-def _parts(graph: Any, node: Any) -> tuple[str, ...]:
+def _parts(graph: Graph, node: Node) -> tuple[str, ...]:
     """(real part, imaginary part) of what a node reads; () where `rfft` did not write it."""
     stack = node.inputs[0]
     made = stack.inputs if stack.type == "Concat" and len(stack.input) == 2 else ()
     return tuple(one.input[0] for one in made) if all(one.type == "Unsqueeze" for one in made) else ()
 
 
-def part(graph: Any, node: Any, which: int) -> None:
+def part(graph: Graph, node: Node, which: int) -> None:
     """Write Real (0) or Imag (1) of a transform. Raises: ValueError: for another complex tensor."""
     parts = _parts(graph, node)
     if not parts:
@@ -67,7 +68,7 @@ def part(graph: Any, node: Any, which: int) -> None:
     Replaced(graph, node).give("Identity", [parts[which]])
 
 
-def magnitude(graph: Any, node: Any) -> None:
+def magnitude(graph: Graph, node: Node) -> None:
     """Write ComplexAbs of a transform; tf2onnx writes others."""
     parts = _parts(graph, node)
     if not parts:

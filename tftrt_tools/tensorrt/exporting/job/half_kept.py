@@ -272,7 +272,7 @@ class Kept:
     def _outputs(self, place: _Place) -> list[_Tensor]:
         return [(place.scope.number, name) for name in place.outputs]
 
-    def schema(self, node: onnx.NodeProto) -> Any:
+    def schema(self, node: onnx.NodeProto) -> onnx.defs.OpSchema | None:
         """ONNX's definition of a node's op; None where it has none."""
         version = self._opsets.get(node.domain, 0)
         return (
@@ -521,10 +521,10 @@ def constant_of(node: onnx.NodeProto) -> TensorProto | None:
     return node.attribute[0].t if node.op_type == "Constant" and node.attribute[0].name == "value" else None
 
 
-def either(schema: Any, index: int, outputs: bool) -> bool:
+def either(schema: onnx.defs.OpSchema | None, index: int, outputs: bool) -> bool:
     """Whether an input or output of an op may be FP32 or FP16."""
     formal = (schema.outputs if outputs else schema.inputs) if schema else ()
-    if not formal:
+    if schema is None or not formal:
         return False
     kind = formal[min(index, len(formal) - 1)].type_str
     allowed = next(

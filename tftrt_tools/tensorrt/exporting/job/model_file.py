@@ -274,7 +274,7 @@ def _dtype(number: int) -> str:
     return result
 
 
-def _beyond_int32(value: Any) -> int | None:
+def _beyond_int32(value: object) -> int | None:
     """The number of a constant that INT32 cannot hold; weights outside the model are not read."""
     if (
         not isinstance(value, TensorProto)

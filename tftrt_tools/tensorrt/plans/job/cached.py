@@ -6,8 +6,8 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import probe_job
@@ -18,9 +18,8 @@ from tftrt_tools.models.engine_cache.plan_key import PlanKey
 from tftrt_tools.models.engine_cache.store import Store
 from tftrt_tools.models.execution.job import device
 from tftrt_tools.models.kinds.onnx.kind import ONNX
-from tftrt_tools.models.kinds.plan.profiles import Profile
 from tftrt_tools.models.savedmodel import files
-from tftrt_tools.tensorrt.plans.settings import Settings
+from tftrt_tools.tensorrt.plans.building import Gpu, Request
 
 T = TypeVar("T")
 
@@ -33,20 +32,13 @@ class Made:
     cached: bool
 
 
-def store(request: Mapping[str, Any]) -> Store | None:
-    """The engine cache of a request of build_job.job, None for none."""
-    cache = request["cache"]
-    return Store(cache["folder"], cache["max_bytes"]) if cache else None
-
-
-def key(request: Mapping[str, Any], tensorrt: str, gpu: Mapping[str, str], held: int = 0) -> PlanKey:
-    """What the plan of a request depends on. Args: request: of build_job.job. tensorrt: the version that is loaded. gpu: of device.seen.
-    held: layers that the file holds in FP32."""
-    settings = Settings.from_dict(request["settings"])
-    profiles = (Profile.from_dict(one).inputs for one in request["profiles"])
-    ranges = json.dumps(sorted(request["ranges"].items())) if request["ranges"] else ""
+def key(request: Request, tensorrt: str, gpu: Gpu, held: int = 0) -> PlanKey:
+    """What the plan of a request depends on. Args: tensorrt: the version that is loaded. held: layers that the file holds in FP32."""
+    settings = request.settings
+    profiles = (one.inputs for one in request.profiles)
+    ranges = json.dumps(sorted(request.ranges.items())) if request.ranges else ""
     return PlanKey(
-        onnx=ONNX.digest(request["onnx"]),
+        onnx=ONNX.digest(request.onnx),
         profiles=tuple({name: (one.min, one.opt, one.max) for name, one in inputs.items()} for inputs in profiles),
         precision=settings.precision_mode,
         max_workspace_size_bytes=settings.max_workspace_size_bytes,
@@ -60,8 +52,8 @@ def key(request: Mapping[str, Any], tensorrt: str, gpu: Mapping[str, str], held:
         ranges_digest=keys.digest_of_text(ranges),
         held=held,
         tensorrt=tensorrt,
-        compute_capability=gpu["compute_capability"],
-        gpu=gpu["name"],
+        compute_capability=gpu.compute_capability,
+        gpu=gpu.name,
         multiprocessors=device.multiprocessors(),
         cudnn=probe_job.version_of_loaded("libcudnn.so.8", "libcudnn.so.9"),
         cublas=probe_job.version_of_loaded("libcublas.so.11", "libcublas.so.12", "libcublas.so.13"),
@@ -72,7 +64,7 @@ def key(request: Mapping[str, Any], tensorrt: str, gpu: Mapping[str, str], held:
 def made(
     kept: Store | None,
     wanted: Callable[[], PlanKey],
-    request: Mapping[str, Any],
+    request: Request,
     driver: str,
     build: Callable[[], float],
     load: Callable[[], T],
@@ -80,12 +72,12 @@ def made(
     """Copy the plan of a request from the cache, or build it. Of several processes that want the same plan one builds it.
 
     Args: kept: the engine cache, None for none. wanted: makes the plan's key, which reads the model. driver: the GPU's, for the record.
-      build: writes the plan to request["plan"]; returns its seconds. load: reads it there; what it raises keeps the plan out of the cache.
+      build: writes the plan to request.plan; returns its seconds. load: reads it there; what it raises keeps the plan out of the cache.
     Returns: (Made, what `load` returned). Raises: what `build` and `load` raise.
     """
     if kept is None:
         return Made(build(), cached=False), load()
-    one, path = wanted(), pathlib.Path(request["plan"])
+    one, path = wanted(), pathlib.Path(request.plan)
     with kept.lock(one):
         found = kept.get(one, path)
         if isinstance(found, Hit):
@@ -95,5 +87,5 @@ def made(
             return Made(found.record.build_seconds or 0.0, cached=True), load()
         seconds = build()
         loaded = load()
-        kept.put(one, path, seconds, request["origin"], driver)
+        kept.put(one, path, seconds, request.origin, driver)
         return Made(seconds, cached=False), loaded

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
+
+if TYPE_CHECKING:
+    import tensorrt
 
 # {setting: (builder flag, since which release)}, of flags that 8.5 lacks.
 _SINCE = {"version_compatible": ("VERSION_COMPATIBLE", "8.6"), "strongly_typed": ("STRONGLY_TYPED", "9")}
 
 
-def network_flags(trt: Any, strongly_typed: bool) -> int:
+def network_flags(trt: ModuleType, strongly_typed: bool) -> int:
     """The flags of a network with explicit batch, the only mode from release 10 on. Raises: TftrtError."""
     known = trt.NetworkDefinitionCreationFlag.__members__
     wanted = ["EXPLICIT_BATCH"] if "EXPLICIT_BATCH" in known else []
@@ -21,17 +25,17 @@ def network_flags(trt: Any, strongly_typed: bool) -> int:
     return sum(1 << int(known[name]) for name in wanted)
 
 
-def weakly_typed(trt: Any) -> bool:
+def weakly_typed(trt: ModuleType) -> bool:
     """Whether builder flags choose the precision; since release 11 only the types of the graph do."""
     return "FP16" in trt.BuilderFlag.__members__
 
 
-def typed(trt: Any, strongly_typed: bool) -> bool:
+def typed(trt: ModuleType, strongly_typed: bool) -> bool:
     """Whether only the types of the graph choose the precision of a network. Args: strongly_typed: whether the user asks for that."""
     return strongly_typed or not weakly_typed(trt)
 
 
-def flag(trt: Any, setting: str, name: str = "") -> Any:
+def flag(trt: ModuleType, setting: str, name: str = "") -> tensorrt.BuilderFlag:
     """The builder flag of a setting. Args: name: of the flag, if it is not in _SINCE. Raises: TftrtError where this release has none."""
     name = name or _SINCE[setting][0]
     if name not in trt.BuilderFlag.__members__:
@@ -39,13 +43,13 @@ def flag(trt: Any, setting: str, name: str = "") -> Any:
     return trt.BuilderFlag.__members__[name]
 
 
-def lacking(trt: Any, setting: str) -> errors.TftrtError:
+def lacking(trt: ModuleType, setting: str) -> errors.TftrtError:
     """The error for a setting that this release does not have."""
     since = f"TensorRT {_SINCE[setting][1]} and later have it; " if setting in _SINCE else ""
     return errors.TftrtError(f"--{setting}: TensorRT {trt.__version__} has no such flag", f"{since}leave it out")
 
 
-def parser_error(error: Any, names: list[str]) -> str:
+def parser_error(error: tensorrt.ParserError, names: list[str]) -> str:
     """An error of the ONNX parser for people. Args: names: of the nodes, by their numbers; may be []."""
     number = error.node()
     name = getattr(error, "node_name", lambda: "")() or (names[number] if 0 <= number < len(names) else "")

@@ -7,7 +7,11 @@ between casts to FP32 (its guides of releases 8.5 to 10, "Reduced Precision"). S
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tensorrt
 
 # The builder flag with which the constraints are kept, or the build fails.
 FLAG = "OBEY_PRECISION_CONSTRAINTS"
@@ -49,7 +53,7 @@ _LAYERS = frozenset(
 )
 
 
-def hold(trt: Any, network: Any, path: str) -> int:
+def hold(trt: ModuleType, network: tensorrt.INetworkDefinition, path: str) -> int:
     """Constrain layers to FP32 where the file computes in FP32 among nodes in FP16.
 
     Args: network: parsed from the file. path: of the file.
@@ -70,7 +74,9 @@ def hold(trt: Any, network: Any, path: str) -> int:
     return count
 
 
-def _layers(network: Any, wide: frozenset[str], computed: frozenset[str]) -> Iterator[Any]:
+def _layers(
+    network: tensorrt.INetworkDefinition, wide: frozenset[str], computed: frozenset[str]
+) -> Iterator[tensorrt.ILayer]:
     """The layers of the nodes that give `wide`. A node may be several layers in a row; the last has the name of the node's output."""
     pending = []
     for index in range(network.num_layers):

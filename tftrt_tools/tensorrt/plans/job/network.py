@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.kinds.plan.profiles import Profile
 from tftrt_tools.tensorrt.plans.job import differences, mixed
 from tftrt_tools.tensorrt.plans.settings import Settings
 
+if TYPE_CHECKING:
+    import tensorrt
+
 _MOST_TOLD = 5
 _TYPES = {"FP16": ("HALF",), "INT8": ("INT8",)}
 
 
-def parsed(trt: Any, builder: Any, logger: Any, path: str, strongly_typed: bool) -> tuple[Any, Any]:
+def parsed(
+    trt: ModuleType, builder: tensorrt.Builder, logger: tensorrt.ILogger, path: str, strongly_typed: bool
+) -> tuple[tensorrt.INetworkDefinition, tensorrt.OnnxParser]:
     """(network, parser: keep it as long as the network). Raises: TftrtError that names the nodes which the parser refuses."""
     network = builder.create_network(differences.network_flags(trt, strongly_typed))
     parser = trt.OnnxParser(network, logger)
@@ -40,7 +46,7 @@ def _node_names(path: str) -> list[str]:
     return [f"{node.op_type} {node.name}".strip() for node in onnx.load(path, load_external_data=False).graph.node]
 
 
-def check_inputs(network: Any) -> None:
+def check_inputs(network: tensorrt.INetworkDefinition) -> None:
     """Refuse what a plan directory cannot say. Raises: TftrtError."""
     for index in range(network.num_inputs):
         if network.get_input(index).is_shape_tensor:
@@ -51,14 +57,14 @@ def check_inputs(network: Any) -> None:
 
 
 def configured(
-    trt: Any,
-    builder: Any,
-    network: Any,
+    trt: ModuleType,
+    builder: tensorrt.Builder,
+    network: tensorrt.INetworkDefinition,
     profiles: Sequence[Profile],
     settings: Settings,
     ranges: Mapping[str, float],
     constrained: bool = False,
-) -> tuple[Any, tuple[str, ...]]:
+) -> tuple[tensorrt.IBuilderConfig, tuple[str, ...]]:
     """The configuration of a build.
 
     Args: profiles: for the inputs with open dimensions. ranges: {tensor: the largest |x| to keep}, for INT8 without Q/DQ. constrained:
@@ -81,7 +87,9 @@ def configured(
     return config, (*names, *(["TF32"] if settings.tf32 else []))
 
 
-def _flags(trt: Any, network: Any, settings: Settings, ranges: Mapping[str, float]) -> Iterator[str]:
+def _flags(
+    trt: ModuleType, network: tensorrt.INetworkDefinition, settings: Settings, ranges: Mapping[str, float]
+) -> Iterator[str]:
     typed = differences.typed(trt, settings.strongly_typed)
     if settings.precision_mode == "INT8":
         _check_int8(trt, network, typed, ranges)
@@ -98,7 +106,9 @@ def _flags(trt: Any, network: Any, settings: Settings, ranges: Mapping[str, floa
             yield differences.flag(trt, setting, name).name
 
 
-def _check_int8(trt: Any, network: Any, typed: bool, ranges: Mapping[str, float]) -> None:
+def _check_int8(
+    trt: ModuleType, network: tensorrt.INetworkDefinition, typed: bool, ranges: Mapping[str, float]
+) -> None:
     quantized = any(network.get_layer(index).type == trt.LayerType.QUANTIZE for index in range(network.num_layers))
     if ranges and quantized:
         raise errors.TftrtError(
@@ -117,7 +127,7 @@ def _check_int8(trt: Any, network: Any, typed: bool, ranges: Mapping[str, float]
         )
 
 
-def _check_types(trt: Any, network: Any, precision: str) -> None:
+def _check_types(trt: ModuleType, network: tensorrt.INetworkDefinition, precision: str) -> None:
     """A strongly typed network computes in FP16 only what the graph says."""
     wanted = {getattr(trt.DataType, name) for name in _TYPES.get(precision, ())}
     found = {
@@ -132,7 +142,7 @@ def _check_types(trt: Any, network: Any, precision: str) -> None:
         )
 
 
-def _sources(trt: Any, names: Sequence[str]) -> int:
+def _sources(trt: ModuleType, names: Sequence[str]) -> int:
     known = trt.TacticSource.__members__
     for name in names:
         if name not in known:
@@ -142,7 +152,12 @@ def _sources(trt: Any, names: Sequence[str]) -> int:
     return sum(1 << int(known[name]) for name in names)
 
 
-def _add_profiles(builder: Any, config: Any, network: Any, profiles: Sequence[Profile]) -> None:
+def _add_profiles(
+    builder: tensorrt.Builder,
+    config: tensorrt.IBuilderConfig,
+    network: tensorrt.INetworkDefinition,
+    profiles: Sequence[Profile],
+) -> None:
     inputs = [network.get_input(index) for index in range(network.num_inputs)]
     opened = [one.name for one in inputs if -1 in tuple(one.shape)]
     if opened:
@@ -159,7 +174,7 @@ def _add_profiles(builder: Any, config: Any, network: Any, profiles: Sequence[Pr
             )
 
 
-def _tell_apart(inputs: Sequence[Any], profiles: Sequence[Profile]) -> None:
+def _tell_apart(inputs: Sequence[tensorrt.ITensor], profiles: Sequence[Profile]) -> None:
     """Give open dimensions of one name, for which the profiles have other sizes, names of their own. TensorRT takes one name for one size,
     and some exporters write the same name ("?") for all. The first keeps it: TensorRT wants each name that it has read at some input."""
     first: dict[str, list[int]] = {}
@@ -173,7 +188,7 @@ def _tell_apart(inputs: Sequence[Any], profiles: Sequence[Profile]) -> None:
                     one.set_dimension_name(axis, f"{one.name}_{axis}")
 
 
-def set_ranges(network: Any, ranges: Mapping[str, float]) -> int:
+def set_ranges(network: tensorrt.INetworkDefinition, ranges: Mapping[str, float]) -> int:
     """Set the ranges of tensors by name (TensorRT 8 and 9). Returns: how many were set. Raises: TftrtError where they are of another
     graph."""
     inputs = (network.get_input(index) for index in range(network.num_inputs))

@@ -6,10 +6,9 @@ both. Here the scores that were selected are put into a tensor of all scores, wh
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from onnx import helper
+from tf2onnx.graph import Graph, Node
 from tf2onnx.onnx_opset.tensor import CombinedNonMaxSuppression
 
 from tftrt_tools.tensorrt.exporting.job.rewrites.replaced import BOOL, FLOAT, INT32, INT64, Replaced
@@ -19,7 +18,7 @@ _LEAST_OPSET = 13
 _LOWEST, _NONE = float(np.finfo(np.float32).min), -3.4e38
 
 
-def write(graph: Any, node: Any) -> bool:
+def write(graph: Graph, node: Node) -> bool:
     """Write a node of tf2onnx's graph otherwise, or leave it to tf2onnx. Returns: whether it was written."""
     boxes, scores = (graph.get_shape(one) for one in node.input[:2])
     counts = [int(one.get_tensor_value()) for one in node.inputs[2:4] if one.is_const()]
@@ -31,7 +30,7 @@ def write(graph: Any, node: Any) -> bool:
     return True
 
 
-def _write(graph: Any, node: Any, sizes: list[int], each: int, total: int) -> None:
+def _write(graph: Graph, node: Node, sizes: list[int], each: int, total: int) -> None:
     """Args: sizes: of the scores, [batch, boxes, classes]; each, total: how many boxes at most of a class, and in all."""
     batch, boxes, classes = sizes
     clip, short = node.get_attr_value("clip_boxes", True), node.get_attr_value("pad_per_class", False)

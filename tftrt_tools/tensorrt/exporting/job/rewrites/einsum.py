@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tf2onnx.graph import Graph, Node
 from tf2onnx.onnx_opset.math import Einsum
 
 from tftrt_tools.tensorrt.exporting.job.rewrites.replaced import FLOAT, Replaced
@@ -60,7 +61,7 @@ def parsed(text: str) -> Equation | None:
     return found if whole and summed and left and right else None
 
 
-def write(graph: Any, node: Any) -> bool:
+def write(graph: Graph, node: Node) -> bool:
     """Write an Einsum node of tf2onnx's graph otherwise, or leave it to tf2onnx. Returns: whether it was written."""
     equation = parsed(node.get_attr_value("equation").decode())
     weights = (
@@ -79,7 +80,7 @@ def write(graph: Any, node: Any) -> bool:
     return False
 
 
-def _with_weights(graph: Any, node: Any, equation: Equation, weights: npt.NDArray[Any]) -> None:
+def _with_weights(graph: Graph, node: Node, equation: Equation, weights: npt.NDArray[Any]) -> None:
     """[left…, summed…] times [summed, right]."""
     sizes = dict(zip(equation.second, weights.shape, strict=True))
     right = [sizes[one] for one in equation.right]
@@ -107,7 +108,7 @@ def _with_weights(graph: Any, node: Any, equation: Equation, weights: npt.NDArra
     one.give("Transpose", [tensor], {"perm": [form.index(letter) for letter in equation.result]})
 
 
-def _of_tensors(graph: Any, node: Any, equation: Equation) -> None:
+def _of_tensors(graph: Graph, node: Node, equation: Equation) -> None:
     """[batch…, left, summed] times [batch…, summed, right]; the operands change places if the result then needs no Transpose."""
     first, second = node.input
     if equation.result.endswith(equation.right + equation.left):
@@ -126,7 +127,7 @@ def _of_tensors(graph: Any, node: Any, equation: Equation) -> None:
     one.give("Transpose", [product], {"perm": [form.index(letter) for letter in equation.result]})
 
 
-def _sizes(graph: Any, tensor: str, letters: str) -> dict[str, int]:
+def _sizes(graph: Graph, tensor: str, letters: str) -> dict[str, int]:
     """{letter: its size, -1 for an open one}."""
     shape: Sequence[int] | None = graph.get_shape(tensor)
     return dict(zip(letters, shape, strict=True)) if shape is not None and len(shape) == len(letters) else {}

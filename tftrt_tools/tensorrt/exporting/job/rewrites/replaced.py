@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto
 from tf2onnx import utils as tf2onnx_utils
+from tf2onnx.graph import Graph, Node
 
 
 class Replaced:
     """Takes the node out of the graph; what it gave has to be given by `give`. Args: graph: of tf2onnx; node: of it."""
 
-    def __init__(self, graph: Any, node: Any) -> None:
+    def __init__(self, graph: Graph, node: Node) -> None:
         self._graph, self._name, self._outputs = graph, node.name, list(node.output)
         self._dtypes, self._shapes = (
             [graph.get_dtype(one) for one in self._outputs],
@@ -34,9 +34,9 @@ class Replaced:
         self,
         op: str,
         inputs: Sequence[str],
-        attributes: Mapping[str, Any] | None = None,
+        attributes: Mapping[str, object] | None = None,
         *,
-        shape: Any = None,
+        shape: Sequence[int] | None = None,
         dtype: int | None = None,
     ) -> str:
         """A node's output. Args: shape, dtype: by default those of the first output of the replaced node."""
@@ -47,8 +47,8 @@ class Replaced:
         self,
         op: str,
         inputs: Sequence[str],
-        attributes: Mapping[str, Any] | None,
-        shapes: Sequence[Any],
+        attributes: Mapping[str, object] | None,
+        shapes: Sequence[Sequence[int] | None],
         dtypes: Sequence[int],
     ) -> list[str]:
         """A node's outputs."""
@@ -67,10 +67,10 @@ class Replaced:
         self,
         op: str,
         inputs: Sequence[str],
-        attributes: Mapping[str, Any] | None = None,
+        attributes: Mapping[str, object] | None = None,
         output: int = 0,
         *,
-        shape: Any = None,
+        shape: Sequence[int] | None = None,
         dtype: int | None = None,
     ) -> None:
         """The node that gives an output of the replaced node. Args: shape, dtype: by default as they were."""

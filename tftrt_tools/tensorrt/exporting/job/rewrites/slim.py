@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import onnx
 import onnxslim
@@ -48,7 +47,7 @@ def _values_of_vectors() -> Iterator[None]:
     """
     kept = inference.InferenceContext.pass_on_sympy_data
 
-    def passed(self: Any, node: onnx.NodeProto) -> None:
+    def passed(self: inference.InferenceContext, node: onnx.NodeProto) -> None:
         kept(self, node)
         if len(self.known_vi_[node.output[0]].type.tensor_type.shape.dim) > 1:
             self.sympy_data_.pop(node.output[0], None)
