@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tftrt_tools.accuracy.marked import Chunk, Chunks, ChunksRequest, SharedTensor
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.files import documents, plain_file, scratch
 from tftrt_tools.models.execution import run_job
@@ -39,22 +40,21 @@ class Marked(records.Record):
     tensors: tuple[str, ...]
 
 
-def chunks(request: dict[str, Any]) -> dict[str, Any]:
+def chunks(request: ChunksRequest) -> Chunks:
     """Find the tensors that both compute, and write files for runs with some of them each.
 
-    Args: request: {"models": two paths, "signature", "names": of tensors, [] for all, "folder": where files go, "chunk": tensors of a run
-      on a GPU, where engines are built anew with them, "whole": of a run without one, "inside": whether engines may be built anew}.
-    Returns: as plans.tensors_job.job. Raises: UsageError for a tensor that one of them has not, or if they share none.
+    Raises: UsageError for a tensor that one of them has not, or if they share none.
     """
+    folder = pathlib.Path(request.folder)
     both = [
-        _of(_without_engines(model, pathlib.Path(request["folder"]) / f"copy-{number}").root, request["signature"])
-        for number, model in enumerate(request["models"])
+        _of(_without_engines(model, folder / f"copy-{number}").root, request.signature)
+        for number, model in enumerate(request.models)
     ]
     first, second = (marking.computed(frozen.graph_def, prefix) for frozen, prefix in both)
     shared = {name: second[name] for name, one in first.items() if name in second and one.alike(second[name])}
-    seen = {name: one for name, one in shared.items() if request["inside"] or not one.engine or one.output >= 0}
-    names = [name if name in shared or ":" in name else f"{name}:0" for name in request["names"]]
-    for said, name in zip(request["names"], names, strict=True):
+    seen = {name: one for name, one in shared.items() if request.inside or not one.engine or one.output >= 0}
+    names = [name if name in shared or ":" in name else f"{name}:0" for name in request.names]
+    for said, name in zip(request.names, names, strict=True):
         if name not in seen:
             raise errors.UsageError(*_refused(said, name, shared, seen))
     if not seen:
@@ -64,20 +64,20 @@ def chunks(request: dict[str, Any]) -> dict[str, Any]:
     chosen = {name: one for name, one in seen.items() if name in names or not names}
     doubtful = _doubtful(first, shared)
     listed, found = list(chosen), []
-    size = request["chunk" if gpu_module.seen() else "whole"]
+    size = request.chunk if gpu_module.seen() else request.whole
     for start in range(0, len(listed), size):
         mine = listed[start : start + size]
-        paths = [str(pathlib.Path(request["folder"]) / f"{side}-{start}.json") for side in ("first", "second")]
-        for model, path in zip(request["models"], paths, strict=True):
+        paths = [folder / f"{side}-{start}.json" for side in ("first", "second")]
+        for model, path in zip(request.models, paths, strict=True):
             plain_file.write_text(
-                path, json.dumps(Marked(model=model, signature=request["signature"], tensors=tuple(mine)).to_dict())
+                path, json.dumps(Marked(model=model, signature=request.signature, tensors=tuple(mine)).to_dict())
             )
-        told = [
-            {"tensor": name, "node": _told(chosen[name]), "first": name, "second": name, "doubtful": name in doubtful}
+        told = tuple(
+            SharedTensor(tensor=name, node=_told(chosen[name]), first=name, second=name, doubtful=name in doubtful)
             for name in mine
-        ]
-        found.append({"first": paths[0], "second": paths[1], "tensors": told})
-    return {"chunks": found, "computed": len(second)}
+        )
+        found.append(Chunk(first=str(paths[0]), second=str(paths[1]), tensors=told))
+    return Chunks(chunks=tuple(found), computed=len(second))
 
 
 def _doubtful(first: Mapping[str, marking.Computed], shared: Collection[str]) -> set[str]:

@@ -12,6 +12,7 @@ followed.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import json
@@ -21,7 +22,7 @@ import re
 import typing
 from collections.abc import Callable, Iterator
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, records
 from tftrt_tools.base.files import locks
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.engine_cache import disk, folders
@@ -32,6 +33,18 @@ DEFAULT_MAX_BYTES = 10 << 30
 NOT_THERE = "not in the cache"
 WAITS = "waiting for another process that builds this engine"
 _NAME = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place(records.Record):
+    """Which Store a child process uses: the arguments of Store."""
+
+    folder: str | None
+    max_bytes: int
+
+    def store(self) -> Store:
+        """The Store."""
+        return Store(self.folder, self.max_bytes)
 
 
 class _Found(typing.NamedTuple):

@@ -8,6 +8,7 @@ import pathlib
 import typing
 from collections.abc import Callable, Sequence
 
+from tftrt_tools.accuracy import marked
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child, jobs
 from tftrt_tools.models.execution import run
@@ -135,17 +136,16 @@ class _SavedModels:
         self._runtime = dataclasses.replace(RUNTIME, job=answer, jobs="tftrt_tools.accuracy.marked_job")
 
     def written(self, names: list[str], chunk: int) -> dict[str, typing.Any]:
-        request = {
-            "models": [self._first.path, self._second.path],
-            "signature": self.signature,
-            "names": names,
-            "folder": self._folder,
-            "chunk": chunk,
-            "whole": _WHOLE,
-            "inside": all(engine.precision != "INT8" for engine in self._second.engines),
-        }
-        answer: dict[str, typing.Any] = child.run("tftrt_tools.accuracy.marked_job:chunks", request).result
-        return answer
+        request = marked.ChunksRequest(
+            models=(self._first.path, self._second.path),
+            signature=self.signature,
+            names=tuple(names),
+            folder=self._folder,
+            chunk=chunk,
+            whole=_WHOLE,
+            inside=all(engine.precision != "INT8" for engine in self._second.engines),
+        )
+        return marked.find.run(request).result.to_dict()
 
     def first(self, file: str) -> run.Placed:
         return run.Placed(file, self._runtime)

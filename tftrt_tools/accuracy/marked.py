@@ -1,0 +1,67 @@
+"""Inner tensors that two models both compute, and the job that finds those of two SavedModels. No TensorFlow here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from tftrt_tools.base import records
+from tftrt_tools.base.process import jobs
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SharedTensor(records.Record):
+    """A tensor of floats that both compute."""
+
+    # Its name for people.
+    tensor: str
+    # What computes it in the second model, for people.
+    node: str
+    # Its name as an output of each.
+    first: str
+    second: str
+    # Whether it lies behind a tensor that the second model has not: it may hold something else there.
+    doubtful: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chunk(records.Record):
+    """A file for each of two models, with some of the tensors as outputs."""
+
+    first: str
+    second: str
+    tensors: tuple[SharedTensor, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chunks(records.Record):
+    """All of them. computed: how many tensors of floats the second model computes."""
+
+    chunks: tuple[Chunk, ...]
+    computed: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChunksRequest(records.Record):
+    """Which tensors of two SavedModels."""
+
+    # Their directories: of the original, and of its conversion.
+    models: tuple[str, str]
+    signature: str
+    # Names of tensors, () for all.
+    names: tuple[str, ...] = ()
+    # Where the files go.
+    folder: str
+    # Tensors of a run on a GPU, where engines are built anew with them; and of a run without one.
+    chunk: int
+    whole: int
+    # Whether engines may be built anew, with tensors inside as outputs.
+    inside: bool
+
+
+@jobs.job
+def find() -> Callable[[ChunksRequest], Chunks]:
+    """Find the tensors that both compute, and write files for runs with some of them each."""
+    from tftrt_tools.accuracy import marked_job
+
+    return marked_job.chunks
