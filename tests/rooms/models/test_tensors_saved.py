@@ -1,5 +1,6 @@
 """`tftrt verify --tensors` of SavedModels: which inner tensors they share, those inside engines, and how these are fetched."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from tests.onnx_sources import Spec, save
 from tftrt_tools.accuracy import marked_job
+from tftrt_tools.accuracy.marked import ChunksRequest
 from tftrt_tools.base import errors
 from tftrt_tools.command_line import cli
 from tftrt_tools.models.savedmodel import engine_op
@@ -225,22 +227,20 @@ def test_loops_and_branches_are_left_out(tmp_path):
 
 
 def test_tensors_inside_an_int8_engine_are_refused_and_what_it_gives_is_compared(zoo_model, converted, tmp_path):
-    request = {
-        "models": [str(zoo_model("digits_cnn")), str(converted("digits_cnn", "--precision_mode=FP16"))],
-        "signature": "serving_default",
-        "names": [],
-        "folder": str(tmp_path),
-        "chunk": 48,
-        "whole": 240,
-        "inside": False,
-    }
-    (made,) = marked_job.chunks(request)["chunks"]
-    (inner,) = made["tensors"]
-    assert inner["tensor"].endswith("probabilities/Softmax:0")
+    request = ChunksRequest(
+        models=(str(zoo_model("digits_cnn")), str(converted("digits_cnn", "--precision_mode=FP16"))),
+        signature="serving_default",
+        folder=str(tmp_path),
+        chunk=48,
+        whole=240,
+        inside=False,
+    )
+    (made,) = marked_job.chunks(request).chunks
+    (inner,) = made.tensors
+    assert inner.tensor.endswith("probabilities/Softmax:0")
     with pytest.raises(errors.UsageError, match="is inside an INT8 engine"):
-        marked_job.chunks(
-            {**request, "folder": str(tmp_path / "again"), "names": [inner["tensor"].replace("Softmax", "MatMul")]}
-        )
+        names = (inner.tensor.replace("Softmax", "MatMul"),)
+        marked_job.chunks(dataclasses.replace(request, folder=str(tmp_path / "again"), names=names))
 
 
 def test_an_engine_that_fell_back_proves_nothing():
