@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import json
 import pathlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -47,7 +47,7 @@ def chunks(request: ChunksRequest) -> Chunks:
     """
     folder = pathlib.Path(request.folder)
     both = [
-        _of(_without_engines(model, folder / f"copy-{number}").root, request.signature)
+        _of(_without_engines(model, folder / f"copy-{number}"), request.signature)
         for number, model in enumerate(request.models)
     ]
     first, second = (marking.computed(frozen.graph_def, prefix) for frozen, prefix in both)
@@ -112,9 +112,9 @@ def _without_engines(model: str, folder: pathlib.Path) -> loading.Model:
     return loading.load(folder)
 
 
-def _of(root: Any, signature: str) -> tuple[graph_pass.Frozen, str]:
+def _of(model: loading.Model, signature: str) -> tuple[graph_pass.Frozen, str]:
     """(a signature, what its nodes' names begin with)."""
-    function = root.signatures[signature]
+    function = model.root.signatures[signature]
     frozen = graph_pass.freeze(signature, function)
     frozen = dataclasses.replace(frozen, graph_def=inline.inline_calls(frozen.graph_def))
     engines = [node.name for node in frozen.graph_def.node if node.op == graph.ENGINE_OP]
@@ -149,12 +149,12 @@ class _Runner(runner_job.Loaded):
 
     def __init__(self, marked: Marked, model: loading.Model, gpu: dict[str, str] | None) -> None:
         self._model = model
-        self._frozen, prefix = _of(self._model.root, marked.signature)
+        self._frozen, prefix = _of(self._model, marked.signature)
         tensors = marking.computed(self._frozen.graph_def, prefix)
         self._tensors = {name: tensors[name] for name in marked.tensors}
         engines = [] if gpu else [graph.engine_name(node.name) for node in graph.engine_nodes(self._frozen.graph_def)]
         self.where: Where = runner_job.where(gpu, engines)
-        self._functions: dict[tuple[tuple[int, ...], ...], Any] = {}
+        self._functions: dict[tuple[tuple[int, ...], ...], Callable[..., list[tf.Tensor]]] = {}
 
     def ready(self, signature: str, inputs: Arrays) -> Ready:
         """As Runner.ready."""
@@ -170,7 +170,7 @@ class _Runner(runner_job.Loaded):
 
         return lambda: self._told(signature, inputs, answers)
 
-    def _function(self, number: int) -> Any:
+    def _function(self, number: int) -> Callable[..., list[tf.Tensor]]:
         """The function from the inputs to the tensors. Args: number: of `marking.mark`."""
         definition = copy.deepcopy(self._frozen.graph_def)
         fetched = marking.mark(definition, self._tensors, number)
@@ -178,8 +178,8 @@ class _Runner(runner_job.Loaded):
             # Segments change with it, and TensorFlow knows the loaded model's by their names.
             graph.rename(definition, {}, {name: f"{name}_native" for name in graph.library(definition)})
 
-        def run(*inputs: Any) -> list[Any]:
-            found: list[Any] = tf.graph_util.import_graph_def(
+        def run(*inputs: tf.Tensor) -> list[tf.Tensor]:
+            found: list[tf.Tensor] = tf.graph_util.import_graph_def(
                 definition,
                 input_map=self._frozen.input_map(inputs),
                 return_elements=list(fetched.values()),
@@ -187,4 +187,5 @@ class _Runner(runner_job.Loaded):
             )
             return found
 
-        return tf.compat.v1.wrap_function(run, self._frozen.input_specs())
+        function: Callable[..., list[tf.Tensor]] = tf.compat.v1.wrap_function(run, self._frozen.input_specs())
+        return function

@@ -66,7 +66,11 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answered(
-    name: str, function: Any, prefix: str, made: Calibration | None, calls: Sequence[dict[str, Any]]
+    name: str,
+    function: tf.types.experimental.ConcreteFunction,
+    prefix: str,
+    made: Calibration | None,
+    calls: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     """What `job` returns of one signature; its answers are written."""
     precision, nodes = "", 0
@@ -212,17 +216,20 @@ def _check_fidelity(name: str, call: Mapping[str, Any], plain: Mapping[str, npt.
             )
 
 
-def _function(frozen: Frozen, put_in: _PutIn) -> Callable[..., Any]:
+def _function(frozen: Frozen, put_in: _PutIn) -> Callable[..., list[tf.Tensor]]:
     """A function of (whether to round, the signature's inputs by name) that returns the signature's outputs as a list."""
 
-    def run(on: Any, *inputs: Any) -> Any:
-        given: dict[str, Any] = {}
+    def run(on: tf.Tensor, *inputs: tf.Tensor) -> list[tf.Tensor]:
+        given: dict[str, tf.Tensor] = {}
         for tensor, value in put_in.fed.items():
             fed = tf.fill(value.shape, on) if tensor in put_in.gates else tf.constant(value)
             given |= {tensor: fed, f"^{tensor.removesuffix(':0')}": fed}
-        return tf.graph_util.import_graph_def(
+        outputs: list[tf.Tensor] = tf.graph_util.import_graph_def(
             put_in.graph_def, input_map={**given, **frozen.input_map(inputs)}, return_elements=frozen.outputs, name=""
         )
+        return outputs
 
-    found: Callable[..., Any] = tf.compat.v1.wrap_function(run, [tf.TensorSpec((), tf.bool), *frozen.input_specs()])
+    found: Callable[..., list[tf.Tensor]] = tf.compat.v1.wrap_function(
+        run, [tf.TensorSpec((), tf.bool), *frozen.input_specs()]
+    )
     return found

@@ -88,7 +88,7 @@ def test_what_went_wrong_inside_an_engine_is_named(zoo_model, converted, tmp_pat
 
 def frozen(model):
     """(GraphDef of a converted model's signature, {name: tensor})."""
-    found, prefix = marked_job._of(loading.load(str(model)).root, "serving_default")
+    found, prefix = marked_job._of(loading.load(str(model)), "serving_default")
     return found.graph_def, marking.computed(found.graph_def, prefix)
 
 

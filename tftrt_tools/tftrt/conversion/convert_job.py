@@ -92,7 +92,7 @@ def job(request: ConvertRequest) -> Converted:
     tables: list[EngineTable] = []
     records: list[DataRecord] = []
     decision: int8.Decision | None = None
-    ahead = _ahead(model.root, walked.twins, settings)
+    ahead = _ahead(model, walked.twins, settings)
     with scratch.folder("engines") as folder:
         names, least = list(walked.twins), request.compare_modes
         ready = (
@@ -159,7 +159,7 @@ class _Converted:
 
 
 def _ahead(
-    root: Any, chosen: Mapping[str, tuple[str, ...]], settings: Settings
+    model: Model, chosen: Mapping[str, tuple[str, ...]], settings: Settings
 ) -> dict[str, tuple[Frozen, PassResult]]:
     """Run prepare.passed on the first signatures until each pattern of node names has matched, so that a mistyped pattern is found before
     anything is calibrated or built. Returns: {signature: …}. Raises: UsageError."""
@@ -169,7 +169,7 @@ def _ahead(
         if not gathered.unmatched(given):
             break
         progress.say(f"looking for the nodes that are named in {name}")
-        passed[name] = prepare.passed(name, root.signatures[name], settings, gathered)
+        passed[name] = prepare.passed(name, model.root.signatures[name], settings, gathered)
     gathered.check()
     return passed
 

@@ -4,7 +4,7 @@ run, so its engines may be of another machine."""
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -16,6 +16,9 @@ from tftrt_tools.tftrt.wrapping import added as added_module
 from tftrt_tools.tftrt.wrapping.added import Added
 from tftrt_tools.tftrt.wrapping.job import before, behind, functions, main_graph, objects
 from tftrt_tools.tftrt.wrapping.wrap import WriteRequest, Written
+
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf import meta_graph_pb2
 
 # Of the passport: what is about these very files.
 _OUTDATED = (passport.VERIFY, passport.PUBLISH)
@@ -41,7 +44,7 @@ def job(request: WriteRequest) -> Written:
     return Written(warmup_left=left)
 
 
-def _add(meta: Any, added: Added) -> None:
+def _add(meta: meta_graph_pb2.MetaGraphDef, added: Added) -> None:
     name = objects.unused_name(meta, f"__inference_wrapped_{added.name}")
     takes = added.takes()
     first = functions.traced(lambda inputs: before.before(added, inputs), takes, f"{name}_before")
@@ -49,7 +52,7 @@ def _add(meta: Any, added: Added) -> None:
     used = [known[key] for key in (*added.answers.kept, *filter(None, [added.answers.scores]))]
     marks = [InputSpec(before.MARK, "bool", (None,))] if added.marks else []
 
-    def after(tensors: dict[str, Any]) -> dict[str, Any]:
+    def after(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return behind.behind(added, tensors, tensors.get(before.MARK))
 
     last = functions.traced(after, (*used, *marks), f"{name}_behind")
