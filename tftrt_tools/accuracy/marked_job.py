@@ -11,7 +11,7 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
