@@ -3,6 +3,7 @@
 That process is one because TF-TRT keeps what TensorRT learnt about the speed of its kernels in memory only.
 """
 
+import dataclasses
 import functools
 import gc
 import os
@@ -21,9 +22,6 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.process import native_log
 from tftrt_tools.models.execution import trace
 from tftrt_tools.models.execution.job import profiling
-from tftrt_tools.models.savedmodel import passport
-from tftrt_tools.tftrt.calibration import merge
-from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
 from tftrt_tools.tftrt.calibration.job.data import DataOptions
 
 _REFERENCE_ROWS = 32
@@ -139,27 +137,14 @@ def _common(files):
 def _calibrated(model, column, data, request):
     """A Calibration of a column."""
     from tftrt_tools.tftrt.conversion import convert_job
-    from tftrt_tools.tftrt.conversion.job import int8
+    from tftrt_tools.tftrt.conversion.converting import ConvertRequest, TablesFrom
 
-    settings = cases.settings(column, "")
-    source = int8.Source(options=DataOptions(source=data, batch_size=request["batch"]), given=None)
-    answer = convert_job.job(
-        {"source": str(model), "output": None, "settings": settings.to_dict(), "int8": source.to_dict(), "cache": None}
-    )
-    if not answer["tables"]:
+    source = TablesFrom(options=DataOptions(source=data, batch_size=request["batch"]))
+    answer = convert_job.job(ConvertRequest(source=str(model), settings=cases.settings(column, ""), int8=source))
+    if not answer.tables:
         raise errors.TftrtError("no INT8 engine takes a table", "look at the model with `tftrt inspect`")
-    records = answer["data"]
-    return Calibration(
-        **passport.stamp(),
-        calibrator=column.calibrator,
-        method="entropy2" if column.table == "tensorrt" else column.method,
-        tensorrt=answer["versions"]["tensorrt"],
-        tensorflow=answer["versions"]["tensorflow"],
-        model=str(model),
-        model_digest="",
-        data=records[0] if len(records) == 1 else merge.combined(records),
-        engines=tuple(map(EngineTable.from_dict, answer["tables"])),
-    )
+    method = "entropy2" if column.table == "tensorrt" else column.method
+    return dataclasses.replace(answer, method=method, comparison=None).calibration(column.calibrator, str(model), "")
 
 
 def _write_table(path, calibration):
@@ -211,26 +196,19 @@ def convert(request):
     """
     from tftrt_tools.tftrt.calibration import file
     from tftrt_tools.tftrt.conversion import convert_job
-    from tftrt_tools.tftrt.conversion.job import int8
-    from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
+    from tftrt_tools.tftrt.conversion.converting import ConvertRequest, TablesFrom
 
     column = cases.Column(**request["column"])
     settings = cases.settings(column, request["shapes"])
-    source = int8.Source(options=None, given=file.read(request["table"]) if request["table"] else None)
+    source = TablesFrom(given=file.read(request["table"]) if request["table"] else None)
     pathlib.Path(request["output"]).mkdir(parents=True)
     before = _allocated(reset=True)
     start = time.monotonic()
     answer = convert_job.job(
-        {
-            "source": request["model"],
-            "output": request["output"],
-            "settings": settings.to_dict(),
-            "int8": source.to_dict(),
-            "cache": None,
-        }
+        ConvertRequest(source=request["model"], output=request["output"], settings=settings, int8=source)
     )
     seconds = time.monotonic() - start
-    results = [SignatureResult.from_dict(one) for one in answer["signatures"]]
+    results = answer.signatures
     built = [engine for one in results for engine in one.built]
     inside, whole = map(sum, zip(*(one.compute_ops for one in results), strict=True))
     after = _allocated()

@@ -38,8 +38,10 @@ def engine_file(path, *shapes, size=1000, engine=None):
 def look(path, **settings):
     """The Inspection of a converted model."""
     from tftrt_tools.tftrt.conversion import inspect_job
+    from tftrt_tools.tftrt.conversion.inspecting import InspectRequest
 
-    return Inspection.from_dict(inspect_job.job({"model": str(path), "settings": Settings(**settings).to_dict()}))
+    seen = inspect_job.job(InspectRequest(model=str(path), settings=Settings(**settings))).inspection
+    return Inspection.from_dict(seen.to_dict())
 
 
 @pytest.fixture(scope="module")

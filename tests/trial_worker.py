@@ -9,6 +9,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.process import jobs
 from tftrt_tools.studies.tuning import final, measuring
 from tftrt_tools.studies.tuning.tried import NATIVE, Measured
+from tftrt_tools.tftrt.calibration.calibrated import Calibrated
 from tftrt_tools.tftrt.calibration.file import EngineTable
 from tftrt_tools.tftrt.calibration.record import DataRecord
 from tftrt_tools.tftrt.calibration.table import Table
@@ -41,7 +42,7 @@ def worker_job(request):
             warnings=(),
         )
         return measuring.Answer(
-            calibrated=measuring.Calibrated(
+            calibrated=Calibrated(
                 tables=(table,), data=(record,), versions={"tensorrt": "8.5.3", "tensorflow": "2.14.1"}, method="mse"
             )
         )

@@ -8,25 +8,55 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.accuracy import harm
-from tftrt_tools.base import errors
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base import errors, records
+from tftrt_tools.base.process import jobs, progress
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.kinds.savedmodel import kind as saved_model
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
 from tftrt_tools.tftrt.conversion import pass_log
-from tftrt_tools.tftrt.conversion.settings import KEEPS_HIGH
+from tftrt_tools.tftrt.conversion.converting import TablesFrom
+from tftrt_tools.tftrt.conversion.settings import KEEPS_HIGH, Settings
 
 if TYPE_CHECKING:
     from tftrt_tools.models.execution.run import Call
-    from tftrt_tools.tftrt.conversion.settings import Settings
 
-_JOB = "tftrt_tools.accuracy.measurement_job:job"
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scored(records.Record):
+    """A call, on disk: .npz paths of its inputs, and of the original's answer."""
+
+    signature: str
+    inputs: str
+    reference: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeasureRequest(records.Record):
+    """A conversion to measure."""
+
+    # The SavedModel directory.
+    source: str
+    settings: Settings
+    int8: TablesFrom
+    calls: tuple[Scored, ...]
+
+
+@jobs.job
+def measure() -> Callable[[MeasureRequest], Mapping[str, tuple[harm.Effect, ...]]]:
+    """Convert with engines, run, compare; needs a GPU. Answers {signature: Effects of its float outputs}."""
+    from tftrt_tools.accuracy import measurement_job
+
+    return measurement_job.job
+
+
+# What became of a request.
+Outcome = Mapping[str, tuple[harm.Effect, ...]] | errors.TftrtError
 
 
 def measured(
@@ -48,31 +78,25 @@ def measured(
     """
     flat = [(signature, path) for signature, paths in saved.items() for path in paths]
     reference = run.run(saved_model.at(model), flat, f"{folder}/reference", "the original", exact=True)
-    scored = [
-        {"signature": signature, "inputs": path, "reference": answer}
+    scored = tuple(
+        Scored(signature=signature, inputs=path, reference=answer)
         for (signature, path), answer in zip(flat, reference.answers, strict=True)
-    ]
-    request: dict[str, Any] = {
-        "source": str(model),
-        "int8": {"options": None, "given": given.to_dict() if given else None},
-        "calls": scored,
-    }
+    )
     settings = dataclasses.replace(settings, shapes=shapes_flag(calls, settings.dynamic), calibrator="toolkit")
     nodes = [(signature.name, node) for signature in found for node in signature.nodes]
     worst = sorted(nodes, key=lambda pair: -pair[1].worst.noise)[:count]
     outcomes = _outcomes(
         [
-            request | {"settings": one.to_dict()}
+            MeasureRequest(source=str(model), settings=one, int8=TablesFrom(given=given), calls=scored)
             for one in (settings, *(excluding(settings, node.name) for _, node in worst))
         ]
     )
-    first = outcomes[0]
-    if isinstance(first, errors.TftrtError):
+    baseline = outcomes[0]
+    if isinstance(baseline, errors.TftrtError):
         raise errors.TftrtError(
-            f"with everything in {settings.precision_mode} the model does not run: {first.cause}",
-            first.mend or "--measure=simulate needs no engines",
+            f"with everything in {settings.precision_mode} the model does not run: {baseline.cause}",
+            baseline.mend or "--measure=simulate needs no engines",
         )
-    baseline = _effects(first)
     known = {}
     for (signature, node), outcome in zip(worst, outcomes[1:], strict=True):
         known[signature, node.name, node.engine] = _measured(outcome, baseline, signature)
@@ -117,11 +141,11 @@ def calibration(tables: Iterable[EngineTable], method: str) -> Calibration:
     return Calibration(**stamp, calibrator="toolkit", method=method, **unknown, data={}, engines=tuple(tables))
 
 
-def _outcomes(requests: Sequence[dict[str, Any]]) -> list[dict[str, Any] | errors.TftrtError]:
-    """The outcome of each request: the job's result, or the TftrtError that it ended with. If a process dies, another takes over."""
-    found: list[dict[str, Any] | errors.TftrtError] = []
+def _outcomes(requests: Sequence[MeasureRequest]) -> list[Outcome]:
+    """The outcome of each request: what `measure` answers, or the TftrtError that it ended with. If a process dies, another takes over."""
+    found: list[Outcome] = []
     while len(found) < len(requests):
-        with child.worker(_JOB, env=pass_log.ENV) as worker:
+        with measure.worker(env=pass_log.ENV) as worker:
             while len(found) < len(requests) and worker.alive:
                 progress.say(
                     "building engines without one node each" if found else "building engines with everything rounded",
@@ -137,14 +161,7 @@ def _outcomes(requests: Sequence[dict[str, Any]]) -> list[dict[str, Any] | error
     return found
 
 
-def _effects(outcome: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[harm.Effect, ...]]:
-    """{signature: Effects} of a job's result."""
-    return {name: tuple(map(harm.Effect.from_dict, effects)) for name, effects in outcome.items()}
-
-
-def _measured(
-    outcome: dict[str, Any] | errors.TftrtError, baseline: Mapping[str, tuple[harm.Effect, ...]], signature: str
-) -> harm.Measured:
+def _measured(outcome: Outcome, baseline: Mapping[str, tuple[harm.Effect, ...]], signature: str) -> harm.Measured:
     if isinstance(outcome, errors.TftrtError):
         return harm.Measured(None, None, None, outcome.cause)
-    return harm.Measured.of(_effects(outcome)[signature], baseline[signature])
+    return harm.Measured.of(outcome[signature], baseline[signature])

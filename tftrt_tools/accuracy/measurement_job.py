@@ -5,42 +5,34 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from tftrt_tools.accuracy import harm, metrics
+from tftrt_tools.accuracy.measurement import MeasureRequest, Scored
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
 from tftrt_tools.models.execution import npz, run
 from tftrt_tools.models.kinds.savedmodel import runner_job
 from tftrt_tools.tftrt.conversion import convert_job
+from tftrt_tools.tftrt.conversion.converting import ConvertRequest
 
 
-def job(request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Convert with engines, run, compare; in a child, on a GPU.
+def job(request: MeasureRequest) -> dict[str, tuple[harm.Effect, ...]]:
+    """Convert with engines, run, compare; on a GPU.
 
-    Args: request: {"source", "settings", "int8"} as conversion.convert_job.job takes them, "calls": [{"signature", "inputs": .npz path,
-      "reference": .npz path of the original's answers}]}.
-
-    Returns: {signature: [Effect dicts of its float outputs]}. Raises: TftrtError, also where an engine fell back to TensorFlow.
+    Returns: {signature: Effects of its float outputs}. Raises: TftrtError, also where an engine fell back to TensorFlow.
     """
     with scratch.folder("measure") as folder:
         output = pathlib.Path(folder) / "model"
         output.mkdir()
         convert_job.job(
-            {
-                "source": request["source"],
-                "output": str(output),
-                "settings": request["settings"],
-                "int8": request["int8"],
-                "cache": None,
-            }
+            ConvertRequest(source=request.source, output=str(output), settings=request.settings, int8=request.int8)
         )
-        saved = run.named([(call["signature"], call["inputs"]) for call in request["calls"]])
+        saved = run.named([(call.signature, call.inputs) for call in request.calls])
         calls = tuple(dataclasses.replace(call, output=f"{folder}/{number}.npz") for number, call in enumerate(saved))
         done = runner_job.job(run.Request(model=str(output), calls=calls, trace=True, label="the engines"))
         _check_engines(done)
-        return _compared(calls, request["calls"])
+        return _compared(calls, request.calls)
 
 
 def _check_engines(done: run.Answer) -> None:
@@ -53,15 +45,13 @@ def _check_engines(done: run.Answer) -> None:
             )
 
 
-def _compared(
-    calls: Sequence[run.NamedCall], references: Sequence[Mapping[str, Any]]
-) -> dict[str, list[dict[str, Any]]]:
+def _compared(calls: Sequence[run.NamedCall], references: Sequence[Scored]) -> dict[str, tuple[harm.Effect, ...]]:
     found: dict[tuple[str, str], metrics.Accumulator] = {}
     for call, before in zip(calls, references, strict=True):
-        answer, reference = npz.load(call.output), npz.load(before["reference"])
+        answer, reference = npz.load(call.output), npz.load(before.reference)
         for output, values in reference.items():
             if values.dtype.kind == "f":
                 key = (call.signature, output)
                 found.setdefault(key, metrics.Accumulator(*key, wanted=harm.METRICS)).add(values, answer[output])
     grouped = itertools.groupby(found.items(), key=lambda item: item[0][0])
-    return {signature: [harm.Effect.of(one.result()).to_dict() for _, one in items] for signature, items in grouped}
+    return {signature: tuple(harm.Effect.of(one.result()) for _, one in items) for signature, items in grouped}

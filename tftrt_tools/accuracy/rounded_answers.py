@@ -6,21 +6,60 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import time
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.base import records
 from tftrt_tools.base.choices import Precision
-from tftrt_tools.base.process import child
+from tftrt_tools.base.process import jobs
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.savedmodel import engine_op, passport
+from tftrt_tools.tftrt.calibration.file import Calibration
 
 if TYPE_CHECKING:
     from tftrt_tools.models.execution.run import Call, Names, Run
     from tftrt_tools.models.kinds.model import Model
 
 NO_DATA = "its inputs are drawn, and ranges are for real ones: give --data"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RoundedCall(run.NamedCall):
+    """A call to answer with rounding. native: the .npz of its answer without."""
+
+    native: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RoundRequest(records.Record):
+    """A converted model, and its calls."""
+
+    # The SavedModel directory.
+    model: str
+    calls: tuple[RoundedCall, ...]
+    # Of the model, None if it has none.
+    calibration: Calibration | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RoundedSignature(records.Record):
+    """What became of a signature. The answers of one with a problem, or in FP32, are not written."""
+
+    # The lowest of its engines; None where its graph could not be read.
+    precision: Precision | None
+    # How many were rounded.
+    nodes: int
+    # Why it was not simulated, or "".
+    problem: str
+
+
+@jobs.job
+def answer_rounded() -> Callable[[RoundRequest], Mapping[str, RoundedSignature]]:
+    """Answer calls with the rounding of the engines. Answers {signature: what became of it}."""
+    from tftrt_tools.accuracy import rounded_answers_job
+
+    return rounded_answers_job.job
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,7 +155,13 @@ def simulated(
     place = pathlib.Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     asked = [
-        {**call.to_dict(), "output": str(place / f"{number}.npz"), "native": native.answers[number]}
+        RoundedCall(
+            signature=call.signature,
+            inputs=call.inputs,
+            renamed=call.renamed,
+            output=str(place / f"{number}.npz"),
+            native=native.answers[number],
+        )
         for number, call in enumerate(run.named(saved, names))
     ]
     wanted = [number for number, call in enumerate(calls) if call.signature in own]
@@ -128,30 +173,26 @@ def simulated(
     }
     if not wanted:
         return Simulation(left_out=drawn, left_out_precision=lowest), native
-    there = {calls[number].signature: asked[number]["signature"] for number in wanted}
-    request = {
-        "model": str(model.path),
-        "calls": [asked[number] for number in wanted],
-        "calibration": model.document(passport.CALIBRATION),
-    }
-    answer = child.run("tftrt_tools.accuracy.rounded_answers_job:job", request).result
-    by_name: dict[str, dict[str, Any]] = {name: answer["signatures"][mine] for name, mine in there.items()}
-    done = {
-        name: cast("Precision", one["precision"])
-        for name, one in by_name.items()
-        if not one["problem"] and one["nodes"]
-    }
+    there = {calls[number].signature: asked[number].signature for number in wanted}
+    tables = model.document(passport.CALIBRATION)
+    with passport.understood(model.path, passport.CALIBRATION):
+        calibration = Calibration.from_dict(tables) if tables else None
+    request = RoundRequest(
+        model=str(model.path), calls=tuple(asked[number] for number in wanted), calibration=calibration
+    )
+    answer = answer_rounded.run(request).result
+    by_name = {name: answer[mine] for name, mine in there.items()}
+    done = {name: one.precision for name, one in by_name.items() if one.precision and not one.problem and one.nodes}
     rows = {name: sum(call.rows for call in calls if call.signature == name) for name in done}
     found = Simulation(
         simulated=done,
         rows_of=rows,
-        nodes={name: by_name[name]["nodes"] for name in done},
-        left_out={**{name: one["problem"] for name, one in by_name.items() if one["problem"]}, **drawn},
+        nodes={name: by_name[name].nodes for name in done},
+        left_out={**{name: one.problem for name, one in by_name.items() if one.problem}, **drawn},
         left_out_precision=lowest,
         seconds=time.monotonic() - start,
     )
     answers = tuple(
-        asked[number]["output"] if call.signature in done else native.answers[number]
-        for number, call in enumerate(calls)
+        asked[number].output if call.signature in done else native.answers[number] for number, call in enumerate(calls)
     )
     return found, dataclasses.replace(native, answers=answers)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
 from tftrt_tools.accuracy import metrics, studying_job
+from tftrt_tools.accuracy.rounded_answers import RoundedCall, RoundedSignature, RoundRequest
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution import npz, run_job
-from tftrt_tools.models.execution.run import NamedCall
 from tftrt_tools.models.savedmodel.engine_op import lowest_precision
 from tftrt_tools.models.savedmodel.job import detach, graph, inline, loading, protos, rounding, rounding_sites
 from tftrt_tools.tftrt.calibration import file, table
@@ -29,47 +29,47 @@ from tftrt_tools.tftrt.conversion.job import graph_pass, int8
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
 
+    from tftrt_tools.base.choices import Precision
     from tftrt_tools.models.savedmodel.engine_op import EngineOp
     from tftrt_tools.models.savedmodel.job.rounding import Rounded
     from tftrt_tools.tftrt.calibration.file import Calibration
     from tftrt_tools.tftrt.conversion.job.graph_pass import Frozen
 
 # Of a signature whose engines round nothing.
-_FP32 = "FP32"
+_FP32: Final = "FP32"
 
 
 class _NotSimulatedError(Exception):
     """The reason why a signature's rounding cannot be simulated."""
 
 
-def job(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer calls with rounding.
-
-    Args: request: {"model": converted SavedModel, "calls": [run.NamedCall dict, with
-      "native": .npz path of the answer without rounding], "calibration": the model's calibration.json, or None}.
-
-    Returns: {"signatures": {name: {"precision": the lowest of its engines, "nodes": how many were rounded, "problem": why it was not
-      simulated, or ""}}}. The answers of a signature with a problem, or in FP32, are not written.
-    """
-    made = file.Calibration.from_dict(request["calibration"]) if request["calibration"] else None
-    calls: dict[str, list[dict[str, Any]]] = {}
-    for call in request["calls"]:
-        calls.setdefault(call["signature"], []).append(call)
-    found: dict[str, dict[str, Any]] = {}
+def job(request: RoundRequest) -> dict[str, RoundedSignature]:
+    """Answer calls with rounding. Returns: {signature: what became of it}. Raises: UsageError, TftrtError."""
+    calls: dict[str, list[RoundedCall]] = {}
+    for call in request.calls:
+        calls.setdefault(call.signature, []).append(call)
+    found: dict[str, RoundedSignature] = {}
     with scratch.folder("rounded") as folder:
         progress.say("loading the converted model")
-        detach.write(protos.read(request["model"]), request["model"], folder + "/model")
+        detach.write(protos.read(request.model), request.model, folder + "/model")
         model = loading.load(folder + "/model", ())
         for number, (name, listed) in enumerate(calls.items()):
-            found[name] = _answered(name, model.root.signatures[name], f"simulated_{number}", made, listed)
-    return {"signatures": found}
+            found[name] = _answered(
+                name, model.root.signatures[name], f"simulated_{number}", request.calibration, listed
+            )
+    return found
 
 
 def _answered(
-    name: str, function: Any, prefix: str, made: Calibration | None, calls: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
+    name: str,
+    function: tf.types.experimental.ConcreteFunction,
+    prefix: str,
+    made: Calibration | None,
+    calls: Sequence[RoundedCall],
+) -> RoundedSignature:
     """What `job` returns of one signature; its answers are written."""
-    precision, nodes = "", 0
+    precision: Precision | None = None
+    nodes = 0
     try:
         frozen = graph_pass.freeze(name, function)
         graph_def = inline.inline_calls(frozen.graph_def)
@@ -77,22 +77,22 @@ def _answered(
             graph_def, {}, {one.signature.name: f"{prefix}_{one.signature.name}" for one in graph_def.library.function}
         )
         engines = {one.name: one for one in graph.engine_ops(graph_def)}
-        precision = lowest_precision(one.precision for one in engines.values())
-        if precision in ("", _FP32):
-            return {"precision": _FP32, "nodes": 0, "problem": ""}
+        precision = lowest_precision(one.precision for one in engines.values()) or _FP32
+        if precision == _FP32:
+            return RoundedSignature(precision=_FP32, nodes=0, problem="")
         put_in = _put_in(name, graph_def, engines, made)
         nodes = put_in.nodes
         _write(name, frozen, put_in, calls)
     except _NotSimulatedError as why:
-        return {"precision": precision, "nodes": nodes, "problem": str(why)}
+        return RoundedSignature(precision=precision, nodes=nodes, problem=str(why))
     except (
         errors.TftrtError,
         tf.errors.OpError,
         ValueError,
     ) as error:  # a graph over TensorFlow's 2 GiB is a ValueError
         cause = error.cause if isinstance(error, errors.TftrtError) else errors.first_line(str(error))
-        return {"precision": precision, "nodes": nodes, "problem": cause}
-    return {"precision": precision, "nodes": nodes, "problem": ""}
+        return RoundedSignature(precision=precision, nodes=nodes, problem=cause)
+    return RoundedSignature(precision=precision, nodes=nodes, problem="")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,27 +180,27 @@ def _tables(
     return found
 
 
-def _write(name: str, frozen: Frozen, put_in: _PutIn, calls: Sequence[dict[str, Any]]) -> None:
+def _write(name: str, frozen: Frozen, put_in: _PutIn, calls: Sequence[RoundedCall]) -> None:
     """Answer the calls, once the graph has answered the first one like the model, with nothing rounded. Raises: _NotSimulatedError."""
     outputs = sorted(frozen.original.structured_outputs)
     if not any(frozen.original.structured_outputs[output].dtype.is_floating for output in outputs):
         raise _NotSimulatedError("it has no float output, which rounding could change little by little")
     function = _function(frozen, put_in)
 
-    def answers(call: dict[str, Any], on: bool) -> dict[str, npt.NDArray[Any]]:
-        feed = {key: tf.constant(value) for key, value in run_job.read_inputs(NamedCall.from_dict(call)).items()}
+    def answers(call: RoundedCall, on: bool) -> dict[str, npt.NDArray[Any]]:
+        feed = {key: tf.constant(value) for key, value in run_job.read_inputs(call).items()}
         found = function(tf.constant(on), *[feed[key] for key in frozen.input_names])
         return {output: tensor.numpy() for output, tensor in zip(outputs, found, strict=True)}
 
     _check_fidelity(name, calls[0], answers(calls[0], False))
     for number, call in enumerate(calls):
         progress.say(f"running {name} with its engines' rounding", number, len(calls))
-        run_job.keep_answers(NamedCall.from_dict(call), answers(call, True), call["output"])
+        run_job.keep_answers(call, answers(call, True), call.output)
 
 
-def _check_fidelity(name: str, call: Mapping[str, Any], plain: Mapping[str, npt.NDArray[Any]]) -> None:
-    names = call["renamed"]["outputs"]
-    for output, native in npz.load(call["native"]).items():
+def _check_fidelity(name: str, call: RoundedCall, plain: Mapping[str, npt.NDArray[Any]]) -> None:
+    names = call.renamed.outputs
+    for output, native in npz.load(call.native).items():
         mine = next((value for key, value in plain.items() if names.get(key, key) == output), None)
         if native.dtype.kind != "f" or mine is None or not np.isfinite(native).all():
             continue
@@ -212,17 +212,20 @@ def _check_fidelity(name: str, call: Mapping[str, Any], plain: Mapping[str, npt.
             )
 
 
-def _function(frozen: Frozen, put_in: _PutIn) -> Callable[..., Any]:
+def _function(frozen: Frozen, put_in: _PutIn) -> Callable[..., list[tf.Tensor]]:
     """A function of (whether to round, the signature's inputs by name) that returns the signature's outputs as a list."""
 
-    def run(on: Any, *inputs: Any) -> Any:
-        given: dict[str, Any] = {}
+    def run(on: tf.Tensor, *inputs: tf.Tensor) -> list[tf.Tensor]:
+        given: dict[str, tf.Tensor] = {}
         for tensor, value in put_in.fed.items():
             fed = tf.fill(value.shape, on) if tensor in put_in.gates else tf.constant(value)
             given |= {tensor: fed, f"^{tensor.removesuffix(':0')}": fed}
-        return tf.graph_util.import_graph_def(
+        outputs: list[tf.Tensor] = tf.graph_util.import_graph_def(
             put_in.graph_def, input_map={**given, **frozen.input_map(inputs)}, return_elements=frozen.outputs, name=""
         )
+        return outputs
 
-    found: Callable[..., Any] = tf.compat.v1.wrap_function(run, [tf.TensorSpec((), tf.bool), *frozen.input_specs()])
+    found: Callable[..., list[tf.Tensor]] = tf.compat.v1.wrap_function(
+        run, [tf.TensorSpec((), tf.bool), *frozen.input_specs()]
+    )
     return found

@@ -11,7 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from tftrt_tools.accuracy import harm, measurement
+from tftrt_tools.accuracy import harm, measurement, simulating
+from tftrt_tools.accuracy.simulating import SimulateRequest
 from tftrt_tools.base import errors
 from tftrt_tools.base import stack as stack_room
 from tftrt_tools.base.files import scratch
@@ -22,6 +23,7 @@ from tftrt_tools.models.savedmodel import describe, files, signatures, tensor_ki
 from tftrt_tools.models.sources.opened import check, opened
 from tftrt_tools.tftrt.calibration import file as calibration_file
 from tftrt_tools.tftrt.conversion import pass_apart, pass_log
+from tftrt_tools.tftrt.conversion.converting import TablesFrom
 
 if TYPE_CHECKING:
     from tftrt_tools.models.execution.run import Call
@@ -80,26 +82,22 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
             tensor_kinds.check(name, seen.inputs[name], seen.outputs[name])
         calls = calls_of(inputs.Takes.walking(walked, seen.inputs), options, folder)
         saved = {
-            name: [path for _, path in run.save_calls(made, f"{folder}/in/{number}")]
+            name: tuple(path for _, path in run.save_calls(made, f"{folder}/in/{number}"))
             for number, (name, made) in enumerate(calls.items())
         }
         settings = dataclasses.replace(settings, signature_keys=tuple(calls), use_dynamic_shape=settings.dynamic)
-        int8 = {
-            "options": options.calibration.to_dict() if options.calibration else None,
-            "given": given.to_dict() if given else None,
-            "twins": walked.twins,
-        }
-        request = {"model": model, "settings": settings.to_dict(), "int8": int8, "calls": saved, "nodes": options.nodes}
-        answer = pass_apart.run(
-            "tftrt_tools.accuracy.simulation_job:job", request, env=pass_log.ENV, log_file=options.log_file
-        ).result
-        found = [
-            harm.SignatureHarm.from_dict({**one, "twins": walked.twins[one["name"]]}) for one in answer["signatures"]
-        ]
-        problem = _why_not_measured(answer["gpu"], options)
+        request = SimulateRequest(
+            model=model,
+            settings=settings,
+            int8=TablesFrom(options=options.calibration, given=given),
+            calls=saved,
+            nodes=options.nodes,
+        )
+        answer = pass_apart.run(simulating.simulate, request, env=pass_log.ENV, log_file=options.log_file).result
+        found = [dataclasses.replace(one, twins=walked.twins[one.name]) for one in answer.signatures]
+        problem = _why_not_measured(answer.gpu, options)
         if not problem:
-            tables = [calibration_file.EngineTable.from_dict(one) for one in answer["tables"]]
-            made = measurement.calibration(tables, answer["method"]) if tables else None
+            made = measurement.calibration(answer.tables, answer.method) if answer.tables else None
             found = measurement.measured(model, settings, made, calls, saved, found, options.measure_nodes, folder)
     path = pathlib.Path(source).absolute()
     return harm.Sensitivity(
@@ -108,9 +106,9 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
         precision=settings.precision_mode,
         settings=settings.to_dict(),
         data=options.data,
-        ranges=ranges(settings.precision_mode, settings.calibration_table, options, answer["method"]),
+        ranges=ranges(settings.precision_mode, settings.calibration_table, options, answer.method),
         signatures=tuple(found),
-        gpu=answer["gpu"],
+        gpu=answer.gpu,
         seconds=time.monotonic() - start,
         measured_problem=problem,
     )

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from tftrt_tools.accuracy import harm, metrics, studying_job
+from tftrt_tools.accuracy.simulating import Simulated, SimulateRequest
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
@@ -24,9 +25,10 @@ from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.job import inline, loading, rounding, rounding_sites
 from tftrt_tools.tftrt.calibration.job import rounded, toolkit
 from tftrt_tools.tftrt.conversion.job import int8, patterns, prepare
-from tftrt_tools.tftrt.conversion.settings import Settings
 
 if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2
+
     from tftrt_tools.accuracy.harm import SignatureHarm
     from tftrt_tools.accuracy.metrics.comparison import Accumulator, Comparison
     from tftrt_tools.models.savedmodel.job.loading import Model
@@ -36,47 +38,38 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.conversion.job.graph_pass import Frozen
     from tftrt_tools.tftrt.conversion.job.int8 import Decision, Measured, Source
     from tftrt_tools.tftrt.conversion.job.patterns import Patterns
+    from tftrt_tools.tftrt.conversion.settings import Settings
 
 K = TypeVar("K", bound=Hashable)
 
 
-def job(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Round each node of a model alone, all together, and all but the worst; INT8 with each calibration method.
-
-    Args:
-      request: {"model": SavedModel directory, "settings": Settings.to_dict(), "int8": int8.Source.to_dict(), "calls": {signature: .npz
-        paths of the inputs to score}, "nodes": regular expression of the nodes to look at alone, "" for all, None for none}.
-
-    Returns: {"signatures": [SignatureHarm dicts], "tables": [EngineTable dicts], "method": of int8.Decision, "gpu": {…} or None}.
-    """
-    settings, source = Settings.from_dict(request["settings"]), int8.Source.from_dict(request["int8"])
+def job(request: SimulateRequest) -> Simulated:
+    """Round each node of a model alone, all together, and all but the worst; INT8 with each calibration method. Raises: UsageError,
+    TftrtError."""
+    settings = request.settings
     # The reference should be the best float32 answer.
     tf.config.experimental.enable_tensor_float_32_execution(False)
     progress.say("loading the model")
-    model = loading.load(pathlib.Path(request["model"]), settings.tags)
+    model = loading.load(pathlib.Path(request.model), settings.tags)
     found: list[SignatureHarm] = []
     tables: list[EngineTable] = []
     gathered = patterns.Patterns()
     with scratch.folder("engines") as folder:
-        walked = signatures.Once.of(request["calls"], model.same)
-        source = source.of_model(walked, {name: model.specs(name) for name in model.root.signatures})
+        walked = signatures.Once.of(request.calls, model.same)
+        specs = {name: model.specs(name) for name in model.root.signatures}
+        source = int8.Source.of_model(request.int8, walked, specs)
         passed = (
-            _passed(name, model, settings, source, paths, folder, gathered) for name, paths in request["calls"].items()
+            _passed(name, model, settings, source, paths, folder, gathered) for name, paths in request.calls.items()
         )
         for one, measured, decision in int8.each_decided(passed, settings, source):
             simulated = (
                 _fp16(one) if settings.precision_mode == "FP16" else _int8(one, measured, decision, settings, source)
             )
-            alone = _chosen(one.name, simulated.sites, request["nodes"], settings, gathered)
+            alone = _chosen(one.name, simulated.sites, request.nodes, settings, gathered)
             found.append(studying_job.studied(simulated, alone, settings.precision_mode))
             tables += simulated.tables
     gathered.check()
-    return {
-        "signatures": [one.to_dict() for one in found],
-        "tables": [one.to_dict() for one in tables],
-        "method": decision.said,
-        "gpu": gpu_module.seen(),
-    }
+    return Simulated(signatures=tuple(found), tables=tuple(tables), method=decision.said, gpu=gpu_module.seen())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,9 +78,9 @@ class _Passed:
 
     name: str
     frozen: Frozen
-    graph_def: Any
+    graph_def: graph_pb2.GraphDef
     # The graph with native segments inlined.
-    inlined: Any
+    inlined: graph_pb2.GraphDef
     # {engine: tensors} of inline_segments, of the engines in the precision to study.
     inner: Mapping[str, dict[str, str]]
     # The .npz paths of its inputs, one for each call.

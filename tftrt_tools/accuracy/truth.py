@@ -206,7 +206,7 @@ def _pair(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]]
     return array, given
 
 
-def _per_class(measures: Iterable[Measure], kind: str) -> dict[int, tuple[int, float]]:
+def _per_class(measures: Iterable[Measure[Any]], kind: str) -> dict[int, tuple[int, float]]:
     if kind not in (label_kinds.CLASSES, label_kinds.MASKS):
         return {}
     counted = [measure.shares() for measure in measures if hasattr(measure, "shares")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -145,7 +145,7 @@ class _Maker:
         self._read_pictures: dict[int, tuple[_Picture, ...]] = {}
         self._rows: read.Rows | None = None
         self.labelled: dict[str, Labelled] = {}
-        self._made: dict[Any, int] = {}
+        self._made: dict[Hashable, int] = {}
         self._origins: list[Origin] = []
         self._signatures: Mapping[str, Sequence[InputSpec]] = original.inputs
         self.drew: list[str] = []
@@ -216,7 +216,7 @@ class _Maker:
         """The name of a signature in the original."""
         return signatures.DEFAULT if self._record.default_was and name == self._record.default_was else name
 
-    def _reference(self, key: Any, call: run.Call, origin: Origin) -> int:
+    def _reference(self, key: Hashable, call: run.Call, origin: Origin) -> int:
         if key not in self._made:
             self._made[key] = len(self.originals)
             self.originals.append(call)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import quantized
+from tests import measured_jobs, quantized
 from tests.sensitive_models import kernels, rows, saved_chain, saved_function, two_layers
 from tests.zoo import zoo_inputs
 from tftrt_tools.accuracy import harm, measurement, metrics, sensitivity, simulation_job, thresholds
+from tftrt_tools.accuracy.simulating import SimulateRequest
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import sensitivity as sensitivity_command
 from tftrt_tools.command_line.report import pictures
@@ -20,7 +21,7 @@ from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import cutting
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
-from tftrt_tools.tftrt.calibration import file
+from tftrt_tools.tftrt.conversion.converting import TablesFrom
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 INT8 = Settings(precision_mode="INT8", calibration_method="max")
@@ -34,10 +35,9 @@ def simulated(model, path, settings=INT8, batch_size=32, **request):
     calls, _ = cutting.calls_of_arrays(array_reader.load(path), specs, range(batch_size, 0, -1))
     with tempfile.TemporaryDirectory() as folder:
         saved = {name: [one for _, one in run.save_calls(made, folder)] for name, made in calls.items()}
-        request = {"int8": {"options": None, "given": None}, "nodes": "", **request}
-        answer = simulation_job.job({"model": str(model), "settings": settings.to_dict(), "calls": saved, **request})
-    (signature,) = answer["signatures"]
-    return harm.SignatureHarm.from_dict(signature)
+        request = SimulateRequest(model=str(model), settings=settings, calls=saved, **request)
+        (signature,) = simulation_job.job(request).signatures
+    return harm.SignatureHarm.from_dict(signature.to_dict())
 
 
 @pytest.fixture(scope="module")
@@ -209,10 +209,7 @@ def test_batches_of_any_size_give_the_same_harm(tmp_path):
 def test_calibration_data_gives_the_ranges(tmp_path):
     model, path = saved_chain(tmp_path / "model", kernels()), rows(tmp_path / "x.npz")
     small = rows(tmp_path / "small.npz", x=np.float32(0.01) * np.load(path)["x"])
-    narrow, own = (
-        simulated(model, path, int8={"options": DataOptions(source=one).to_dict(), "given": None})
-        for one in (small, path)
-    )
+    narrow, own = (simulated(model, path, int8=TablesFrom(options=DataOptions(source=one))) for one in (small, path))
     assert harm.worst(narrow.total).snr_db < 3 < 25 < harm.worst(own.total).snr_db
     scored = simulated(model, path)
     assert [node.effects for node in own.nodes] == [node.effects for node in scored.nodes], (
@@ -562,7 +559,7 @@ def test_a_node_is_excluded_besides_those_that_were_already():
 
 
 def test_engines_are_built_in_one_process_and_another_takes_over_where_it_dies(monkeypatch):
-    monkeypatch.setattr(measurement, "_JOB", "tests.rooms.base.test_child:work")
+    monkeypatch.setattr(measurement, "measure", measured_jobs.work)
     requests = [{"do": what} for what in ("answer", "refuse", "abort", "answer", "answer")]
     first, second, died, after, last = measurement._outcomes(requests)
     assert isinstance(second, errors.TftrtError) and "SIGABRT" in died.cause
@@ -570,7 +567,7 @@ def test_engines_are_built_in_one_process_and_another_takes_over_where_it_dies(m
 
 
 def test_without_the_model_with_everything_rounded_nothing_else_is_built(monkeypatch):
-    monkeypatch.setattr(measurement, "_JOB", "tests.rooms.base.test_child:work")
+    monkeypatch.setattr(measurement, "measure", measured_jobs.work)
     assert len(measurement._outcomes([{"do": "refuse"}, {"do": "answer"}])) == 1
 
 
@@ -591,18 +588,9 @@ def test_without_a_gpu_everything_about_measuring_but_the_engines_works(precisio
     specs = {"serving_default": [shape_grammar.InputSpec("x", "float32", (None, 16))]}
     calls, _ = cutting.calls_of_arrays(array_reader.load(path), specs, range(32, 0, -1))
     saved = {name: [one for _, one in run.save_calls(made, tmp_path / "in")] for name, made in calls.items()}
-    request = {
-        "model": str(model),
-        "settings": settings.to_dict(),
-        "calls": saved,
-        "int8": {"options": None, "given": None},
-        "nodes": "",
-    }
-    answer = simulation_job.job(request)
-    found = [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
-    tables = [file.EngineTable.from_dict(one) for one in answer["tables"]]
-    given = measurement.calibration(tables, answer["method"]) if tables else None
-    (signature,) = measurement.measured(model, settings, given, calls, saved, found, 2, str(tmp_path))
+    answer = simulation_job.job(SimulateRequest(model=str(model), settings=settings, calls=saved))
+    given = measurement.calibration(answer.tables, answer.method) if answer.tables else None
+    (signature,) = measurement.measured(model, settings, given, calls, saved, answer.signatures, 2, str(tmp_path))
     assert harm.worst(signature.measured).snr_db > 100
     assert [node.measured is not None for node in signature.nodes] == [True, True, False, False]
     assert all(node.measured.problem == "" and node.measured.gain_db is not None for node in signature.nodes[:2])

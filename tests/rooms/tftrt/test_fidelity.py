@@ -15,6 +15,7 @@ from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel.job import detach, fidelity, inline, loading, protos, rounding
 from tftrt_tools.tftrt.calibration.job import collect, rounded
 from tftrt_tools.tftrt.conversion import inspect_job
+from tftrt_tools.tftrt.conversion.inspecting import InspectRequest
 from tftrt_tools.tftrt.conversion.job import engine_inputs, graph_pass
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -325,10 +326,10 @@ def test_inspect_says_what_a_converted_model_lost_of_its_source(pair, tmp_path):
     passport.write(
         out, passport.MANIFEST, {"source": str(source), "source_digest": files.digest(source), "settings": {}}
     )
-    request = {"model": str(out), "settings": Settings().to_dict()}
+    request = InspectRequest(model=str(out), settings=Settings())
 
     def lost():
-        return [one["text"] for one in inspect_job.job(request)["disagreements"] if "source" in one["about"]]
+        return [one.text for one in inspect_job.job(request).inspection.findings if "source" in one.about]
 
     assert lost() == []
     proto = protos.read(out)

@@ -25,6 +25,7 @@ from tftrt_tools.tftrt.calibration.job import kept_back
 from tftrt_tools.tftrt.calibration.job.noise import Noise
 from tftrt_tools.tftrt.calibration.methods import Method
 from tftrt_tools.tftrt.conversion import calibrate_job
+from tftrt_tools.tftrt.conversion.converting import CalibrateRequest, TablesFrom
 from tftrt_tools.tftrt.conversion.job import int8
 from tftrt_tools.tftrt.conversion.settings import Settings, checked
 
@@ -117,14 +118,14 @@ def calibrated(model, source, compare=False, batch=8, **settings):
     """(Calibration, the child's answer) of calibrate_job.job in this process."""
     options = DataOptions(source=str(source), batch_size=batch)
     answer = calibrate_job.job(
-        {
-            "source": str(model),
-            "settings": Settings(precision_mode="INT8", **settings).to_dict(),
-            "int8": {"options": options.to_dict(), "given": None, "compare": compare},
-        }
+        CalibrateRequest(
+            source=str(model),
+            settings=Settings(precision_mode="INT8", **settings),
+            int8=TablesFrom(options=options, compare=compare),
+        )
     )
-    tables = {one["engine"]: one["table"]["scales"] for one in answer["tables"]}
-    return answer["method"], tables, answer["comparison"] and Comparison.from_dict(answer["comparison"])
+    tables = {one.engine: one.table.scales for one in answer.tables}
+    return answer.method, tables, answer.comparison and Comparison.from_dict(answer.comparison.to_dict())
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
+from tests import thrown_jobs
 from tests.prepared_models import answers, prepared, save
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child
@@ -142,7 +143,7 @@ def test_a_pass_that_fails_whatever_it_is_offered_is_an_error_in_a_line():
 
 
 def test_a_node_that_ends_the_process_is_found_in_another_one(monkeypatch):
-    monkeypatch.setattr(thrown, "JOB", "tests.thrown_jobs:graph_pass")
+    monkeypatch.setattr(thrown, "single_pass", thrown_jobs.graph_pass)
     known = {}
     with thrown._apart(one_pass("a", "bad1", "b", "c")) as trial:
         thrown._find(trial, one_pass("a", "bad1", "b", "c").graph_def, known)
@@ -150,6 +151,6 @@ def test_a_node_that_ends_the_process_is_found_in_another_one(monkeypatch):
 
 
 def test_a_job_that_dies_in_a_pass_runs_again_with_care():
-    assert pass_apart.run("tests.thrown_jobs:whole", {"elsewhere": False}, {}).result is True
+    assert pass_apart.run(thrown_jobs.whole, False, {}).result is True
     with pytest.raises(child.ChildDied):
-        pass_apart.run("tests.thrown_jobs:whole", {"elsewhere": True}, {})
+        pass_apart.run(thrown_jobs.whole, True, {})

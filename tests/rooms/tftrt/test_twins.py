@@ -15,9 +15,9 @@ from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel.job import graph, inspector, twins
 from tftrt_tools.models.savedmodel.signatures import Once, label
 from tftrt_tools.tftrt.conversion import calibrate_job, convert_job
+from tftrt_tools.tftrt.conversion.converting import CalibrateRequest, ConvertRequest, TablesFrom
 from tftrt_tools.tftrt.conversion.job import planner
 from tftrt_tools.tftrt.conversion.settings import Settings
-from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 SAME = {"serve": "serving_default", "serving_default": "serving_default"}
 BOTH = "serve, serving_default (the same)"
@@ -71,14 +71,8 @@ def test_other_names_or_shapes_are_no_twins(exported):
 def test_a_twin_that_was_not_asked_for_stays_as_it_was(exported, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    request = {
-        "source": str(exported),
-        "output": str(out),
-        "settings": Settings(signature_keys=("serve",)).to_dict(),
-        "int8": {"options": None, "given": None},
-        "cache": None,
-    }
-    found = [SignatureResult.from_dict(one) for one in convert_job.job(request)["signatures"]]
+    request = ConvertRequest(source=str(exported), output=str(out), settings=Settings(signature_keys=("serve",)))
+    found = convert_job.job(request).signatures
     assert [(one.name, one.converted, one.twins) for one in found] == [
         ("serve", True, ()),
         ("serving_default", False, ()),
@@ -94,9 +88,9 @@ def test_they_are_planned_and_calibrated_once(exported, tmp_path):
     name = next(iter(meta(exported).signature_def["serve"].inputs))
     np.savez(tmp_path / "rows.npz", **{name: models.rows(64)})
     settings = Settings(precision_mode="INT8", signature_keys=())
-    source = {"options": DataOptions(source=str(tmp_path / "rows.npz")).to_dict(), "given": None}
-    answer = calibrate_job.job({"source": str(exported), "settings": settings.to_dict(), "int8": source})
-    assert [one["signature"] for one in answer["tables"]] == ["serving_default"] and len(answer["data"]) == 1
+    source = TablesFrom(options=DataOptions(source=str(tmp_path / "rows.npz")))
+    answer = calibrate_job.job(CalibrateRequest(source=str(exported), settings=settings, int8=source))
+    assert [one.signature for one in answer.tables] == ["serving_default"] and len(answer.data) == 1
 
 
 def test_the_commands_say_it_once_and_labels_are_clear(exported, tftrt, tmp_path):

@@ -29,7 +29,7 @@ def overlaps(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[A
     return result
 
 
-class Boxes(Measure):
+class Boxes(Measure[npt.NDArray[Any]]):
     """iou and max_box."""
 
     def __init__(self, epsilon: float = 1e-3) -> None:

@@ -41,7 +41,7 @@ def _largest(answer: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return result
 
 
-class Top(Measure):
+class Top(Measure[npt.NDArray[Any]]):
     """top1, top5 and class_top1."""
 
     def __init__(self, epsilon: float = 1e-3) -> None:
@@ -98,7 +98,7 @@ def _chosen(reference: npt.NDArray[Any], given: npt.NDArray[Any]) -> npt.NDArray
     return np.round(given.astype(np.float64)).astype(np.int64)
 
 
-class Auc(Measure):
+class Auc(Measure[npt.NDArray[Any]]):
     """auc; it keeps all rows."""
 
     def __init__(self, epsilon: float = 1e-3) -> None:

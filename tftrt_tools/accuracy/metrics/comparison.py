@@ -106,7 +106,7 @@ class Accumulator:
         self._kind, self._part_of, self._said = kind, part_of, said and bool(kind)
         self._wanted = frozenset(wanted)
         self._ids, self._dtype, self._elements, self._floats = kinds.Ids(output), "", 0, False
-        self._measures: list[Measure] | None = None
+        self._measures: list[Measure[npt.NDArray[Any]]] | None = None
         self._nonfinite = np.zeros(3, np.int64)  # in the answer, in the reference, the same in both
         self._rows, self._probabilities = False, True
 

@@ -141,7 +141,7 @@ def matches(reference: Found, answer: Found, threshold: float) -> list[tuple[int
     return found
 
 
-class Pairs(Measure):
+class Pairs(Measure[list[Found]]):
     """matched, matched_iou, matched_score. `add` takes lists of Found."""
 
     def __init__(self, epsilon: float = 1e-3) -> None:
@@ -164,7 +164,7 @@ class Pairs(Measure):
         return found | ({"matched_iou": self._iou / self._pairs, "matched_score": self._score} if self._pairs else {})
 
 
-class Precision(Measure):
+class Precision(Measure[list[Found]]):
     """map and map50. `add` takes lists of Found; the reference's are the truth."""
 
     def __init__(self, epsilon: float = 1e-3) -> None:

@@ -20,7 +20,7 @@ _FLOATS = frozenset((VALUES, IDS, SCORES, BOXES, PROBABILITIES, MASKS))
 _NUMBERS = frozenset((VALUES,))
 
 
-class Elements(Measure):
+class Elements(Measure[npt.NDArray[Any]]):
     """All of them but r2."""
 
     def __init__(self, epsilon: float = 1e-3) -> None:
@@ -71,7 +71,7 @@ class Elements(Measure):
         return 10 * math.log10(self._reference_squares / self._sum_squares) if self._reference_squares else -math.inf
 
 
-class Determination(Measure):
+class Determination(Measure[npt.NDArray[Any]]):
     """r2."""
 
     def __init__(self, epsilon: float = 1e-3) -> None:

@@ -10,7 +10,7 @@ from tftrt_tools.accuracy.kinds import EXACT, IDS, TEXTS
 from tftrt_tools.accuracy.metrics.metric import Measure, Metric, percent
 
 
-class Mismatches(Measure):
+class Mismatches(Measure[npt.NDArray[Any]]):
     """mismatches."""
 
     def __init__(self, epsilon: float = 1e-3) -> None:

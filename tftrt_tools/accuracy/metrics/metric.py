@@ -3,10 +3,13 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
+
+# What a call gives a measure: arrays, or what was found in them.
+Given = TypeVar("Given")
 
 
-class Measure:
+class Measure(Generic[Given]):
     """Accumulates over calls what one or more metrics need.
 
     The reference is the original's answer, or the truth (labels) in the form that the answer has.
@@ -16,7 +19,7 @@ class Measure:
         """Args: epsilon: floor of the divisor of max_rel, in the output's own unit."""
         self.epsilon = epsilon
 
-    def add(self, reference: Any, answer: Any) -> None:
+    def add(self, reference: Given, answer: Given) -> None:
         """Add one call: arrays, or what the measure takes. A call that cannot be measured is skipped."""
         raise NotImplementedError
 
@@ -42,7 +45,7 @@ class Metric:
     # The value for people.
     show: Callable[[float], str]
     # The measure that gives it.
-    measure: type[Measure]
+    measure: type[Measure[Any]]
     # Kinds of outputs (accuracy.kinds) for which it compares with the original's answers.
     kinds: frozenset[str]
     # Kinds of labels (accuracy.labels) with which it also compares.

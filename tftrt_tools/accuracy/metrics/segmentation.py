@@ -24,7 +24,7 @@ def classes_of(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return (array.reshape(-1).astype(np.float64) >= _HALF).astype(np.int64)
 
 
-class MeanIou(Measure):
+class MeanIou(Measure[npt.NDArray[Any]]):
     """mean_iou."""
 
     def __init__(self, epsilon: float = 1e-3) -> None:

@@ -11,7 +11,7 @@ from tftrt_tools.accuracy.kinds import TEXTS
 from tftrt_tools.accuracy.metrics.metric import Measure, Metric, fixed
 
 
-class WordErrors(Measure):
+class WordErrors(Measure[npt.NDArray[Any]]):
     """wer."""
 
     def __init__(self, epsilon: float = 1e-3) -> None:

@@ -22,6 +22,7 @@ examples:
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 import pathlib
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,7 +39,8 @@ from tftrt_tools.models.savedmodel.engine_op import PASSIVE_OPS
 from tftrt_tools.models.savedmodel.inspection import Inspection, bytes_text
 from tftrt_tools.models.sources.opened import opened
 from tftrt_tools.tftrt.calibration.file import Calibration
-from tftrt_tools.tftrt.conversion import pass_apart, pass_log
+from tftrt_tools.tftrt.conversion import inspecting, pass_apart, pass_log
+from tftrt_tools.tftrt.conversion.inspecting import InspectRequest
 from tftrt_tools.tftrt.conversion.plan import Plan, grouped
 from tftrt_tools.tftrt.conversion.settings import MAX_WORKSPACE_BYTES
 
@@ -90,18 +92,15 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         return _overview_of(model, kind, values)
     source, settings = opening.check(_source_flags.read(values, model)), convert_command.read_settings(values)
     with progress.on_terminal(), opened(source, values.log_file) as folder:
-        answer = _ask({"model": folder, "settings": settings.to_dict()}, values.log_file)
-    answer["model"] = str(pathlib.Path(model).absolute())
+        seen = _ask(InspectRequest(model=folder, settings=settings), values.log_file)
+    seen = dataclasses.replace(seen, model=str(pathlib.Path(model).absolute()))
     console = _output.console(values.json)
-    seen: Plan | Inspection
-    if answer["kind"] == "plan":
-        seen = plan = Plan.from_dict(answer)
-        passed = any(one["segments"] for one in answer["signatures"])
-        _print_plan(plan, console, values.all)
+    if isinstance(seen, Plan):
+        passed = any(one.segments for one in seen.signatures)
+        _print_plan(seen, console, values.all)
     else:
-        seen = inspection = Inspection.from_dict(answer)
-        passed = not answer["disagreements"]
-        _print_inspection(inspection, console, values.all)
+        passed = not seen.findings
+        _print_inspection(seen, console, values.all)
     _output.write_json(seen, values.json)
     if passed:
         _show_next(values, model, seen)
@@ -132,12 +131,12 @@ def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) ->
             _next.show(values, words)
 
 
-def _ask(request: Mapping[str, Any], log_file: str | None) -> dict[str, Any]:
+def _ask(request: InspectRequest, log_file: str | None) -> Plan | Inspection:
     try:
-        result: dict[str, Any] = pass_apart.run(
-            "tftrt_tools.tftrt.conversion.inspect_job:job", request, env=pass_log.ENV, log_file=log_file
-        ).result
-        return result
+        found = pass_apart.run(inspecting.inspect, request, env=pass_log.ENV, log_file=log_file).result
+        seen = found.plan or found.inspection
+        assert seen, "the model is converted or not"
+        return seen
     except (child.ChildDied, child.ChildBug):
         from tftrt_tools.base import stack
 

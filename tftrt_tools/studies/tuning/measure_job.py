@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,6 @@ from tftrt_tools.models.kinds import loader_job
 from tftrt_tools.studies.tuning import final, turns_job
 from tftrt_tools.studies.tuning.measuring import (
     Answer,
-    Calibrated,
     Converting,
     InTurns,
     OfConversion,
@@ -41,9 +39,8 @@ from tftrt_tools.studies.tuning.measuring import (
     Timed,
 )
 from tftrt_tools.studies.tuning.tried import NATIVE, Latency, Measured
-from tftrt_tools.tftrt.calibration.comparison import Comparison
-from tftrt_tools.tftrt.calibration.file import EngineTable
-from tftrt_tools.tftrt.calibration.record import DataRecord
+from tftrt_tools.tftrt.calibration.calibrated import Calibrated
+from tftrt_tools.tftrt.conversion.converting import Converted, ConvertRequest, TablesFrom
 from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, SignatureResult, coverage
 
 _SECONDS = 0.5
@@ -90,14 +87,7 @@ def native(asked: OfOriginal) -> dict[str, Latency]:
 
 def calibrate(asked: Converting) -> Calibrated:
     """The tables of a conversion, of which nothing is written."""
-    answer = _convert(asked, None)
-    return Calibrated(
-        tables=tuple(map(EngineTable.from_dict, answer["tables"])),
-        data=tuple(map(DataRecord.from_dict, answer["data"])),
-        versions=answer["versions"],
-        method=answer["method"],
-        comparison=answer["comparison"] and Comparison.from_dict(answer["comparison"]),
-    )
+    return _convert(asked, None)
 
 
 def trial(asked: OfConversion) -> Measured:
@@ -106,7 +96,7 @@ def trial(asked: OfConversion) -> Measured:
         stage = pathlib.Path(folder) / "model"
         stage.mkdir()
         made = _convert(asked.convert, stage)
-        results = [SignatureResult.from_dict(one) for one in made["signatures"]]
+        results = made.signatures
         facts = _facts(results)
         if not facts.engines:
             return dataclasses.replace(facts, failure="no segment is worth an engine")
@@ -151,23 +141,20 @@ def in_turns(asked: InTurns, load_made: Load) -> final.Final:
         return final.final(one.call, list(calls), turns_job.in_turns(list(calls.values())))
 
 
-def _convert(asked: Converting, output: pathlib.Path | None) -> dict[str, Any]:
+def _convert(asked: Converting, output: pathlib.Path | None) -> Converted:
     """convert_job.job. Plans alone are measured without TensorFlow, which that imports. Args: output: an empty folder, or None to write
     nothing."""
     from tftrt_tools.tftrt.conversion import convert_job
 
     return convert_job.job(
-        {
-            "source": asked.source,
-            "output": str(output) if output else None,
-            "settings": asked.settings.to_dict(),
-            "int8": {
-                "options": asked.data.to_dict() if asked.data else None,
-                "given": asked.table.to_dict() if asked.table else None,
-            },
-            "cache": asked.cache,
-            "build_minutes": asked.build_minutes,
-        }
+        ConvertRequest(
+            source=asked.source,
+            output=str(output) if output else None,
+            settings=asked.settings,
+            int8=TablesFrom(options=asked.data, given=asked.table),
+            cache=asked.cache,
+            build_minutes=asked.build_minutes,
+        )
     )
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import records
 from tftrt_tools.base.process import jobs
+from tftrt_tools.models.engine_cache.store import Place
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.studies.tuning.final import Final
 from tftrt_tools.studies.tuning.tried import Latency, Measured
-from tftrt_tools.tftrt.calibration.comparison import Comparison
-from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
-from tftrt_tools.tftrt.calibration.record import DataRecord
+from tftrt_tools.tftrt.calibration.calibrated import Calibrated
+from tftrt_tools.tftrt.calibration.file import Calibration
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 
@@ -74,8 +74,8 @@ class Converting(records.Record):
     # Of INT8: the calibration's data, or a table.
     data: DataOptions | None = None
     table: Calibration | None = None
-    # {"folder", "max_bytes"} of the engine cache, None for none.
-    cache: Mapping[str, str | int | None] | None = None
+    # The engine cache, None for none.
+    cache: Place | None = None
     # Minutes for all engines; None for no bound.
     build_minutes: float | None = None
 
@@ -134,18 +134,6 @@ class Request(records.Record):
     trial: OfConversion | None = None
     made: OfMade | None = None
     final: InTurns | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Calibrated(records.Record):
-    """Tables. data: of each signature that was calibrated; versions: of TensorFlow and TensorRT; method: its text in a calibration file;
-    comparison: None where no methods were compared."""
-
-    tables: tuple[EngineTable, ...]
-    data: tuple[DataRecord, ...]
-    versions: Mapping[str, str]
-    method: str
-    comparison: Comparison | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,16 +2,18 @@
 higher precision first; and how much noise all of them make together."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tftrt_tools.accuracy import harm
+from tftrt_tools.accuracy import harm, simulating
+from tftrt_tools.accuracy.simulating import SimulateRequest
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import progress
 from tftrt_tools.studies.tuning import journal as journal_module
 from tftrt_tools.studies.tuning.measuring import Scoring
 from tftrt_tools.studies.tuning.search import Ranked
 from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
+from tftrt_tools.tftrt.conversion.converting import TablesFrom
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 # The simulation runs all rows once for each node; the first rows are enough to rank the nodes.
@@ -42,13 +44,13 @@ class Ranking:
         self, name: str, settings: Settings, nodes: str | None, read: Callable[[list[harm.SignatureHarm]], Any]
     ) -> Any:
         table = self._trials.calibration(settings)
-        request = {
-            "model": self._task.model,
-            "settings": settings.to_dict(),
-            "calls": first_calls(self._task.scoring),
-            "nodes": nodes,
-            "int8": {"options": None, "given": table.to_dict() if table else None},
-        }
+        request = SimulateRequest(
+            model=self._task.model,
+            settings=settings,
+            calls={name: tuple(paths) for name, paths in first_calls(self._task.scoring).items()},
+            nodes=nodes,
+            int8=TablesFrom(given=table),
+        )
         key = journal_module.key(
             settings=settings.to_dict(),
             engines=[one.to_dict() for one in table.engines] if table else [],
@@ -68,14 +70,13 @@ def first_calls(scoring: Scoring) -> dict[str, list[str]]:
     return found
 
 
-def _simulated(request: Mapping[str, Any]) -> list[harm.SignatureHarm]:
+def _simulated(request: SimulateRequest) -> list[harm.SignatureHarm]:
     progress.say("simulating the rounding")
     try:
-        answer = child.run("tftrt_tools.accuracy.simulation_job:job", request, env=ENV).result
+        return list(simulating.simulate.run(request, env=ENV).result.signatures)
     except errors.UsageError as error:
         # What the simulation refuses is not an error in the command's flags.
         raise errors.TftrtError(error.cause, error.mend) from None
-    return [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
 
 
 def ranked(signatures: Sequence[harm.SignatureHarm]) -> Ranked:

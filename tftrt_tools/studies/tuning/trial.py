@@ -12,17 +12,16 @@ from typing import Any, TypeVar
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child, jobs, progress
+from tftrt_tools.models.engine_cache.store import Place
 from tftrt_tools.models.inputs.options import DataOptions
-from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import journal as journal_module
 from tftrt_tools.studies.tuning import measuring, space
 from tftrt_tools.studies.tuning.final import Final
 from tftrt_tools.studies.tuning.makers import Maker
-from tftrt_tools.studies.tuning.measuring import Answer, Calibrated, Converting, Original, Request, Scoring, Timed
+from tftrt_tools.studies.tuning.measuring import Answer, Converting, Original, Request, Scoring, Timed
 from tftrt_tools.studies.tuning.tried import Latency, Measured, Trial
 from tftrt_tools.tftrt.calibration import file as calibration_file
-from tftrt_tools.tftrt.calibration import merge
 from tftrt_tools.tftrt.calibration.file import Calibration
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -90,7 +89,7 @@ class Task:
             settings=settings,
             data=data,
             table=table,
-            cache=self.cache,
+            cache=Place.from_dict(self.cache) if self.cache else None,
             build_minutes=self.build_minutes,
         )
 
@@ -321,7 +320,8 @@ class Trials:
         )
         progress.say("calibrating")
         answer = self._ask(Request(calibrate=task.conversion(plain, data=task.data)))
-        made = _calibration(_present(answer.calibrated), settings, task)
+        found = _present(answer.calibrated)
+        made = found.calibration(settings.calibrator, task.named, task.facts.get("model", ""))
         made.write(path)
         return made
 
@@ -333,25 +333,6 @@ class Trials:
         )
         key = journal_module.key(dynamic=settings.dynamic, **segments, **self._task.data_facts)
         return self._journal.folder / f"calibration-{key.removeprefix('sha256:')[:16]}.json"
-
-
-def _calibration(answer: Calibrated, settings: Settings, task: Task) -> Calibration:
-    records = [one.to_dict() for one in answer.data]
-    # No engine has a record, so none needs a table: a quantization-aware model carries its own ranges.
-    record = merge.combined(records) if len(records) > 1 else dict(*records)
-    stamp: dict[str, Any] = passport.stamp()
-    return Calibration(
-        **stamp,
-        calibrator=settings.calibrator,
-        method=answer.method,
-        tensorrt=answer.versions["tensorrt"],
-        tensorflow=answer.versions["tensorflow"],
-        model=task.named,
-        model_digest=task.facts.get("model", ""),
-        data=record,
-        engines=answer.tables,
-        comparison=answer.comparison,
-    )
 
 
 def _present(value: Part | None) -> Part:

@@ -18,7 +18,7 @@ from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import choices, errors, op_libraries
 from tftrt_tools.base import stack as stack_room
 from tftrt_tools.base.files import documents, scratch, whole_file
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import fingerprint
 from tftrt_tools.models.backends.protocol import Made, Work
 from tftrt_tools.models.execution import constancy, npz, run
@@ -52,7 +52,8 @@ from tftrt_tools.tensorrt.exporting import export
 from tftrt_tools.tensorrt.plans.backend import TENSORRT
 from tftrt_tools.tftrt.calibration import file as calibration_file
 from tftrt_tools.tftrt.calibration.file import Calibration
-from tftrt_tools.tftrt.conversion.plan import Plan
+from tftrt_tools.tftrt.conversion import inspecting
+from tftrt_tools.tftrt.conversion.inspecting import InspectRequest
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 _OBJECTIVE = "--objective_shape"
@@ -672,8 +673,8 @@ def _facts_of(calibration: DataOptions | None) -> dict[str, Any] | None:
 
 
 def _sizes(model: str, settings: Settings) -> list[int]:
-    request = {"model": model, "settings": settings.to_dict()}
-    plan = Plan.from_dict(child.run("tftrt_tools.tftrt.conversion.inspect_job:job", request, env=ENV).result)
+    plan = inspecting.inspect.run(InspectRequest(model=model, settings=settings), env=ENV).result.plan
+    assert plan, "the original is not converted"
     return list(space_module.sizes(plan, settings.minimum_segment_size))
 
 

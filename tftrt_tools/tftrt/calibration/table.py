@@ -171,7 +171,7 @@ def _entry(line: str) -> tuple[str, float]:
     return _checked_name(name), _checked_scale(name, struct.unpack(">f", bytes.fromhex(digits))[0])
 
 
-def _check_header(line: Any) -> None:
+def _check_header(line: object) -> None:
     found = _HEADER.fullmatch(line) if isinstance(line, str) else None
     if not found:
         raise errors.TftrtError(f"{_short(line)} is no header of a calibration table", _FORM)
@@ -181,7 +181,7 @@ def _check_header(line: Any) -> None:
         )
 
 
-def _checked_name(name: Any) -> str:
+def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not name or "\n" in name or "\r" in name:
         raise errors.TftrtError(f"{_short(name)} is no tensor name", "a name is text in one line")
     try:
@@ -193,7 +193,7 @@ def _checked_name(name: Any) -> str:
     return name
 
 
-def _checked_scale(name: str, scale: Any) -> float:
+def _checked_scale(name: str, scale: object) -> float:
     try:
         rounded = 0.0 if isinstance(scale, (str, bool)) else struct.unpack(">f", struct.pack(">f", scale))[0]
     except (struct.error, OverflowError):
@@ -205,7 +205,7 @@ def _checked_scale(name: str, scale: Any) -> float:
     return rounded
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """For a message: quoted, in one line, not longer than needed."""
     shown = repr(value) if isinstance(value, str) else str(value)
     return shown if len(shown) <= 160 else shown[:120] + "…" + shown[-30:]

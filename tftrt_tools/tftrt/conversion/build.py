@@ -8,12 +8,13 @@ import pathlib
 import platform
 import time
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.choices import Strategy
-from tftrt_tools.base.process import child
+from tftrt_tools.base.process import jobs
+from tftrt_tools.models.engine_cache.store import Place
 from tftrt_tools.models.execution import coverage, run
 from tftrt_tools.models.kinds.savedmodel import kind as saved_model
 from tftrt_tools.models.savedmodel import describe, files, passport, staging
@@ -39,6 +40,47 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class BuildRequest(records.Record):
+    """What the child builds."""
+
+    # The converted SavedModel directory, and the empty directory to fill.
+    source: str
+    output: str
+    settings: Settings
+    # The manifest's signatures.
+    signatures: tuple[SignatureResult, ...] = ()
+    # Of the model, None if it has none.
+    calibration: file.Calibration | None = None
+    # The engine cache, None for none.
+    cache: Place | None = None
+    # For all engines together, None for no bound.
+    build_minutes: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Built(records.Record):
+    """What the child has built."""
+
+    signatures: tuple[SignatureResult, ...]
+    # Versions of TensorFlow, TensorRT (linked and loaded), CUDA and cuDNN.
+    versions: dict[str, str]
+    # The GPU, by execution.job.gpu.seen; None if none is visible.
+    gpu: dict[str, str] | None
+    # Those of the model's calibration that its engines have now.
+    tables: tuple[file.EngineTable, ...]
+    # Why the engine cache did not work, or "".
+    cache_problem: str
+
+
+@jobs.job
+def build_engines() -> Callable[[BuildRequest], Built]:
+    """Build the engines of a converted model, or take them away."""
+    from tftrt_tools.tftrt.conversion import build_job
+
+    return build_job.job
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Build(passport.Stamped):
     """A finished build."""
 
@@ -54,7 +96,7 @@ class Build(passport.Stamped):
     # Versions of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
     versions: dict[str, str]
     # The GPU, by execution.job.gpu.seen; None if engines were removed.
-    gpu: dict[str, Any] | None
+    gpu: dict[str, str] | None
     signatures: tuple[SignatureResult, ...]
     # The result of coverage.check for each declared shape.
     shapes_served: tuple[dict[str, Any], ...] = ()
@@ -130,28 +172,27 @@ def build(
             "be lost",
             "build the engines of the converted model, then wrap that: all signatures share them",
         )
-    settings = _settings(model, manifest, options)
+    settings, known = _settings(model, manifest, options)
     calibration = file.read(model) if (passport.folder(model) / passport.CALIBRATION).is_file() else None
     target = staging.check_target(model, True) if output is None else staging.check_target(output, overwrite, [model])
     digest = files.digest(model)
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(staging.staged(target, overwrite or output is None))
         checker = stack.enter_context(run.worker(saved_model.RUNTIME)) if options.shapes else None
-        request = {
-            "source": str(model),
-            "output": str(stage),
-            "settings": settings.to_dict(),
-            "signatures": (manifest or {}).get("signatures", []),
-            "cache": cache,
-            "build_minutes": build_minutes,
-            "calibration": calibration.to_dict() if calibration else None,
-        }
+        request = BuildRequest(
+            source=str(model),
+            output=str(stage),
+            settings=settings,
+            signatures=known,
+            cache=Place.from_dict(cache) if cache else None,
+            build_minutes=build_minutes,
+            calibration=calibration,
+        )
         env = layer_log.env(layers, bool(log_file))
-        outcome = child.run("tftrt_tools.tftrt.conversion.build_job:job", request, env=env, log_file=log_file)
+        outcome = build_engines.run(request, env=env, log_file=log_file)
         answer = outcome.result
-        signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
-        versions = {**answer["versions"], "python": platform.python_version()}
-        tables = tuple(map(file.EngineTable.from_dict, answer["tables"]))
+        signatures, tables = answer.signatures, answer.tables
+        versions = {**answer.versions, "python": platform.python_version()}
         done = Build(
             model=str(pathlib.Path(model).absolute()),
             output=str(target),
@@ -160,8 +201,8 @@ def build(
             strategy=settings.strategy,
             signatures=signatures,
             versions=versions,
-            gpu=answer["gpu"] if options.shapes else None,
-            cache_problem=answer["cache_problem"],
+            gpu=answer.gpu if options.shapes else None,
+            cache_problem=answer.cache_problem,
             seconds=0.0,
             layers=layer_log.Found.of(outcome.log, signatures, tables) if layers else layer_log.Found(),
         )
@@ -177,12 +218,14 @@ def build(
     return done
 
 
-def _settings(model: str | os.PathLike[str], manifest: Mapping[str, Any] | None, options: Options) -> Settings:
-    """The conversion's settings with the changes of the options. Without a manifest they come from the engine ops."""
+def _settings(
+    model: str | os.PathLike[str], manifest: Mapping[str, Any] | None, options: Options
+) -> tuple[Settings, tuple[SignatureResult, ...]]:
+    """(the conversion's settings with the changes of the options, the manifest's signatures). Without a manifest the settings come from
+    the engine ops."""
     with passport.understood(model, passport.MANIFEST):
         base = Settings.from_dict((manifest or {}).get("settings") or {})
-        for one in passport.signatures(manifest).values():
-            SignatureResult.from_dict(one)  # the child reads them again, after loading the model
+        known = tuple(map(SignatureResult.from_dict, (manifest or {}).get("signatures", ())))
     engines = describe.describe(model)[0].engines
     if not engines:
         raise errors.UsageError(f"{model} holds no engine ops", "convert it first: `tftrt convert`")
@@ -203,7 +246,7 @@ def _settings(model: str | os.PathLike[str], manifest: Mapping[str, Any] | None,
         changes["allow_build_at_runtime"] = options.allow_build_at_runtime
     elif not manifest:
         changes["allow_build_at_runtime"] = all(engine.allow_build_at_runtime for engine in engines)
-    return settings_module.checked(dataclasses.replace(base, **changes))
+    return settings_module.checked(dataclasses.replace(base, **changes)), known
 
 
 def _write_passport(

@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution.job import gpu as gpu_module
-from tftrt_tools.models.savedmodel import passport, signatures
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.job import detach, graph, inline, inspector, loading, protos, segments
 from tftrt_tools.tftrt.calibration import file
+from tftrt_tools.tftrt.conversion.build import BuildRequest, Built
 from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, int8, saving, watched
-from tftrt_tools.tftrt.conversion.settings import Settings
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 if TYPE_CHECKING:
@@ -27,30 +27,24 @@ if TYPE_CHECKING:
     from tftrt_tools.models.savedmodel.shapes import Call
     from tftrt_tools.tftrt.conversion.job.finishing import Made, Work
     from tftrt_tools.tftrt.conversion.job.graph_pass import Frozen
+    from tftrt_tools.tftrt.conversion.settings import Settings
 
 
-def job(request: Mapping[str, Any]) -> dict[str, Any]:
+def job(request: BuildRequest) -> Built:
     """Build the engines of a converted model for declared shapes; without shapes, save it without engines.
 
     Engines that the model carries are not read and not kept: they may be of another TensorRT or GPU.
 
-    Args:
-      request: {"source": SavedModel directory, "output": empty directory, "settings": Settings.to_dict(), "signatures":
-        [SignatureResult dicts] of the manifest, "calibration": file.Calibration.to_dict() of the model or None, "cache": {"folder",
-        "max_bytes"} or None, "build_minutes": for all engines, left out for no bound}.
-
-    Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None, "tables": [EngineTable dicts], where the model
-      has a calibration, "cache_problem": text}.
+    Raises: UsageError, TftrtError; CheckFailed where no engine was ready in time.
     """
-    settings = Settings.from_dict(request["settings"])
+    settings, calibration = request.settings, request.calibration
     gpu = gpu_module.seen()
     if settings.shapes and gpu is None:
         raise errors.TftrtError(
             "building engines needs a GPU; none is visible here", "run this on the machine that will serve the model"
         )
-    source = pathlib.Path(request["source"])
-    calibration = file.Calibration.from_dict(request["calibration"]) if request["calibration"] else None
-    known = {name: SignatureResult.from_dict(one) for name, one in passport.signatures(request).items()}
+    source = pathlib.Path(request.source)
+    known = {name: one for one in request.signatures for name in (one.name, *one.twins)}
     with scratch.folder("build") as folder:
         progress.say("loading the model")
         proto = protos.read(source)
@@ -63,9 +57,9 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
             settings=settings,
             gpu=gpu,
             versions=finishing.versions(),
-            store=finishing.store(request["cache"], settings),
+            store=finishing.store(request.cache, settings),
             origin=str(source),
-            budget=watched.Budget(request.get("build_minutes")),
+            budget=watched.Budget(request.build_minutes),
         )
         made = _signatures(model, seen, known, calibration, work, finishing.prefix(source, settings), folder)
         finishing.check_built([one.result for one in made], work.budget)
@@ -74,14 +68,14 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
             name: one.function for one in made if one.function for name in (one.result.name, *one.result.twins)
         }
         resources = {name: resource for one in made for name, resource in one.resources.items()}
-        saving.save(model, functions, resources, source, pathlib.Path(request["output"]))
-    return {
-        "signatures": [one.result.to_dict() for one in made],
-        "versions": work.versions,
-        "gpu": gpu,
-        "tables": [table.to_dict() for one in made for table in one.tables],
-        "cache_problem": work.store.problem if work.store else "",
-    }
+        saving.save(model, functions, resources, source, pathlib.Path(request.output))
+    return Built(
+        signatures=tuple(one.result for one in made),
+        versions=work.versions,
+        gpu=gpu,
+        tables=tuple(table for one in made for table in one.tables),
+        cache_problem=work.store.problem if work.store else "",
+    )
 
 
 def _signatures(

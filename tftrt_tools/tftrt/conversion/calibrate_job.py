@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
@@ -13,6 +13,7 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution.job import gpu as gpu_module
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.job import detach, graph, inline, loading, protos
+from tftrt_tools.tftrt.calibration.calibrated import Calibrated
 from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, int8, patterns, prepare
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -23,27 +24,22 @@ if TYPE_CHECKING:
     from tftrt_tools.models.savedmodel.job.loading import Model
     from tftrt_tools.tftrt.calibration.file import EngineTable
     from tftrt_tools.tftrt.calibration.record import DataRecord
+    from tftrt_tools.tftrt.conversion.converting import CalibrateRequest
     from tftrt_tools.tftrt.conversion.job.int8 import Measured, Source
     from tftrt_tools.tftrt.conversion.job.patterns import Patterns
 
 
-def job(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Calibrate in this process; nothing is saved.
-
-    Args: request: {"source": SavedModel directory, "settings": Settings.to_dict(), "int8": int8.Source.to_dict()}.
-
-    Returns: {"versions": {…}, "tables": [EngineTable dicts], "data": [DataRecord dicts, one a calibrated signature], "method",
-      "comparison": of int8.Decision}.
-    Raises: UsageError, TftrtError.
-    """
-    settings, source = Settings.from_dict(request["settings"]), int8.Source.from_dict(request["int8"])
-    int8.check_calibrator(settings, source, gpu_module.seen())
+def job(request: CalibrateRequest) -> Calibrated:
+    """Calibrate in this process; nothing is saved. Raises: UsageError, TftrtError; CheckFailed where no engine takes a table."""
+    settings = request.settings
+    int8.check_calibrator(settings, request.int8, gpu_module.seen())
     with scratch.folder("calibrate") as folder:
         progress.say("loading the model")
-        model, converted = _load(request["source"], settings, folder)
+        model, converted = _load(request.source, settings, folder)
         names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
         once = signatures.Once.of(names, model.same)
-        source, walked = source.of_model(once, {name: model.specs(name) for name in model.root.signatures}), once.names
+        specs = {name: model.specs(name) for name in model.root.signatures}
+        source, walked = int8.Source.of_model(request.int8, once, specs), once.names
         gathered = patterns.Patterns()
         measured = (
             (name, _signature(model, walked, index, converted, settings, source, folder, gathered))
@@ -56,13 +52,14 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
             records += [one.record] if one.record else []
         gathered.check()
     if not tables:
-        raise _nothing(request["source"], converted)
-    return {
-        "versions": finishing.versions(),
-        "tables": [one.to_dict() for one in tables],
-        "data": [one.to_dict() for one in records],
-        **decision.told(),
-    }
+        raise _nothing(request.source, converted)
+    return Calibrated(
+        versions=finishing.versions(),
+        tables=tuple(tables),
+        data=tuple(records),
+        method=decision.said,
+        comparison=decision.comparison,
+    )
 
 
 def _load(path: str | os.PathLike[str], settings: Settings, folder: str) -> tuple[Model, bool]:

@@ -19,6 +19,7 @@ from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import loading
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tftrt.conversion import pass_log
+from tftrt_tools.tftrt.conversion.converting import Converted, ConvertRequest
 from tftrt_tools.tftrt.conversion.job import (
     finishing,
     graph_pass,
@@ -30,7 +31,6 @@ from tftrt_tools.tftrt.conversion.job import (
     saving,
     watched,
 )
-from tftrt_tools.tftrt.conversion.settings import Settings
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 if TYPE_CHECKING:
@@ -44,47 +44,38 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.conversion.job.graph_pass import Frozen, PassResult
     from tftrt_tools.tftrt.conversion.job.int8 import Decision, Measured, Source
     from tftrt_tools.tftrt.conversion.quantization import Quantization
+    from tftrt_tools.tftrt.conversion.settings import Settings
 
 # So often a signature is converted again, without the nodes that TensorRT refused.
 _MOST_REPEATS = 8
 
 
-def job(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert in this process.
-
-    Args:
-      request: {"source": SavedModel directory, "output": empty directory or None for a dry run, "settings": Settings.to_dict(),
-        "int8": int8.Source.to_dict(), "cache": {"folder", "max_bytes"} of the engine cache, or None for none, "build_minutes": for
-        all engines, left out for no bound, "compare_modes": coverage below which the other batch mode is tried, left out for never}.
-
-    Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None, "tables": [EngineTable dicts], "data": [DataRecord
-      dicts, one a calibrated signature], "cache_problem": why the engine cache did not work, or "", "other_tags": of MetaGraphs
-      that are not converted, "method", "comparison": of int8.Decision}.
-    """
-    settings = Settings.from_dict(request["settings"])
+def job(request: ConvertRequest) -> Converted:
+    """Convert in this process. Raises: UsageError, TftrtError; CheckFailed where TF-TRT departs from the quantization, or no engine was
+    ready in time."""
+    settings = request.settings
     gpu = gpu_module.seen()
     if settings.shapes and gpu is None:
         raise errors.TftrtError(
             "--shapes builds engines, and engines need a GPU; none is visible here",
             "leave --shapes out to convert here and build on the target, or run on a machine with a GPU",
         )
-    source = pathlib.Path(request["source"])
+    source = pathlib.Path(request.source)
     progress.say("loading the model")
     model = loading.load(source, settings.tags)
     chosen = signatures.chosen(list(model.root.signatures), settings.signature_keys)
-    tables_from = int8.Source.from_dict(request["int8"])
-    int8.check_calibrator(settings, tables_from, gpu)
+    int8.check_calibrator(settings, request.int8, gpu)
     work = finishing.Work(
         settings=settings,
         gpu=gpu,
         versions=finishing.versions(),
-        store=finishing.store(request["cache"], settings),
+        store=finishing.store(request.cache, settings),
         origin=str(source),
-        budget=watched.Budget(request.get("build_minutes")),
+        budget=watched.Budget(request.build_minutes),
     )
     specs = {name: model.specs(name) for name in model.root.signatures}
     walked = signatures.Once.of(chosen, model.same)
-    tables_from = tables_from.of_model(walked, specs)
+    tables_from = int8.Source.of_model(request.int8, walked, specs)
     calls = (
         shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen})
         if settings.shapes
@@ -101,9 +92,9 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     tables: list[EngineTable] = []
     records: list[DataRecord] = []
     decision: int8.Decision | None = None
-    ahead = _ahead(model.root, walked.twins, settings)
+    ahead = _ahead(model, walked.twins, settings)
     with scratch.folder("engines") as folder:
-        names, least = list(walked.twins), request.get("compare_modes", 0)
+        names, least = list(walked.twins), request.compare_modes
         ready = (
             _ready(
                 model,
@@ -132,19 +123,20 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
             [name for name in model.root.signatures if name not in chosen], model.same
         ).twins.items():
             results.append(SignatureResult.untouched(name, specs[name], twins))
-        if request["output"] and (functions or settings.allow_no_engines):
+        if request.output and (functions or settings.allow_no_engines):
             progress.say("saving")
-            saving.save(model, functions, resources, source, pathlib.Path(request["output"]))
-    return {
-        "signatures": [result.to_dict() for result in results],
-        "versions": work.versions,
-        "gpu": gpu,
-        "tables": [one.to_dict() for one in tables],
-        "data": [one.to_dict() for one in records],
-        "cache_problem": work.store.problem if work.store else "",
-        "other_tags": model.other_tags,
-        **(decision.told() if decision else {}),
-    }
+            saving.save(model, functions, resources, source, pathlib.Path(request.output))
+    return Converted(
+        signatures=tuple(results),
+        versions=work.versions,
+        gpu=gpu,
+        tables=tuple(tables),
+        data=tuple(records),
+        method=decision.said if decision else "",
+        comparison=decision.comparison if decision else None,
+        cache_problem=work.store.problem if work.store else "",
+        other_tags=tuple(model.other_tags),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +159,7 @@ class _Converted:
 
 
 def _ahead(
-    root: Any, chosen: Mapping[str, tuple[str, ...]], settings: Settings
+    model: Model, chosen: Mapping[str, tuple[str, ...]], settings: Settings
 ) -> dict[str, tuple[Frozen, PassResult]]:
     """Run prepare.passed on the first signatures until each pattern of node names has matched, so that a mistyped pattern is found before
     anything is calibrated or built. Returns: {signature: …}. Raises: UsageError."""
@@ -177,7 +169,7 @@ def _ahead(
         if not gathered.unmatched(given):
             break
         progress.say(f"looking for the nodes that are named in {name}")
-        passed[name] = prepare.passed(name, root.signatures[name], settings, gathered)
+        passed[name] = prepare.passed(name, model.root.signatures[name], settings, gathered)
     gathered.check()
     return passed
 

@@ -12,6 +12,7 @@ from tftrt_tools.models.savedmodel import files, passport, signatures
 from tftrt_tools.models.savedmodel.inspection import Finding
 from tftrt_tools.models.savedmodel.job import fidelity, findings, graph, inspector, protos, unbuildable
 from tftrt_tools.tftrt.calibration.job import agreement
+from tftrt_tools.tftrt.conversion.inspecting import Inspected, InspectRequest
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,20 +24,17 @@ if TYPE_CHECKING:
 _OF_ANY_MODEL = ("tags", "signature_keys")
 
 
-def job(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Args: request: {"model": SavedModel directory, "settings": Settings.to_dict()}.
-
-    Returns: Plan.to_dict() or Inspection.to_dict(); their "kind" tells. Raises: UsageError, TftrtError.
-    """
-    settings = Settings.from_dict(request["settings"])
+def job(request: InspectRequest) -> Inspected:
+    """Look at a SavedModel. Raises: UsageError, TftrtError."""
+    model, settings = request.model, request.settings
     progress.say("reading the model")
-    meta_graph = protos.meta_graph(protos.read(request["model"]), settings.tags)
-    if inspector.is_converted(request["model"], meta_graph):
+    meta_graph = protos.meta_graph(protos.read(model), settings.tags)
+    if inspector.is_converted(model, meta_graph):
         _refuse_settings(settings)
-        return _converted(request["model"], meta_graph, settings).to_dict()
+        return Inspected(inspection=_converted(model, meta_graph, settings))
     from tftrt_tools.tftrt.conversion.job import planner
 
-    return planner.plan(request["model"], settings).to_dict()
+    return Inspected(plan=planner.plan(model, settings))
 
 
 def _refuse_settings(settings: Settings) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import child, jobs, progress
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
 
 # Whether the passes of a process are tried in another one first.
 _VARIABLE = "TFTRT_PASS_APART"
@@ -17,16 +20,19 @@ _BEGINS, _ENDED = "INFO:tftrt:a graph pass begins", "INFO:tftrt:the graph pass h
 
 
 def run(
-    target: str, request: object, env: dict[str, str], log_file: str | os.PathLike[str] | None = None
-) -> child.Outcome[Any]:
-    """As child.run."""
+    job: jobs.Job[Request, Answer],
+    request: Request,
+    env: Mapping[str, str],
+    log_file: str | os.PathLike[str] | None = None,
+) -> child.Outcome[Answer]:
+    """As job.run."""
     try:
-        return child.run(target, request, env=env, log_file=log_file)
+        return job.run(request, env=env, log_file=log_file)
     except child.ChildDied as died:
         if died.log.rfind(_BEGINS) <= died.log.rfind(_ENDED):
             raise
     progress.say("a converter of TF-TRT ended the process: looking for the node")
-    return child.run(target, request, env={**env, _VARIABLE: "1"}, log_file=log_file)
+    return job.run(request, env={**env, _VARIABLE: "1"}, log_file=log_file)
 
 
 def wanted() -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
-from typing import Any
 
 from tensorflow.core.framework import graph_pb2
 
@@ -12,14 +10,10 @@ from tftrt_tools.base import op_libraries
 from tftrt_tools.tftrt.conversion.job import thrown
 
 
-def job(request: Mapping[str, Any]) -> None:
-    """Args: request: {"graph": file of a GraphDef, "kept": nodes that stay in TensorFlow, and "preserved", "parameters", "variables" of
-    thrown.Pass}. Raises: whatever the pass raises."""
+def job(request: thrown.PassRequest) -> None:
+    """Run a pass. Raises: whatever it raises."""
     op_libraries.load()
-    graph_def = graph_pb2.GraphDef.FromString(pathlib.Path(request["graph"]).read_bytes())
+    graph_def = graph_pb2.GraphDef.FromString(pathlib.Path(request.graph).read_bytes())
     thrown.Pass(
-        graph_def=graph_def,
-        preserved=tuple(request["preserved"]),
-        parameters=request["parameters"],
-        variables=request["variables"],
-    )(set(request["kept"]))
+        graph_def=graph_def, preserved=request.preserved, parameters=request.parameters, variables=request.variables
+    )(set(request.kept))

@@ -15,6 +15,7 @@ from tftrt_tools.base import errors, op_libraries, records
 from tftrt_tools.base import stack as stack_room
 from tftrt_tools.base.choices import Strategy
 from tftrt_tools.base.process import background
+from tftrt_tools.models.engine_cache.store import Place
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.execution.coverage import check as check_shapes
 from tftrt_tools.models.inputs.options import DataOptions
@@ -24,11 +25,10 @@ from tftrt_tools.models.savedmodel.engine_op import EngineOp
 from tftrt_tools.models.sources.opened import check, opened
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.tftrt.calibration import file as calibration_file
-from tftrt_tools.tftrt.calibration import merge
-from tftrt_tools.tftrt.calibration.comparison import Comparison
-from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
-from tftrt_tools.tftrt.conversion import advice, layer_log, layer_table, pass_apart, pass_log
+from tftrt_tools.tftrt.calibration.file import Calibration
+from tftrt_tools.tftrt.conversion import advice, converting, layer_log, layer_table, pass_apart, pass_log
 from tftrt_tools.tftrt.conversion import settings as settings_module
+from tftrt_tools.tftrt.conversion.converting import CalibrateRequest, Converted, ConvertRequest, TablesFrom
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult, Unbuilt, coverage
 
 # If a smaller share of the ops is in TensorRT, the other batch mode is tried, and a line tells the user where to look.
@@ -51,7 +51,7 @@ class Conversion(passport.Stamped):
     # Versions of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
     versions: dict[str, str]
     # The GPU, by execution.job.gpu.seen; None if no GPU was visible.
-    gpu: dict[str, Any] | None
+    gpu: dict[str, str] | None
     # Wall time.
     seconds: float = records.field(digits=2)
     signatures: tuple[SignatureResult, ...]
@@ -206,30 +206,30 @@ def convert(
             else None
         )
         digest = background.start(lambda: files.digest(source.path))  # while the child loads TensorFlow
-        request = {
-            "source": model,
-            "output": str(stage) if stage else None,
-            "settings": settings.to_dict(),
-            "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None},
-            "cache": cache,
-            "build_minutes": build_minutes,
-            "compare_modes": LITTLE,
-        }
+        request = ConvertRequest(
+            source=model,
+            output=str(stage) if stage else None,
+            settings=settings,
+            int8=TablesFrom(options=data, given=given),
+            cache=Place.from_dict(cache) if cache else None,
+            build_minutes=build_minutes,
+            compare_modes=LITTLE,
+        )
         env = layer_log.env(layers, bool(log_file))
-        outcome = pass_apart.run("tftrt_tools.tftrt.conversion.convert_job:job", request, env=env, log_file=log_file)
+        outcome = pass_apart.run(converting.convert, request, env=env, log_file=log_file)
         answer = outcome.result
-        signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
+        signatures = answer.signatures
         done = Conversion(
             source=_absolute(source),
             output=str(target) if target else None,
             source_digest=digest.result(),
             settings=settings,
             signatures=signatures,
-            versions={**answer["versions"], "python": platform.python_version()},
-            gpu=answer["gpu"],
+            versions={**answer.versions, "python": platform.python_version()},
+            gpu=answer.gpu,
             seconds=0.0,
-            cache_problem=answer["cache_problem"],
-            left_behind=tuple(answer["other_tags"]),
+            cache_problem=answer.cache_problem,
+            left_behind=answer.other_tags,
         )
         calibration = _calibration(answer, done, given)
         done = dataclasses.replace(
@@ -252,40 +252,14 @@ def convert(
     return done
 
 
-def _calibration(answer: Mapping[str, Any], done: Conversion, given: Calibration | None) -> Calibration | None:
+def _calibration(answer: Converted, done: Conversion, given: Calibration | None) -> Calibration | None:
     """The Calibration that the model carries, or None where no engine has a table."""
-    tables = tuple(map(EngineTable.from_dict, answer["tables"]))
-    if not tables:
+    if not answer.tables:
         return None
     if given:
         step = {"step": "reused", **passport.stamp(), "source": done.settings.calibration_table}
-        return dataclasses.replace(given, engines=tables, provenance=(*given.provenance, step))
-    return _new_calibration(answer, tables, done.settings, done.source, done.source_digest)
-
-
-def _new_calibration(
-    answer: Mapping[str, Any],
-    tables: tuple[EngineTable, ...],
-    settings: settings_module.Settings,
-    model: str,
-    digest: str,
-) -> Calibration:
-    """From a child's answer ({"versions", "data", …}) and its tables."""
-    records, compared = answer["data"], answer["comparison"]
-    stamp = passport.stamp()
-    return Calibration(
-        tool=stamp["tool"],
-        created=stamp["created"],
-        calibrator=settings.calibrator,
-        method=answer["method"],
-        tensorrt=answer["versions"]["tensorrt"],
-        tensorflow=answer["versions"]["tensorflow"],
-        model=model,
-        model_digest=digest,
-        data=records[0] if len(records) == 1 else merge.combined(records),
-        engines=tables,
-        comparison=Comparison.from_dict(compared) if compared else None,
-    )
+        return dataclasses.replace(given, engines=answer.tables, provenance=(*given.provenance, step))
+    return answer.calibration(done.settings.calibrator, done.source, done.source_digest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -324,11 +298,9 @@ def calibrate(
     source = _checked(source)
     with opened(source, os.fspath(log_file) if log_file else None) as model:
         digest = background.start(lambda: files.digest(source.path))  # while the child loads TensorFlow
-        tables_from = {"options": data.to_dict(), "given": None, "compare": compare}
-        request = {"source": model, "settings": settings.to_dict(), "int8": tables_from}
-        answer = _ask("tftrt_tools.tftrt.conversion.calibrate_job:job", request, log_file)
-    tables = tuple(map(EngineTable.from_dict, answer["tables"]))
-    calibration = _new_calibration(answer, tables, settings, _absolute(source), digest.result())
+        request = CalibrateRequest(source=model, settings=settings, int8=TablesFrom(options=data, compare=compare))
+        answer = pass_apart.run(converting.calibrate, request, env=pass_log.ENV, log_file=log_file).result
+    calibration = answer.calibration(settings.calibrator, _absolute(source), digest.result())
     if target:
         calibration.write(target, overwrite)
     return CalibrationRun(str(target) if target else None, calibration, time.monotonic() - start)
@@ -354,10 +326,6 @@ def _checked(source: str | os.PathLike[str] | Source) -> Source:
 
 def _absolute(source: Source) -> str:
     return str(pathlib.Path(source.path).absolute())
-
-
-def _ask(job: str, request: dict[str, Any], log_file: str | os.PathLike[str] | None) -> Any:
-    return pass_apart.run(job, request, env=pass_log.ENV, log_file=log_file).result
 
 
 def _check_engines(done: Conversion) -> None:

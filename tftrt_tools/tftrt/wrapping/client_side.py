@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ def resized(pixels: npt.NDArray[np.uint8], size: tuple[int, int] | None, how: st
     return padded
 
 
-def _bilinear(pixels: npt.NDArray[np.uint8], size: Any) -> npt.NDArray[np.float32]:
+def _bilinear(pixels: npt.NDArray[np.uint8], size: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
     """Each new pixel from the four around its centre, in float32: first along the width."""
     image = pixels.astype(np.float32)
     if tuple(size) == image.shape[:2]:

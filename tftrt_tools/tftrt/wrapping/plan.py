@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, records
 from tftrt_tools.models.inputs import options as options_module
 from tftrt_tools.models.inputs import picture_form
 from tftrt_tools.models.savedmodel import signatures
@@ -20,7 +20,7 @@ NATIVE = "native"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Facts:
+class Facts(records.Record):
     """What the graph says of the wrapped signature's inputs."""
 
     # {input: what the model does to it first, in words}: scaling and the like, with constants.

@@ -5,19 +5,73 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+from collections.abc import Callable
 
-from tftrt_tools.base import errors
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base import errors, records
+from tftrt_tools.base.process import jobs, progress
 from tftrt_tools.models.savedmodel import files, passport, signatures, staging
 from tftrt_tools.models.savedmodel.describe import Description
 from tftrt_tools.models.sources import opened
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.tftrt.wrapping import added as added_module
 from tftrt_tools.tftrt.wrapping import plan
-from tftrt_tools.tftrt.wrapping.added import Wrapped
+from tftrt_tools.tftrt.wrapping.added import Added, Wrapped
 from tftrt_tools.tftrt.wrapping.settings import Settings
 
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LookRequest(records.Record):
+    """A model to look at. signature: "" for serving_default or the only one."""
+
+    model: str
+    signature: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Looked(records.Record):
+    """A model before it is wrapped. facts: of the signature; none where the model does not have it."""
+
+    description: Description
+    facts: plan.Facts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WriteRequest(records.Record):
+    """What is written."""
+
+    # Directories: the model's, and the empty one to fill.
+    source: str
+    output: str
+    added: tuple[Added, ...]
+    # The new name of serving_default, "" where it stays.
+    default_was: str
+    # The file of class names, or "".
+    classes: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Written(records.Record):
+    """What was written. warmup_left: whether warm-up requests were left out."""
+
+    warmup_left: bool
+
+
+@jobs.job
+def look() -> Callable[[LookRequest], Looked]:
+    """Look at a model before it is wrapped. Nothing is loaded or run."""
+    from tftrt_tools.tftrt.wrapping import look_job
+
+    return look_job.job
+
+
+@jobs.job
+def write() -> Callable[[WriteRequest], Written]:
+    """Write a model with added signatures. Nothing of it is loaded or run."""
+    from tftrt_tools.tftrt.wrapping import wrap_job
+
+    return wrap_job.job
 
 
 def wrap(
@@ -41,23 +95,20 @@ def wrap(
         files.check_links(model)
         progress.say("looking at the model")
         before = added_module.read(model)
-        look = child.run(
-            "tftrt_tools.tftrt.wrapping.look_job:job", {"model": model, "signature": settings.signature}
-        ).result
-        described = Description.from_dict(look["description"])
-        _check_original(plan.wrapped(described, settings), before)
-        planned = plan.plan(described, settings, plan.Facts(normalized=look["normalized"], rows=look["rows"]))
+        looked = look.run(LookRequest(model=model, signature=settings.signature)).result
+        _check_original(plan.wrapped(looked.description, settings), before)
+        planned = plan.plan(looked.description, settings, looked.facts)
         progress.say("writing")
-        request = {
-            "source": model,
-            "output": str(stage),
-            "added": [one.to_dict() for one in planned.added],
-            "default_was": planned.default_was,
-            "classes": settings.classes_file,
-        }
-        answer = child.run("tftrt_tools.tftrt.wrapping.wrap_job:job", request, env=_ENV, log_file=log_file).result
+        request = WriteRequest(
+            source=model,
+            output=str(stage),
+            added=planned.added,
+            default_was=planned.default_was,
+            classes=settings.classes_file,
+        )
+        written = write.run(request, env=_ENV, log_file=log_file).result
         notes = planned.notes + (
-            ("the model's warm-up requests ask serving_default as it was: left out",) if answer["warmup_left"] else ()
+            ("the model's warm-up requests ask serving_default as it was: left out",) if written.warmup_left else ()
         )
         done = Wrapped(
             source=str(pathlib.Path(source.path).absolute()),

@@ -4,7 +4,7 @@ run, so its engines may be of another machine."""
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -15,33 +15,36 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tftrt.wrapping import added as added_module
 from tftrt_tools.tftrt.wrapping.added import Added
 from tftrt_tools.tftrt.wrapping.job import before, behind, functions, main_graph, objects
+from tftrt_tools.tftrt.wrapping.wrap import WriteRequest, Written
+
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf import meta_graph_pb2
 
 # Of the passport: what is about these very files.
 _OUTDATED = (passport.VERIFY, passport.PUBLISH)
 
 
-def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Args: request: {"source", "output": directories, "added": Added dicts, "default_was": new name of serving_default or "", "classes":
-    file of class names or ""}. Returns: {"warmup_left": whether warm-up requests were left out}."""
-    source, output = pathlib.Path(request["source"]), pathlib.Path(request["output"])
+def job(request: WriteRequest) -> Written:
+    """Write a model with added signatures. Raises: TftrtError."""
+    source, output = pathlib.Path(request.source), pathlib.Path(request.output)
     proto = protos.read(source)
     meta = protos.meta_graph(proto)
-    if request["default_was"]:
-        objects.rename(meta, signatures.DEFAULT, request["default_was"])
-    for one in request["added"]:
-        _add(meta, Added.from_dict(one))
+    if request.default_was:
+        objects.rename(meta, signatures.DEFAULT, request.default_was)
+    for one in request.added:
+        _add(meta, one)
     plain_file.write_bytes(output / protos.FILE, proto.SerializeToString(deterministic=True))
     warmup = source / files.WARMUP
-    left = bool(request["default_was"]) and warmup.is_file()
+    left = bool(request.default_was) and warmup.is_file()
 
     outdated = {(files.PASSPORT / name).as_posix() for name in _OUTDATED}
     files.copy(source, output, {protos.FILE, added_module.FILE, *outdated, *([files.WARMUP] if left else [])})
-    if request["classes"]:
-        _keep_classes(pathlib.Path(request["classes"]), output / "assets")
-    return {"warmup_left": left}
+    if request.classes:
+        _keep_classes(pathlib.Path(request.classes), output / "assets")
+    return Written(warmup_left=left)
 
 
-def _add(meta: Any, added: Added) -> None:
+def _add(meta: meta_graph_pb2.MetaGraphDef, added: Added) -> None:
     name = objects.unused_name(meta, f"__inference_wrapped_{added.name}")
     takes = added.takes()
     first = functions.traced(lambda inputs: before.before(added, inputs), takes, f"{name}_before")
@@ -49,7 +52,7 @@ def _add(meta: Any, added: Added) -> None:
     used = [known[key] for key in (*added.answers.kept, *filter(None, [added.answers.scores]))]
     marks = [InputSpec(before.MARK, "bool", (None,))] if added.marks else []
 
-    def after(tensors: dict[str, Any]) -> dict[str, Any]:
+    def after(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return behind.behind(added, tensors, tensors.get(before.MARK))
 
     last = functions.traced(after, (*used, *marks), f"{name}_behind")

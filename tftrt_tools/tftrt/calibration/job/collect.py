@@ -18,6 +18,7 @@ from tftrt_tools.tftrt.calibration.job.histogram import Histogram
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from tensorflow.core.framework import graph_pb2
 
     from tftrt_tools.tftrt.calibration.job.kept_back import Batch
 
@@ -26,7 +27,9 @@ _ALIASES = frozenset({"Identity", "Snapshot", "StopGradient", "Reshape", "Squeez
 _FLOATS = (tf.float32, tf.float16)
 
 
-def collect(frozen: Frozen, graph_def: Any, wanted: Sequence[str], batches: Iterable[Batch]) -> dict[str, Histogram]:
+def collect(
+    frozen: Frozen, graph_def: graph_pb2.GraphDef, wanted: Sequence[str], batches: Iterable[Batch]
+) -> dict[str, Histogram]:
     """Run the signature over calibration data and count |x| of each wanted tensor.
 
     Args: frozen, graph_def, wanted: as of Collector. batches: iterable of {input: np.ndarray}.
@@ -48,7 +51,7 @@ class Collector(Counted):
     histograms: {tensor: Histogram}; tensors with the same values (before and after a Reshape, say) share one.
     """
 
-    def __init__(self, frozen: Frozen, graph_def: Any, wanted: Sequence[str]) -> None:
+    def __init__(self, frozen: Frozen, graph_def: graph_pb2.GraphDef, wanted: Sequence[str]) -> None:
         """Args: frozen: graph_pass.Frozen of the signature. graph_def: its converted graph, segments inlined (inline.inline_segments).
         wanted: names of tensors of `graph_def`, "node:port"; those that are neither float32 nor float16 are left out."""
         super().__init__()
@@ -67,11 +70,13 @@ class Collector(Counted):
         self.check_finite(number)
 
 
-def _counting(frozen: Frozen, graph_def: Any, wanted: Sequence[str], histograms: dict[str, Histogram]) -> Any:
+def _counting(
+    frozen: Frozen, graph_def: graph_pb2.GraphDef, wanted: Sequence[str], histograms: dict[str, Histogram]
+) -> Callable[..., Sequence[tf.Tensor]]:
     """A function of the signature's inputs that counts and returns nothing. Fills `histograms` with the wanted float tensors."""
     graph_def = _in_order(graph_def)
 
-    def run(*inputs: Any) -> list[Any]:
+    def run(*inputs: tf.Tensor) -> list[Any]:
         tensors = tf.graph_util.import_graph_def(
             graph_def, input_map=frozen.input_map(inputs), return_elements=wanted, name="model"
         )
@@ -86,10 +91,11 @@ def _counting(frozen: Frozen, graph_def: Any, wanted: Sequence[str], histograms:
         # It returns nothing: with outputs TensorFlow would prune everything that they do not need, the counting too.
         return []
 
-    return tf.compat.v1.wrap_function(run, frozen.input_specs())
+    counting: Callable[..., Sequence[tf.Tensor]] = tf.compat.v1.wrap_function(run, frozen.input_specs())
+    return counting
 
 
-def _in_order(graph_def: Any) -> Any:
+def _in_order(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     """A copy whose loops run one iteration after the other: the first value decides the bins, and scales must not vary between runs."""
     copy = type(graph_def)()
     copy.CopyFrom(graph_def)
@@ -100,7 +106,7 @@ def _in_order(graph_def: Any) -> Any:
     return copy
 
 
-def _source(tensor: Any) -> Any:
+def _source(tensor: tf.Tensor) -> tf.Tensor:
     """The tensor whose values `tensor` only passes on."""
     while tensor.op.type in _ALIASES:
         tensor = tensor.op.inputs[0]

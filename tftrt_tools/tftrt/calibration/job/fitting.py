@@ -6,7 +6,7 @@ Names of nodes stay; names with a layer's number ("(Unnamed Layer* 12) [Shuffle]
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -18,6 +18,8 @@ from tftrt_tools.tftrt.calibration.job.histogram import Histogram
 from tftrt_tools.tftrt.calibration.table import Table, is_numbered
 
 if TYPE_CHECKING:
+    from tensorflow.core.framework import function_pb2, tensor_pb2
+
     from tftrt_tools.models.savedmodel.engine_op import Shape
     from tftrt_tools.tftrt.calibration.job.tensor_names import NamedTensor
 
@@ -27,7 +29,11 @@ NOT_IN_TABLE = "the table has no entry for it"
 
 
 def fitted(
-    made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape], method: choices.Method = "entropy"
+    made: EngineTable,
+    function: function_pb2.FunctionDef,
+    dynamic: bool,
+    shapes: Sequence[Shape],
+    method: choices.Method = "entropy",
 ) -> EngineTable:
     """The table for one build.
 
@@ -66,7 +72,7 @@ def fitted(
     )
 
 
-def knows(table: Table, function: Any, dynamic: bool, shapes: Sequence[Shape]) -> bool:
+def knows(table: Table, function: function_pb2.FunctionDef, dynamic: bool, shapes: Sequence[Shape]) -> bool:
     """Whether a table of unknown origin has any of this engine's nodes. Args: table: table.Table; the others as in `fitted`."""
     names = {one.name for one in tensor_names.names(function, dynamic, shapes)}
     own = {
@@ -81,7 +87,11 @@ class _Build:
     """Which scale a tensor of this build gets. same: the table's numbered names are of such a build."""
 
     def __init__(
-        self, made: EngineTable, named: Sequence[NamedTensor], constants: dict[str, Any], method: choices.Method
+        self,
+        made: EngineTable,
+        named: Sequence[NamedTensor],
+        constants: dict[str, tensor_pb2.TensorProto],
+        method: choices.Method,
     ) -> None:
         self._scales, self._reasons = made.table.scales, dict(made.left_out)
         self._constants, self._method = constants, method
@@ -121,13 +131,13 @@ class _Build:
         return scale, "" if scale else NO_RANGE
 
 
-def constant_scale(proto: Any, method: choices.Method) -> float | None:
+def constant_scale(proto: tensor_pb2.TensorProto, method: choices.Method) -> float | None:
     """The scale of a constant (TensorProto), None for one that is all zero."""
     histogram = Histogram()
     histogram.add(tf.make_ndarray(proto))
     return methods.scale(histogram, method)
 
 
-def constants(function: Any) -> dict[str, Any]:
+def constants(function: function_pb2.FunctionDef) -> dict[str, tensor_pb2.TensorProto]:
     """{tensor: TensorProto} of the segment's constants."""
     return {f"{node.name}:0": node.attr["value"].tensor for node in function.node_def if node.op == "Const"}

@@ -22,10 +22,10 @@ _MAX_DIMS = 8
 # The inputs of a node: `convert` makes sure that all of them, and all of their dims, are known.
 Inputs = Sequence[Value]
 # The layers of one op (tf.Operation). Returns: its outputs.
-Rule = Callable[[Network, Any, Inputs], Sequence[Value]]
+Rule = Callable[[Network, tf.Operation, Inputs], Sequence[Value]]
 
 
-def convert(network: Network, op: Any, inputs: Sequence[Value | Any]) -> Sequence[Value]:
+def convert(network: Network, op: tf.Operation, inputs: Sequence[Value | None]) -> Sequence[Value]:
     """Add the layers of `op`.
 
     Args: op: tf.Operation; inputs: its Tensors and Weights, None for an output that its converter does not make.
@@ -33,16 +33,17 @@ def convert(network: Network, op: Any, inputs: Sequence[Value | Any]) -> Sequenc
     """
     before = len(network.tensors)
     try:
-        if any(value is None or value.dims is None for value in inputs):
+        known = [value for value in inputs if value is not None and value.dims is not None]
+        if len(known) < len(inputs):
             raise UnknownLayersError
-        return _RULES.get(op.type, _unknown)(network, op, inputs)
+        return _RULES.get(op.type, _unknown)(network, op, known)
     except UnknownLayersError:
         del network.tensors[before:]
         network.layers = None
         return [network.add_output(output) for output in op.outputs]
 
 
-def _unknown(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _unknown(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     raise UnknownLayersError
 
 
@@ -56,7 +57,7 @@ def _axis(network: Network, axis: int, rank: int) -> int:
     return (axis + whole if axis < 0 else axis) - network.implicit
 
 
-def _constant(op: Any, index: int) -> npt.NDArray[Any]:
+def _constant(op: tf.Operation, index: int) -> npt.NDArray[Any]:
     value = tf.get_static_value(op.inputs[index])
     if value is None:
         raise UnknownLayersError
@@ -65,29 +66,29 @@ def _constant(op: Any, index: int) -> npt.NDArray[Any]:
 
 
 def _one(kind: str) -> Rule:
-    def rule(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+    def rule(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
         return [network.result(kind, op.outputs[0])]
 
     return rule
 
 
-def _identity(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _identity(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     return list(inputs)
 
 
-def _const(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _const(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     output = op.outputs[0]
     return [Weights(tuple(output.shape), output.dtype.name, output.name)]
 
 
-def _channels_first(op: Any) -> bool:
+def _channels_first(op: tf.Operation) -> bool:
     return op.get_attr("data_format") in (b"NCHW", b"NCDHW")
 
 
 def _in_channels_first(kind: str) -> Rule:
     """Layers that need the channels first, with transpositions around them if the op has them last."""
 
-    def rule(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+    def rule(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
         if _channels_first(op):
             return [network.result(kind, op.outputs[0])]
         rank = len(inputs[0].dims) + network.implicit
@@ -106,7 +107,7 @@ def _moved(dims: Dims, implicit: bool) -> Dims:
     return (*head, dims[-1], *dims[len(head) : -1])
 
 
-def _deconvolution(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _deconvolution(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     if not _channels_first(op):
         raise UnknownLayersError
     output = network.dims(op.outputs[0])
@@ -125,7 +126,7 @@ def _deconvolution(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]
     return [network.result("Padding", op.outputs[0])]
 
 
-def _batch_norm(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _batch_norm(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     output = op.outputs[0]
     if _channels_first(op):
         return [network.result("Scale", output)]
@@ -137,14 +138,14 @@ def _batch_norm(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [network.result("ElementWise", output)]
 
 
-def _binary(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _binary(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     dims = network.broadcast_dims(*inputs)
     for value, wanted in zip(inputs, dims, strict=True):
         network.shaped(value, wanted)
     return [network.result("ElementWise", op.outputs[0])]
 
 
-def _bias_add(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _bias_add(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     value, bias = inputs
     if _channels_first(op):
         head = () if network.implicit else (1,)
@@ -157,24 +158,24 @@ def _bias_add(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [network.result("ElementWise", op.outputs[0])]
 
 
-def _square(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _square(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     network.add("Constant", tuple(1 for _ in inputs[0].dims), inputs[0].dtype)
     return [network.result("ElementWise", op.outputs[0])]
 
 
-def _squared_difference(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _squared_difference(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     for value, dims in zip(inputs, network.broadcast_dims(*inputs), strict=True):
         network.shaped(value, dims)
     network.add("ElementWise", network.dims(op.outputs[0]), op.outputs[0].dtype.name)
     return [network.result("ElementWise", op.outputs[0])]
 
 
-def _rsqrt(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _rsqrt(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     network.add("Unary", inputs[0].dims, inputs[0].dtype)
     return [network.result("Unary", op.outputs[0])]
 
 
-def _add_n(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _add_n(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     dims, dtype = network.dims(op.outputs[0]), op.outputs[0].dtype.name
     for value in inputs:
         network.tensor(value)
@@ -183,11 +184,11 @@ def _add_n(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [network.result("ElementWise", op.outputs[0])]
 
 
-def _mat_mul(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _mat_mul(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     return [_product(network, op, inputs[0], inputs[1], op.get_attr("transpose_a"))]
 
 
-def _batch_mat_mul(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _batch_mat_mul(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     dims = network.broadcast_dims(*inputs)
     operands = [_broadcast_operand(network, value, wanted) for value, wanted in zip(inputs, dims, strict=True)]
     return [_product(network, op, operands[0], operands[1], op.get_attr("adj_x"))]
@@ -203,7 +204,7 @@ def _broadcast_operand(network: Network, value: Value, dims: Dims) -> Value:
     return value
 
 
-def _product(network: Network, op: Any, left: Value, right: Value, transposed: bool) -> Tensor:
+def _product(network: Network, op: tf.Operation, left: Value, right: Value, transposed: bool) -> Tensor:
     """A fully connected layer between two reshapes where the right side is one constant matrix, else a matrix product."""
     output = op.outputs[0]
     if (
@@ -228,11 +229,11 @@ def _fits_fully_connected(network: Network, left: Tensor, right: Weights) -> boo
     return left.dims[-1] != -1 and len(left.dims) + 2 <= _MAX_DIMS
 
 
-def _transpose(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _transpose(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     return [network.result("Shuffle", op.outputs[0])]
 
 
-def _shape(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _shape(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     # The number of sizes is known even if the sizes are not, so a slice of them needs no arithmetic of its own.
     dims = inputs[0].dims
     made = network.add("Constant" if _static(dims) else "Shape", (len(dims) + network.implicit,), "int32")
@@ -240,7 +241,7 @@ def _shape(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [made]
 
 
-def _sizes(op: Any, index: int, value: Value) -> Dims | None:
+def _sizes(op: tf.Operation, index: int, value: Value) -> Dims | None:
     """The known content of an input that holds sizes, as Tensor.sizes."""
     if isinstance(value, Tensor):
         return value.sizes
@@ -250,13 +251,13 @@ def _sizes(op: Any, index: int, value: Value) -> Dims | None:
     return tuple(int(size) for size in constant.ravel())
 
 
-def _joined(op: Any, inputs: Inputs) -> Dims | None:
+def _joined(op: tf.Operation, inputs: Inputs) -> Dims | None:
     """The sizes of several inputs one after another."""
     parts: list[Dims | Any] = [_sizes(op, index, value) for index, value in enumerate(inputs)]
     return None if None in parts else tuple(size for part in parts for size in part)
 
 
-def _reshape(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _reshape(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     value, shape = inputs
     if isinstance(shape, Tensor):
         made = network.result("Shuffle", op.outputs[0])
@@ -272,7 +273,7 @@ def _reshape(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [network.result("Shuffle", op.outputs[0])]
 
 
-def _expand_dims(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _expand_dims(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     axis = _axis(network, int(_constant(op, 1)), len(inputs[0].dims) + 1)
     return [_expanded(network, inputs[0], axis)]
 
@@ -285,7 +286,7 @@ def _expanded(network: Network, value: Value, axis: int) -> Tensor:
     return network.reshaped_dynamically(value, dims, slices, (-1, 1) if axis else (1,))
 
 
-def _squeeze(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _squeeze(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     value, rank = inputs[0], len(inputs[0].dims)
     axes = {_axis(network, axis, rank) for axis in op.get_attr("squeeze_dims")}
     axes = axes or {axis for axis, size in enumerate(value.dims) if size == 1}
@@ -299,7 +300,7 @@ def _without_axes(network: Network, value: Value, dims: Dims) -> Tensor:
     return network.reshaped_dynamically(value, dims, len(dims))
 
 
-def _pack(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _pack(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     # TF-TRT takes the dims of the last input that is static, else of the first.
     chosen = inputs[0].dims
     for value in inputs[1:]:
@@ -318,7 +319,7 @@ def _pack(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return expanded
 
 
-def _concat(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _concat(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     for value in inputs[:-1]:
         network.tensor(value)
     made = network.result("Concatenation", op.outputs[0])
@@ -327,7 +328,7 @@ def _concat(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [made]
 
 
-def _product_of_sizes(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _product_of_sizes(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     made = network.result("Reduce", op.outputs[0])
     sizes = _sizes(op, 0, inputs[0])
     if sizes is not None:
@@ -343,7 +344,7 @@ def _without_ranges_of_constants(network: Network, values: Inputs) -> None:
             tensor.listed = False
 
 
-def _gather(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _gather(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     _without_ranges_of_constants(network, inputs[:2])
     if not network.implicit or isinstance(inputs[0], Tensor) != isinstance(inputs[1], Tensor):
         made = network.result("Gather", op.outputs[0])
@@ -355,7 +356,7 @@ def _gather(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [network.result("Shuffle", op.outputs[0])]
 
 
-def _pad(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _pad(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     amounts = _constant(op, 1)
     rank = len(amounts)
     padded = [axis for axis, (before, after) in enumerate(amounts) if before or after]
@@ -378,11 +379,11 @@ def _pad(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [network.transpose(inner, order)]
 
 
-def _split(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _split(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     return [network.result("Slice", output) for output in op.outputs]
 
 
-def _unpack(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _unpack(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     if not _static(inputs[0].dims):
         raise UnknownLayersError
     outputs = []
@@ -392,7 +393,7 @@ def _unpack(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return outputs
 
 
-def _slice(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _slice(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     begin, size = _constant(op, 1), _constant(op, 2)
     return [
         _sliced(
@@ -401,7 +402,7 @@ def _slice(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     ]
 
 
-def _strided_slice(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _strided_slice(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     strides = [int(stride) for stride in _constant(op, 3)]
     _constant(op, 1), _constant(op, 2)
     rank = len(inputs[0].dims) + network.implicit
@@ -440,7 +441,7 @@ def _picked(sizes: Dims, indices: Dims) -> Dims | None:
     return tuple(sizes[index] for index in indices)
 
 
-def _of_slice(op: Any, sizes: Dims, masks: Mapping[str, int]) -> Dims | None:
+def _of_slice(op: tf.Operation, sizes: Dims, masks: Mapping[str, int]) -> Dims | None:
     begin, end, stride = (int(_constant(op, index)[0]) for index in (1, 2, 3))
     if masks["shrink_axis"]:
         return _picked(sizes, (begin,))
@@ -448,7 +449,12 @@ def _of_slice(op: Any, sizes: Dims, masks: Mapping[str, int]) -> Dims | None:
 
 
 def _sliced(
-    network: Network, op: Any, value: Value, begin: AbstractSet[int], end: AbstractSet[int], strides: Sequence[int]
+    network: Network,
+    op: tf.Operation,
+    value: Value,
+    begin: AbstractSet[int],
+    end: AbstractSet[int],
+    strides: Sequence[int],
 ) -> Tensor:
     """A slice; axes of unknown size need arithmetic on shapes. begin, end: axes without a given begin or end."""
     unknown = [axis for axis, size in enumerate(value.dims) if size == -1]
@@ -470,7 +476,7 @@ def _sliced(
     return output
 
 
-def _resize(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _resize(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     inner = network.transpose(inputs[0], [0, 3, 1, 2])
     constant = isinstance(inputs[1], Weights)
     if not constant or not _static(inner.dims):
@@ -481,14 +487,14 @@ def _resize(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [network.transpose(resized, [0, 2, 3, 1])]
 
 
-def _depth_space(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _depth_space(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     if not _static(inputs[0].dims):
         raise UnknownLayersError
     network.add("Shuffle", (), inputs[0].dtype, inputs[0].source)
     return [network.result("Shuffle", op.outputs[0])]
 
 
-def _einsum(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _einsum(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     # TensorRT makes products and transpositions of it, and merges those of one with its constants' and with the next one's.
     _without_ranges_of_constants(network, inputs)
     made = network.result("Einsum", op.outputs[0])
@@ -496,12 +502,12 @@ def _einsum(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [made]
 
 
-def _top_k(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _top_k(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     first = network.result("TopK", op.outputs[0])
     return [first, network.add_output(op.outputs[1])]
 
 
-def _fill(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+def _fill(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     value = inputs[1]
     scalar = network.add("Constant" if isinstance(value, Weights) else "Shuffle", (), value.dtype, value.source)
     scalar.listed = False

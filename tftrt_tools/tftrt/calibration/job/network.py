@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # TensorRT's dims; those of sizes too.
 Dims = tuple[int, ...]
@@ -59,7 +62,7 @@ class Network:
         self.tensors: list[Tensor] = []
         self.layers: int | None = 0
 
-    def input(self, name: str, tensor: Any) -> Tensor:
+    def input(self, name: str, tensor: tf.Tensor) -> Tensor:
         """Add an engine input."""
         dims = None if tensor.shape.rank is None else self.dims(tensor)
         self.tensors.append(Tensor(name=name, dims=dims, dtype=tensor.dtype.name, source=tensor.name))
@@ -74,7 +77,7 @@ class Network:
         self.tensors.append(Tensor(name=name, dims=dims, dtype=dtype, source=source))
         return self.tensors[-1]
 
-    def add_output(self, tensor: Any) -> Tensor:
+    def add_output(self, tensor: tf.Tensor) -> Tensor:
         """A further output of the layer added last, or one of an unknown layer."""
         dims = None if tensor.shape.rank is None else self.dims(tensor)
         self.tensors.append(
@@ -88,14 +91,14 @@ class Network:
             last = self.add(kind, (-1,), "int32")
         return last
 
-    def dims(self, tensor: Any) -> Dims:
+    def dims(self, tensor: tf.Tensor) -> Dims:
         """TensorRT's dims of a tf.Tensor. Raises: UnknownLayersError for an unknown rank."""
         if tensor.shape.rank is None:
             raise UnknownLayersError
         dims = tuple(-1 if size is None else size for size in tensor.shape)
         return dims[1:] if self.implicit else dims
 
-    def result(self, kind: str, tensor: Any) -> Tensor:
+    def result(self, kind: str, tensor: tf.Tensor) -> Tensor:
         """Add the layer that computes tf.Tensor `tensor`."""
         return self.add(kind, self.dims(tensor), tensor.dtype.name, tensor.name)
 

@@ -16,6 +16,8 @@ from tftrt_tools.tftrt.calibration.job import fitting, tensor_names
 from tftrt_tools.tftrt.calibration.table import Table, is_numbered
 
 if TYPE_CHECKING:
+    from tensorflow.core.framework import function_pb2
+
     from tftrt_tools.models.savedmodel.engine_op import Shape
     from tftrt_tools.tftrt.calibration.file import EngineTable
     from tftrt_tools.tftrt.calibration.job.tensor_names import NamedTensor
@@ -28,7 +30,7 @@ _MARK = "LayoutOptimizer"
 _LARGEST_RATIO = 4.0
 
 
-def varying(function: Any, dynamic: bool, shapes: Sequence[Shape]) -> dict[str, set[str | None]]:
+def varying(function: function_pb2.FunctionDef, dynamic: bool, shapes: Sequence[Shape]) -> dict[str, set[str | None]]:
     """Numbered names whose tensor depends on the order of the nodes, which TF-TRT's optimizer may change in the next build.
 
     Args: as tensor_names.names takes them. Returns: {name: {tensor, or None where no tensor holds its values}}.
@@ -37,7 +39,7 @@ def varying(function: Any, dynamic: bool, shapes: Sequence[Shape]) -> dict[str, 
 
 
 def _varying(
-    named: Sequence[NamedTensor], function: Any, dynamic: bool, shapes: Sequence[Shape]
+    named: Sequence[NamedTensor], function: function_pb2.FunctionDef, dynamic: bool, shapes: Sequence[Shape]
 ) -> dict[str, set[str | None]]:
     # If the layout optimizer has nothing to do, it keeps the order. Otherwise the order may vary, but so seldom that a few runs do not
     # show it.
@@ -57,7 +59,11 @@ def _varying(
 
 
 def settled(
-    made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape], method: choices.Method = "entropy"
+    made: EngineTable,
+    function: function_pb2.FunctionDef,
+    dynamic: bool,
+    shapes: Sequence[Shape],
+    method: choices.Method = "entropy",
 ) -> EngineTable:
     """A table whose numbered names fit every build.
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tensorflow.core.framework import function_pb2
+
     from tftrt_tools.tftrt.calibration.job.tensor_names import NamedTensor
 
 _OPS = ("MaxPool", "MaxPool3D")
 
 
-def measured(named: Sequence[NamedTensor], function: Any) -> list[NamedTensor]:
+def measured(named: Sequence[NamedTensor], function: function_pb2.FunctionDef) -> list[NamedTensor]:
     """The same names; those of max poolings stand for the pooled tensors. Args: named: [tensor_names.NamedTensor]; function: FunctionDef
     of the segment. Returns: [NamedTensor]."""
     inputs = {f"{node.name}:0": _tensor(node.input[0]) for node in function.node_def if node.op in _OPS}

@@ -6,7 +6,7 @@ kernel, and whether it finds INT8 faster for a node at all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +18,16 @@ from tftrt_tools.tftrt.calibration.job.frozen import Frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from tensorflow.core.framework import graph_pb2
 
     from tftrt_tools.models.savedmodel.job.rounding import Rounded
 
 
 def with_scales(
-    graph_def: Any, inner: Mapping[str, dict[str, str]], scales: Mapping[str, float], left_out: Collection[str] = ()
+    graph_def: graph_pb2.GraphDef,
+    inner: Mapping[str, dict[str, str]],
+    scales: Mapping[str, float],
+    left_out: Collection[str] = (),
 ) -> tuple[tuple[rounding_sites.Site, ...], tuple[str, ...], dict[str, float]]:
     """Which nodes INT8 rounds, and with which scales.
 
@@ -93,20 +97,22 @@ class Simulated:
         )
 
 
-def _function(frozen: Frozen, rounded: Rounded) -> Any:
+def _function(frozen: Frozen, rounded: Rounded) -> Callable[..., list[tf.Tensor]]:
     """A function of (gates, scales where there are any, the signature's inputs by name) that returns the signature's outputs as a list."""
     names: Sequence[str] = [rounded.gates, *([rounded.scales] if rounded.tensors else [])]
 
-    def run(*fed: Any) -> Any:
+    def run(*fed: tf.Tensor) -> list[tf.Tensor]:
         switches, inputs = fed[: len(names)], fed[len(names) :]
         given = {
             key: tensor
             for name, tensor in zip(names, switches, strict=True)
             for key in (name, f"^{name.removesuffix(':0')}")
         }
-        return tf.graph_util.import_graph_def(
+        outputs: list[tf.Tensor] = tf.graph_util.import_graph_def(
             rounded.graph_def, input_map={**given, **frozen.input_map(inputs)}, return_elements=frozen.outputs, name=""
         )
+        return outputs
 
     specs = [tf.TensorSpec((None,), kind) for kind in (tf.bool, tf.float32)[: len(names)]]
-    return tf.compat.v1.wrap_function(run, [*specs, *frozen.input_specs()])
+    found: Callable[..., list[tf.Tensor]] = tf.compat.v1.wrap_function(run, [*specs, *frozen.input_specs()])
+    return found

@@ -28,6 +28,9 @@ from tftrt_tools.tftrt.calibration.job import layer_rules
 from tftrt_tools.tftrt.calibration.job.network import Network, Tensor
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+    from tensorflow.core.framework import function_pb2
+
     from tftrt_tools.models.savedmodel.engine_op import Shape
     from tftrt_tools.tftrt.calibration.job.network import Value
 
@@ -48,7 +51,7 @@ class NamedTensor:
     sure: bool
 
 
-def names(function: Any, dynamic: bool, input_shapes: Sequence[Shape]) -> list[NamedTensor]:
+def names(function: function_pb2.FunctionDef, dynamic: bool, input_shapes: Sequence[Shape]) -> list[NamedTensor]:
     """The table's names for the engine of one segment.
 
     After the first op with an unknown number of layers, no name with a layer's number is given.
@@ -64,7 +67,9 @@ def names(function: Any, dynamic: bool, input_shapes: Sequence[Shape]) -> list[N
     return converted.named(converted.order, dynamic)
 
 
-def holding(tensors: Iterable[str], function: Any, dynamic: bool, input_shapes: Sequence[Shape]) -> set[str]:
+def holding(
+    tensors: Iterable[str], function: function_pb2.FunctionDef, dynamic: bool, input_shapes: Sequence[Shape]
+) -> set[str]:
     """The table's names that hold the values of `tensors` of the segment ("node:port", "argument:0"). A tensor that only passes another
     one on, by a reshape to the same shape or a sum with zero, is the same tensor in TensorRT. The other arguments as for `names`.
     Returns: a set.
@@ -76,7 +81,7 @@ def holding(tensors: Iterable[str], function: Any, dynamic: bool, input_shapes: 
 
 
 def in_other_orders(
-    function: Any, dynamic: bool, input_shapes: Sequence[Shape], count: int
+    function: function_pb2.FunctionDef, dynamic: bool, input_shapes: Sequence[Shape], count: int
 ) -> Iterator[list[NamedTensor]]:
     """`names` for `count` other orders of the nodes. The orders are random, but the same in every call; TensorFlow can produce each of
     them. Yields: [NamedTensor]."""
@@ -94,7 +99,7 @@ def in_other_orders(
 class _Converted:
     """A segment as TF-TRT converts it, imported with its input shapes."""
 
-    def __init__(self, function: Any, input_shapes: Sequence[Shape]) -> None:
+    def __init__(self, function: function_pb2.FunctionDef, input_shapes: Sequence[Shape]) -> None:
         original, self._arguments = segment.to_graph(function)
         self._nodes = {node.name for node in original.node} - set(self._arguments)
         self.graph_def = _as_converted(original)
@@ -147,14 +152,14 @@ def build_shapes(
     return declared
 
 
-def _as_converted(graph_def: Any) -> Any:
+def _as_converted(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     results = [node.name for node in graph_def.node if node.op == "_Retval"]
     for optimizer in ("layout", "constfold"):
         graph_def = tf_private.optimized_as_on_gpu(graph_def, optimizer, results)
     return segment.sorted_by_inputs(graph_def)
 
 
-def _network(ops: Iterable[Any], nodes: AbstractSet[str], implicit: bool) -> tuple[Network, dict[str, Value]]:
+def _network(ops: Iterable[tf.Operation], nodes: AbstractSet[str], implicit: bool) -> tuple[Network, dict[str, Value]]:
     """Returns: (Network of the ops, in the order of their conversion; {name of a tf.Tensor: what it became}). nodes: the segment's own."""
     network = Network(implicit)
     values: dict[str, Value] = {}

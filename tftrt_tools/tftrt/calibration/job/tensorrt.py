@@ -7,8 +7,8 @@ TF-TRT's engine op calibrates if it is INT8 with calibration and has no table: e
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -19,10 +19,14 @@ from tftrt_tools.models.savedmodel.job import graph, loading
 from tftrt_tools.tftrt.calibration.job.frozen import Frozen
 
 if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2, node_def_pb2
+
     from tftrt_tools.tftrt.calibration.job.kept_back import Batch
 
 
-def tables(frozen: Frozen, graph_def: Any, batches: Iterable[Batch], dynamic: bool, folder: str) -> dict[str, str]:
+def tables(
+    frozen: Frozen, graph_def: graph_pb2.GraphDef, batches: Iterable[Batch], dynamic: bool, folder: str
+) -> dict[str, str]:
     """Calibrate every INT8 engine of a signature.
 
     Args:
@@ -61,22 +65,23 @@ def tables(frozen: Frozen, graph_def: Any, batches: Iterable[Batch], dynamic: bo
     return {name: table.decode() for name, table in found.items() if table}
 
 
-def _int8(graph_def: Any) -> list[Any]:
+def _int8(graph_def: graph_pb2.GraphDef) -> list[node_def_pb2.NodeDef]:
     return [node for node in graph.engine_nodes(graph_def) if node.attr["precision_mode"].s == b"INT8"]
 
 
-def _ready(frozen: Frozen, graph_def: Any, dynamic: bool, feed: Sequence[Any]) -> Callable[..., Any]:
+def _ready(
+    frozen: Frozen, graph_def: graph_pb2.GraphDef, dynamic: bool, feed: Sequence[tf.Tensor]
+) -> tf.types.experimental.ConcreteFunction:
     """The function to calibrate with; in explicit batch mode after a call that makes the optimization profile."""
     if dynamic:
         # "Optimal" with its one shape would make another network than the engines have, with other numbers in the tensors' names.
         graph.set_on_engines(graph_def, _profile_generation_mode=True, profile_strategy="Range")
         _call(tf_private.rebuild(graph_def, frozen), feed)
         graph.set_on_engines(graph_def, _profile_generation_mode=False)
-    result: Callable[..., Any] = tf_private.rebuild(graph_def, frozen)
-    return result
+    return tf_private.rebuild(graph_def, frozen)
 
 
-def _call(function: Callable[..., Any], feed: Sequence[Any]) -> None:
+def _call(function: tf.types.experimental.ConcreteFunction, feed: Sequence[tf.Tensor]) -> None:
     try:
         function(*feed)
     except tf.errors.OpError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.savedmodel.job import graph, inline
@@ -16,6 +16,9 @@ from tftrt_tools.tftrt.calibration.job.kept_back import Batch
 from tftrt_tools.tftrt.calibration.job.passing import Judging, passed, scales_of
 from tftrt_tools.tftrt.calibration.methods import Method
 from tftrt_tools.tftrt.calibration.table import Table, header
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2
 
 # What `Ranges.tables` gives for an engine: (table, ((tensor, reason), …) left out, {tensor: {"min", "max"}}).
 Made = tuple[Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]]]
@@ -64,7 +67,7 @@ class Ranges:
 
 def measure(
     frozen: Frozen,
-    graph_def: Any,
+    graph_def: graph_pb2.GraphDef,
     engines: Iterable[str],
     batches: Iterable[Batch],
     dynamic: bool,
@@ -101,7 +104,9 @@ def measure(
     )
 
 
-def names(graph_def: Any, engines: Iterable[str], dynamic: bool) -> dict[str, list[tensor_names.NamedTensor]]:
+def names(
+    graph_def: graph_pb2.GraphDef, engines: Iterable[str], dynamic: bool
+) -> dict[str, list[tensor_names.NamedTensor]]:
     """{engine: [tensor_names.NamedTensor]} for the declared shapes."""
     native = graph.native_segments(graph_def)
     found: dict[str, list[tensor_names.NamedTensor]] = {}

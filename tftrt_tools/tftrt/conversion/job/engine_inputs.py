@@ -111,7 +111,7 @@ def _refused(call: Call, error: BaseException) -> errors.TftrtError:
     )
 
 
-def _fed(tensor: Any) -> Fed | None:
+def _fed(tensor: tf.Tensor) -> Fed | None:
     if not tensor.shape.is_fully_defined():
         return None
     shape = tuple(tensor.shape.as_list())
@@ -188,7 +188,7 @@ class _Observer:
 
 
 def run(
-    function: Any,
+    function: Callable[..., Sequence[tf.Tensor]],
     arrays: Sequence[npt.NDArray[Any]],
     graph_def: graph_pb2.GraphDef,
     forget: Callable[[], None],
@@ -219,10 +219,10 @@ def _watching(
     sources: Mapping[str, list[str]],
     seen: Mapping[str, set[Feed]],
     device: str | None,
-) -> Any:
+) -> Callable[..., Sequence[tf.Tensor]]:
     """A function of the signature's inputs that records in `seen` the inputs of each engine op. It runs only the ops that lead there."""
 
-    def run(*inputs: Any) -> list[Any]:
+    def run(*inputs: tf.Tensor) -> list[Any]:
         names = list(dict.fromkeys(name for own in sources.values() for name in own))
         with tf.device(device):
             tensors = tf.graph_util.import_graph_def(
@@ -235,7 +235,8 @@ def _watching(
         # It returns nothing: with outputs TensorFlow would prune everything that they do not need, the records too.
         return []
 
-    return tf.compat.v1.wrap_function(run, frozen.input_specs())
+    watching: Callable[..., Sequence[tf.Tensor]] = tf.compat.v1.wrap_function(run, frozen.input_specs())
+    return watching
 
 
 def _noting(feeds: set[Feed]) -> Callable[..., None]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tftrt_tools.base import errors, tf_private
-from tftrt_tools.models.engine_cache.store import Store
+from tftrt_tools.models.engine_cache.store import Place, Store
 from tftrt_tools.models.savedmodel.job import graph
 from tftrt_tools.tftrt.conversion.job import engines, watched
 from tftrt_tools.tftrt.conversion.settings import Settings
@@ -34,7 +34,7 @@ class Work:
 
     settings: Settings
     # The GPU, by execution.job.gpu.seen; None if no GPU is visible.
-    gpu: Mapping[str, Any] | None
+    gpu: Mapping[str, str] | None
     # As `versions` returns them.
     versions: dict[str, str]
     # The engine cache, None for none.
@@ -60,9 +60,9 @@ class Made:
     record: DataRecord | None = None
 
 
-def store(cache: Mapping[str, Any] | None, settings: Settings) -> Store | None:
-    """The engine cache of a request ({"folder", "max_bytes"}), or None if nothing is built or it is switched off."""
-    return Store(cache["folder"], cache["max_bytes"]) if cache and settings.shapes else None
+def store(cache: Place | None, settings: Settings) -> Store | None:
+    """The engine cache of a request, or None if nothing is built or it is switched off."""
+    return cache.store() if cache and settings.shapes else None
 
 
 def prefix(source: pathlib.Path, settings: Settings) -> str:

@@ -126,7 +126,9 @@ class PassResult:
         return inside / total if total else 0.0
 
 
-def freeze(name: str, function: Any, graph_def: graph_pb2.GraphDef | None = None) -> Frozen:
+def freeze(
+    name: str, function: tf.types.experimental.ConcreteFunction, graph_def: graph_pb2.GraphDef | None = None
+) -> Frozen:
     """Freeze ConcreteFunction `function` of signature `name`. graph_def: its graph, changed by the caller; None for its own.
 
     Raises: TftrtError where it is over 2 GiB or where the signature changes variables.
@@ -157,7 +159,7 @@ def room(frozen: Frozen) -> int:
     return result
 
 
-def _bytes(variable: Any) -> int:
+def _bytes(variable: tf.Variable) -> int:
     result: int = (variable.shape.num_elements() or 0) * variable.dtype.size
     return result
 
@@ -172,7 +174,7 @@ def _check_no_writes(name: str, graph_def: graph_pb2.GraphDef) -> None:
         )
 
 
-def _check_no_resources(name: str, function: Any) -> None:
+def _check_no_resources(name: str, function: tf.types.experimental.ConcreteFunction) -> None:
     for spec in loading.input_specs(function):
         if spec.dtype in ("resource", "variant"):
             raise errors.TftrtError(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorflow.core.framework import graph_pb2
 
-from tftrt_tools.base import errors, records, tf_private
-from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.base import errors, tf_private
 from tftrt_tools.models.inputs.sources_job import batching
 from tftrt_tools.models.savedmodel import engine_op, signatures
 from tftrt_tools.models.savedmodel.engine_op import PASSIVE_OPS
@@ -20,6 +19,7 @@ from tftrt_tools.tftrt.calibration import comparison, file, methods, table
 from tftrt_tools.tftrt.calibration.comparison import Compared, Comparison
 from tftrt_tools.tftrt.calibration.job import choosing, data, fitting, numbering, tensor_names, toolkit
 from tftrt_tools.tftrt.calibration.record import DataRecord
+from tftrt_tools.tftrt.conversion.converting import TablesFrom
 from tftrt_tools.tftrt.conversion.job import engine_inputs
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -43,22 +43,21 @@ _NO_DATA = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Source(records.Record):
-    """Where tables come from. options: of the data to calibrate on; given: a calibration to reuse; compare: compare the toolkit's
-    methods even if the user names one; twins: {signature: other names of its function}, by which the data may name inputs; elsewhere:
-    {signature: what the data may hold for others}."""
+class Source(TablesFrom):
+    """Where the tables of a model come from. twins: {signature: other names of its function}, by which the data may name inputs;
+    elsewhere: {signature: what the data may hold for others}."""
 
-    options: DataOptions | None
-    given: file.Calibration | None
-    compare: bool = False
     twins: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     elsewhere: dict[str, data.Elsewhere] = dataclasses.field(default_factory=dict)
 
-    def of_model(self, walked: signatures.Once, specs: Mapping[str, Sequence[InputSpec]]) -> Source:
-        """The same for a model. Args: walked: the signatures that are calibrated. specs: {signature: InputSpecs} of all."""
+    @classmethod
+    def of_model(cls, source: TablesFrom, walked: signatures.Once, specs: Mapping[str, Sequence[InputSpec]]) -> Source:
+        """`source` for a model. Args: walked: the signatures that are calibrated. specs: {signature: InputSpecs} of all."""
         asked = list(walked.with_twins(dict.fromkeys(walked.names)))
-        return dataclasses.replace(
-            self,
+        return cls(
+            options=source.options,
+            given=source.given,
+            compare=source.compare,
             twins=walked.twins,
             elsewhere={name: data.Elsewhere.of((name, *twins), asked, specs) for name, twins in walked.twins.items()},
         )
@@ -72,10 +71,6 @@ class Decision:
     method: methods.Method
     said: str
     comparison: Comparison | None = None
-
-    def told(self) -> dict[str, Any]:
-        """Its form in a child's answer."""
-        return {"method": self.said, "comparison": self.comparison.to_dict() if self.comparison else None}
 
 
 class Measured:
@@ -315,8 +310,8 @@ def wanting_tables(graph_def: graph_pb2.GraphDef) -> list[str]:
     ]
 
 
-def check_calibrator(settings: Settings, source: Source, gpu: Mapping[str, Any] | None) -> None:
-    """Raise TftrtError where `settings.calibrator` cannot work here. Args: source: Source; gpu: of execution.job.gpu.seen."""
+def check_calibrator(settings: Settings, source: TablesFrom, gpu: Mapping[str, str] | None) -> None:
+    """Raise TftrtError where `settings.calibrator` cannot work here. Args: gpu: of execution.job.gpu.seen."""
     if source.options and settings.calibrator == "tensorrt" and gpu is None:
         raise errors.TftrtError(
             "--calibrator=tensorrt calibrates on a GPU; none is visible here",

@@ -59,10 +59,10 @@ def _seen(frozen: Frozen, names: Sequence[str], specs: Sequence[InputSpec], row:
     return found
 
 
-def _counting(frozen: Frozen, found: dict[str, int]) -> Any:
+def _counting(frozen: Frozen, found: dict[str, int]) -> Callable[..., Sequence[tf.Tensor]]:
     """A function of the signature's inputs that adds up in `found`, and returns nothing."""
 
-    def run(*inputs: Any) -> list[Any]:
+    def run(*inputs: tf.Tensor) -> list[Any]:
         with tf.device("/CPU:0"):
             tf.graph_util.import_graph_def(frozen.graph_def, input_map=frozen.input_map(inputs), name="model")
         graph = tf.compat.v1.get_default_graph()
@@ -73,10 +73,11 @@ def _counting(frozen: Frozen, found: dict[str, int]) -> Any:
             tf.numpy_function(_adding(found, name, operation), [operation.outputs[0], *shapes], [])
         return []
 
-    return tf.compat.v1.wrap_function(run, frozen.input_specs())
+    counting: Callable[..., Sequence[tf.Tensor]] = tf.compat.v1.wrap_function(run, frozen.input_specs())
+    return counting
 
 
-def _adding(found: dict[str, int], name: str, operation: Any) -> Callable[..., None]:
+def _adding(found: dict[str, int], name: str, operation: tf.Operation) -> Callable[..., None]:
     lock = threading.Lock()  # rounds may overlap
 
     def add(result: npt.NDArray[Any], *shapes: npt.NDArray[Any]) -> None:

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.conversion.settings import Settings
 
 
-def passed(name: str, function: Any, settings: Settings, gathered: Patterns | None = None) -> tuple[Frozen, PassResult]:
+def passed(
+    name: str, function: tf.types.experimental.ConcreteFunction, settings: Settings, gathered: Patterns | None = None
+) -> tuple[Frozen, PassResult]:
     """Freeze a signature, open the calls that XLA compiles, write grouped convolutions as TensorRT can build them and those with
     dilations as TF-TRT takes them, and run the pass.
 

@@ -10,27 +10,46 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tftrt_tools.base import errors, tf_private
+from tftrt_tools.base import errors, records, tf_private
 from tftrt_tools.base.files import plain_file, scratch
-from tftrt_tools.base.process import child, environment, native_log, progress
+from tftrt_tools.base.process import child, environment, jobs, native_log, progress
 from tftrt_tools.models.savedmodel.job import graph, loading
 from tftrt_tools.tftrt.conversion import pass_apart, pass_log
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
 
-# Runs a pass in another process.
-JOB = "tftrt_tools.tftrt.conversion.pass_job:job"
+# The value of an argument of tf_private.GraphPass.
+Parameter = bool | int | str | None
 # Runs the pass with these nodes kept in TensorFlow; raises where it fails.
-Trial = Callable[[AbstractSet[str]], Any]
+Trial = Callable[[AbstractSet[str]], object]
 # Types that an engine can give (of the op TRTEngineOp, TF 2.14).
 _TYPES = frozenset({"float32", "float16", "int32", "bool", "int8"})
 # If so many nodes of one type fail, all of the type stay in TensorFlow: each takes several passes to find.
 MANY = 8
 # For a Frozen: {explicit batch mode: {node that stays in TensorFlow: why}}.
 Thrown = dict[bool, dict[str, str]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PassRequest(records.Record):
+    """A pass for another process. graph: file of its GraphDef; kept: nodes that stay in TensorFlow; the others: of Pass."""
+
+    graph: str
+    kept: tuple[str, ...]
+    preserved: tuple[str, ...]
+    parameters: dict[str, Parameter]
+    variables: dict[str, str]
+
+
+@jobs.job
+def single_pass() -> Callable[[PassRequest], None]:
+    """Run a pass, which may end the process. The result is thrown away."""
+    from tftrt_tools.tftrt.conversion import pass_job
+
+    return pass_job.job
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,7 +60,7 @@ class Pass:
     # Names of the nodes and tensors that are fed and returned, and those of nodes that stay in TensorFlow.
     preserved: tuple[str, ...]
     # Of tf_private.GraphPass.
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Parameter]
     # Environment variables.
     variables: Mapping[str, str]
 
@@ -139,19 +158,19 @@ def _apart(one: Pass) -> Iterator[Trial]:
         path = os.path.join(folder, "graph.pb")
         with plain_file.naming(path), open(path, "wb") as file:
             file.write(one.graph_def.SerializeToString())
-        workers: list[child.Worker] = []
+        workers: list[jobs.Worker[PassRequest, None]] = []
 
         def trial(kept: AbstractSet[str]) -> None:
             if not workers or not workers[-1].alive:
-                workers.append(stack.enter_context(child.worker(JOB)))
+                workers.append(stack.enter_context(single_pass.worker()))
             workers[-1].call(
-                {
-                    "graph": path,
-                    "preserved": one.preserved,
-                    "kept": sorted(kept),
-                    "parameters": one.parameters,
-                    "variables": one.variables,
-                }
+                PassRequest(
+                    graph=path,
+                    kept=tuple(sorted(kept)),
+                    preserved=one.preserved,
+                    parameters=dict(one.parameters),
+                    variables=dict(one.variables),
+                )
             )
 
         yield trial

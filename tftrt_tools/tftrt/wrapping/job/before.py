@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -15,7 +14,7 @@ from tftrt_tools.tftrt.wrapping.job import encoded
 MARK = "broken pictures"
 
 
-def before(added: Added, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def before(added: Added, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """{input of the wrapped signature: tensor}, and MARK where broken pictures are marked.
 
     The cast of bytes to floats stays outside of engines; the ops behind it are such as TensorRT takes.

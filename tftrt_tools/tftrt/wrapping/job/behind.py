@@ -11,7 +11,7 @@ from tftrt_tools.tftrt.wrapping import added as names
 from tftrt_tools.tftrt.wrapping.added import Added
 
 
-def behind(added: Added, outputs: Mapping[str, Any], broken: Any = None) -> dict[str, Any]:
+def behind(added: Added, outputs: Mapping[str, tf.Tensor], broken: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
     """{output: tensor}. Args: outputs: of the wrapped signature. broken: bool[N], or None where broken pictures are not marked."""
     answers = added.answers
     found = {name: outputs[name] for name in answers.kept}
@@ -36,7 +36,7 @@ def behind(added: Added, outputs: Mapping[str, Any], broken: Any = None) -> dict
     return found
 
 
-def _marked(tensor: Any, broken: Any) -> Any:
+def _marked(tensor: tf.Tensor, broken: tf.Tensor) -> tf.Tensor:
     """The answers, with NaN, -1, False or "" in the rows of broken pictures."""
     if tensor.dtype.is_floating:
         nothing: Any = float("nan")

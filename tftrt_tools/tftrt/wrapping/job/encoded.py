@@ -7,8 +7,6 @@ together with their numbers; the numbers of what is left say which were broken.
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from tftrt_tools.models.inputs.sources_job import picture_ops
@@ -20,7 +18,7 @@ _REASONS = ("", "it is empty", "it is no JPEG, PNG, GIF or BMP", "it has more pi
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM")
 
 
-def pixels(files: Any, pictures: Pictures) -> tuple[Any, Any]:
+def pixels(files: tf.Tensor, pictures: Pictures) -> tuple[tf.Tensor, tf.Tensor]:
     """(float32[N, height, width, channels] from 0 to 255, zeros for a broken picture; bool[N]: which are broken).
 
     Args: files: string[N]. Where `pictures` says that a broken picture fails the request, none is broken afterwards.
@@ -39,7 +37,7 @@ def pixels(files: Any, pictures: Pictures) -> tuple[Any, Any]:
     return tf.ensure_shape(found, (None, height, width, pictures.channels)), broken
 
 
-def _mapped(files: Any, count: Any, pictures: Pictures) -> tuple[Any, Any, Any]:
+def _mapped(files: tf.Tensor, count: tf.Tensor, pictures: Pictures) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """(int32[M] numbers of pictures that did not fail, int32[M] what is known of them, float32[M, height, width, channels])."""
     together = tf.cast(tf.maximum(count, 1), tf.int64)
     rows = tf.data.Dataset.from_tensor_slices((tf.range(count), files))
@@ -61,10 +59,10 @@ def _mapped(files: Any, count: Any, pictures: Pictures) -> tuple[Any, Any, Any]:
     return numbers, states, decoded
 
 
-def _of_one_size(rows: Any) -> Any:
+def _of_one_size(rows: tf.data.Dataset) -> tf.data.Dataset:
     """Pictures that keep their size have to be of one: those of another size than the first count as damaged."""
 
-    def step(first: Any, row: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+    def step(first: tf.Tensor, row: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
         here = tf.shape(row[2])
         first = tf.where(tf.reduce_all(first < 0), here, first)
         return first, (tf.reduce_all(first == here), *row)
@@ -73,10 +71,10 @@ def _of_one_size(rows: Any) -> Any:
     return same.filter(lambda is_same, *row: is_same).map(lambda is_same, *row: row)
 
 
-def _picture(data: Any, pictures: Pictures) -> tuple[Any, Any]:
+def _picture(data: tf.Tensor, pictures: Pictures) -> tuple[tf.Tensor, tf.Tensor]:
     """(what is known of a picture, float32[height, width, channels]). Fails for a damaged one."""
 
-    def decoded() -> Any:
+    def decoded() -> tf.Tensor:
         image = picture_ops.decoded(data, pictures.channels)
         if pictures.size is None:
             return tf.cast(image, tf.float32)
@@ -85,7 +83,7 @@ def _picture(data: Any, pictures: Pictures) -> tuple[Any, Any]:
     height, width = pictures.size or (1, 1)
     kinds = tf.stack([tf.strings.substr(data, 0, len(magic)) == magic for magic in _MAGIC])
 
-    def area() -> Any:
+    def area() -> tf.Tensor:
         return tf.switch_case(
             tf.argmax(tf.cast(kinds, tf.int32), output_type=tf.int32),
             [
@@ -106,13 +104,13 @@ def _picture(data: Any, pictures: Pictures) -> tuple[Any, Any]:
     return state, image
 
 
-def _jpeg_area(data: Any) -> Any:
+def _jpeg_area(data: tf.Tensor) -> tf.Tensor:
     """Height times width, int64. Fails where the head is damaged."""
     shape = tf.cast(tf.io.extract_jpeg_shape(data), tf.int64)
     return shape[0] * shape[1]
 
 
-def _area(data: Any, offset: int, size: int, big: bool = False) -> Any:
+def _area(data: tf.Tensor, offset: int, size: int, big: bool = False) -> tf.Tensor:
     """The product of two whole numbers of `size` bytes in the head of a file, int64. Fails where the head is short."""
     values = tf.reshape(
         tf.cast(tf.io.decode_raw(tf.strings.substr(data, offset, 2 * size), tf.uint8), tf.int64), [2, size]
@@ -124,7 +122,7 @@ def _area(data: Any, offset: int, size: int, big: bool = False) -> Any:
     return sides[0] * sides[1]
 
 
-def _asserted(state: Any, count: Any, pictures: Pictures) -> Any:
+def _asserted(state: tf.Tensor, count: tf.Tensor, pictures: Pictures) -> tf.Operation:
     """The op that fails if a picture is broken; the message has its place and the reason."""
     states = tf.concat([state, [_WHOLE]], 0)  # an empty request has no first picture
     broken = states != _WHOLE

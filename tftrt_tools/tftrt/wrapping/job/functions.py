@@ -24,11 +24,13 @@ class Traced:
     dtypes: tuple[int, ...]
 
 
-def traced(function: Callable[..., dict[str, Any]], specs: Sequence[InputSpec], name: str) -> Traced:
+def traced(
+    function: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]], specs: Sequence[InputSpec], name: str
+) -> Traced:
     """Trace a function of {input: tensor}. Args: specs: of its arguments, in order. name: prefix of all names, which no other function of
     the model has. Raises: what the function raises."""
 
-    def positional(*tensors: Any) -> list[Any]:
+    def positional(*tensors: tf.Tensor) -> list[tf.Tensor]:
         found = function({spec.name: tensor for spec, tensor in zip(specs, tensors, strict=True)})
         names[:] = sorted(found)  # tf.saved_model.load takes the results of a function in this order
         return [tf.identity(found[name]) for name in names]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tensorflow.core.protobuf import meta_graph_pb2
 
@@ -12,6 +12,8 @@ from tftrt_tools.tftrt.wrapping.job.main_graph import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tensorflow.core.protobuf import saved_object_graph_pb2, struct_pb2
 
     from tftrt_tools.models.savedmodel.shapes import InputSpec
     from tftrt_tools.tftrt.wrapping.added import Added
@@ -56,7 +58,7 @@ def add(
     return Whole(whole, bare.concrete_function_name, len(bare.argument_keywords))
 
 
-def signature_map(meta: meta_graph_pb2.MetaGraphDef) -> Any:
+def signature_map(meta: meta_graph_pb2.MetaGraphDef) -> saved_object_graph_pb2.SavedObject:
     """The object that holds the signatures."""
     objects = meta.object_graph_def
     return objects.nodes[next(child.node_id for child in objects.nodes[0].children if child.local_name == "signatures")]
@@ -71,7 +73,7 @@ def rename(meta: meta_graph_pb2.MetaGraphDef, old: str, new: str) -> None:
             child.local_name = new if child.local_name == old else child.local_name
 
 
-def _spec(value: Any, spec: InputSpec, dtype: int) -> None:
+def _spec(value: struct_pb2.StructuredValue, spec: InputSpec, dtype: int) -> None:
     value.tensor_spec_value.name = spec.name
     value.tensor_spec_value.shape.CopyFrom(main_graph.shape(spec))
     value.tensor_spec_value.dtype = dtype

@@ -10,7 +10,7 @@ from tftrt_tools.models.savedmodel.engine_op import ENGINE_OP
 from tftrt_tools.models.savedmodel.job import graph
 
 if TYPE_CHECKING:
-    from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
+    from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, tensor_shape_pb2
 
 _CALLS = {"PartitionedCall": "f", "StatefulPartitionedCall": "f", ENGINE_OP: "segment_func"}
 # Ops that leave an input's values as they are.
@@ -164,7 +164,7 @@ def _constant(body: _Body, reference: str) -> str | None:
     return ",".join(f"{value:.6g}" for value in values) or "constants"
 
 
-def _size(shape: Any) -> int:
+def _size(shape: tensor_shape_pb2.TensorShapeProto) -> int:
     size = 1
     for dim in shape.dim:
         size *= dim.size
