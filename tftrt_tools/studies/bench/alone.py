@@ -21,7 +21,7 @@ _LOAD_SECONDS = 1800.0
 
 def check(model: Any) -> None:
     """Refuse a model that cannot be traced. Args: model: models.model.Model. Raises: UsageError."""
-    if model.kind.name != "SavedModel":
+    if not model.kind.of_tensorflow:
         raise errors.UsageError(
             f"--breakdown traces SavedModels, and {model.title} is none", "name the SavedModel that is served"
         )

@@ -16,7 +16,6 @@ from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.kinds.model import Model
-from tftrt_tools.models.kinds.plan.kind import PLAN
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.studies.profiling import call_graph, calls, engines, plan, recording
@@ -91,7 +90,7 @@ def measure(options: Options, folder: str | os.PathLike[str]) -> Measured:
 
 def _check_kinds(models: Sequence[Model], options: Options) -> None:
     """Raise UsageError for what cannot be profiled, or not together."""
-    plans = [model for model in models if model.kind is PLAN]
+    plans = [model for model in models if model.kind.alone]
     if plans and len(models) > 1:
         raise errors.UsageError(
             f"{plans[0].title} is a plan, and --original calls two SavedModels in turns, in one TensorFlow",
@@ -114,7 +113,7 @@ def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Mea
     if not model.engines:
         return measured
     try:
-        if model.kind is PLAN:
+        if model.kind.alone:
             return _with_plan(measured, model, parts)
         found, remarks = plan.measure(model.path, parts=parts, rows=_rows(measured.profile.model))
     except (errors.TftrtError, child.ChildBug, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -242,7 +241,7 @@ def _recorded(
         gpu=not options.without_gpu,
     )
     try:
-        job = recording.plan if model.kind is PLAN else recording.saved_models
+        job = recording.plan if model.kind.alone else recording.saved_models
         facts = job.run(request, log_file=options.log_file).result
     except child.ChildDied as error:
         facts = _left(folder, error)

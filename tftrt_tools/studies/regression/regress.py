@@ -18,7 +18,6 @@ from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.inputs.read import Rows
 from tftrt_tools.models.kinds import names, opening, table
-from tftrt_tools.models.kinds.plan.kind import PLAN
 from tftrt_tools.models.savedmodel import passport, shapes
 from tftrt_tools.models.sources.opened import check as check_model
 from tftrt_tools.models.sources.opened import opened
@@ -526,7 +525,7 @@ class _Run:
     def _is_plan(self) -> bool:
         """Whether the candidate is run by TensorRT alone."""
         path = self._models[rounds.CANDIDATE].path
-        return bool(path) and table.kind(path) is PLAN
+        return bool(path) and table.kind(path).alone
 
     def _settings(self) -> dict[str, Any]:
         options = self._options
@@ -557,7 +556,7 @@ def _about_engines(
             else []
         )
     # In process, nothing but TensorRT runs a plan.
-    if not candidate.engine_ops or isinstance(both, in_process.InProcess) and table.kind(candidate.path) is PLAN:
+    if not candidate.engine_ops or isinstance(both, in_process.InProcess) and table.kind(candidate.path).alone:
         return []
     if both.gpus is False and not both.replaces_engine_ops:
         return [

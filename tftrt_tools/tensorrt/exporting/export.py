@@ -18,8 +18,7 @@ from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.kinds.onnx import file as onnx_file
-from tftrt_tools.models.kinds.onnx.kind import ONNX, TOOL
-from tftrt_tools.models.kinds.savedmodel.kind import SAVED_MODEL
+from tftrt_tools.models.kinds.onnx.kind import TOOL
 from tftrt_tools.models.savedmodel import frozen_inputs, passport, signatures
 from tftrt_tools.models.savedmodel.shapes import Call, InputSpec
 from tftrt_tools.models.sources import kinds
@@ -175,7 +174,7 @@ def _cut(source: Source, options: Options) -> tuple[Source, Options]:
     """--outputs is about the signatures' outputs, if the model has signatures. Of a graph without any it says what is fetched."""
     if (
         not source.outputs
-        or table.kind(source.path) is SAVED_MODEL
+        or table.kind(source.path).of_tensorflow
         and kinds.kind(source.path) not in (kinds.SAVED_MODEL, kinds.KERAS)
     ):
         return source, options
@@ -184,7 +183,7 @@ def _cut(source: Source, options: Options) -> tuple[Source, Options]:
 
 def _check(source: Source, output: str | os.PathLike[str], options: Options) -> tuple[Source, Exporter]:
     """Refuse what cannot work, before the work. Raises: UsageError, TftrtError."""
-    exporter, foreign = exporters.of(source), table.kind(source.path) is ONNX
+    exporter, foreign = exporters.of(source), table.kind(source.path).onnx(source.path) == source.path
     if not str(output).lower().endswith(SUFFIX):
         raise errors.UsageError(f"--output={output} does not end in {SUFFIX}", f"such as --output=model{SUFFIX}")
     most = TARGETS["onnxruntime"].newest if foreign else OPSETS[1]
@@ -468,7 +467,7 @@ def _put(made: pathlib.Path, path: pathlib.Path, weights: str) -> None:
 def _beside(work: _Work, place: pathlib.Path) -> pathlib.Path | None:
     """The file for the weights, if they do not go into the ONNX file."""
     saved = pathlib.Path(work.saved)
-    beside = onnx_file.outside(work.saved) if table.kind(work.saved) is ONNX else ()
+    beside = table.kind(work.saved).weights(work.saved)
     size = sum(
         one.stat().st_size
         for one in (saved.glob("variables/*") if saved.is_dir() else (saved, *map(pathlib.Path, beside)))

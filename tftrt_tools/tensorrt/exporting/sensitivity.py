@@ -20,9 +20,7 @@ from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.kinds.onnx import file as onnx_file
-from tftrt_tools.models.kinds.onnx.kind import ONNX
 from tftrt_tools.models.kinds.plan import document
-from tftrt_tools.models.kinds.plan.kind import PLAN
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
 from tftrt_tools.tensorrt.exporting import precise
 from tftrt_tools.tftrt.calibration import file as calibration_file
@@ -86,7 +84,7 @@ def simulate() -> Callable[[Request], Answer]:
 
 def takes(path: str | os.PathLike[str]) -> bool:
     """Whether a path names an ONNX file or a plan directory."""
-    return table.kind(os.fspath(path)) in (ONNX, PLAN)
+    return bool(table.kind(os.fspath(path)).onnx(os.fspath(path)))
 
 
 def study(path: str | os.PathLike[str], asked: Asked, options: Options) -> harm.Sensitivity:
@@ -102,9 +100,10 @@ def study(path: str | os.PathLike[str], asked: Asked, options: Options) -> harm.
             "--measure=gpu builds engines of TF-TRT, and an ONNX file has none",
             "leave it out; `tftrt verify ONNX PLAN --tensors=all` compares a plan that is built, tensor by tensor",
         )
-    if table.kind(os.fspath(path)) is PLAN:
+    kind = table.kind(os.fspath(path))
+    if kind.alone:
         document.read(path)
-        path = pathlib.Path(path) / document.ONNX
+    path = kind.onnx(os.fspath(path))
     with opening.opened(path, log_file=options.log_file) as (model,), scratch.folder("sensitivity") as folder:
         made = sensitivity.calls_of(inputs.Takes.of(model.inputs), options, folder)
         if not made.get(DEFAULT):
@@ -169,12 +168,12 @@ def simulated(
 def source(path: str | os.PathLike[str]) -> str:
     """What `tftrt export` takes to repeat it: the model that an ONNX file or a plan was exported from; the file itself where that is not
     known or not there."""
-    folder, plan = pathlib.Path(path), table.kind(os.fspath(path)) is PLAN
-    file = folder / document.ONNX if plan else folder
+    folder, kind = pathlib.Path(path), table.kind(os.fspath(path))
+    file, plan = pathlib.Path(kind.onnx(os.fspath(path))), kind.alone
     made = opening.document(os.fspath(path), "manifest.json") if plan else None
     named = str((made or {}).get("source", "")) or onnx_file.overview(str(file)).facts.get("tftrt.source", "")
     found = (place for place in (pathlib.Path(named), folder.parent / named) if named and place.exists())
-    return os.path.relpath(next((place for place in found if table.kind(os.fspath(place)) is not PLAN), file))
+    return os.path.relpath(next((place for place in found if not table.kind(os.fspath(place)).alone), file))
 
 
 def _table(path: str, facts: Mapping[str, str]) -> dict[str, float]:
