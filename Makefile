@@ -1,9 +1,14 @@
-# `make test` and `make demo` work from a fresh clone: they create .venv when it is missing or stale.
-# Variables: PYTHON=/path/to/python3.10 (for .venv), PYTEST_FLAGS (added to pytest), GPU_PYTHON (gpu-test without .venv),
+# Every target works from a fresh clone: it makes .venv when it is missing or stale. `make lint`, `quick` and `format` need no TensorFlow:
+# where there is no .venv, they make .venv-dev, a tenth as large.
+# Variables: PYTHON=/path/to/python3.10 (for .venv and .venv-dev), PYTEST_FLAGS (added to pytest), GPU_PYTHON (gpu-test without .venv),
 # ZOO=folder (where `make zoo` writes), NEW_PIP_FLAGS (added to pip for .venv-new).
 
-PY := .venv/bin/python
-STAMP := .venv/.stamp
+LIGHT := lint quick format help clean
+ENV := $(if $(wildcard .venv)$(filter-out $(LIGHT),$(MAKECMDGOALS)),.venv,.venv-dev)
+EXTRAS_.venv := tftrt,test,bench,docs
+EXTRAS_.venv-dev := dev
+PY := $(ENV)/bin/python
+STAMP := $(ENV)/.stamp
 PYTEST_FLAGS ?=
 GPU_PYTHON ?= $(PY)
 NEW_PY := .venv-new/bin/python
@@ -29,7 +34,7 @@ help:
 	@echo "make format    lay out the code as ruff does; make lint checks it"
 	@echo "make docs      the pages as a site, in build/site; docs/flags.md from the commands"
 	@echo "make venv      only create or refresh .venv"
-	@echo "make clean     remove build outputs and caches (.venv stays; remove it by hand)"
+	@echo "make clean     remove build outputs and caches (.venv and .venv-dev stay; remove them by hand)"
 
 venv: $(STAMP)
 
@@ -41,8 +46,8 @@ endif
 
 $(STAMP): constraints.txt pyproject.toml
 	@$(PY) -c 'import pip, sys; raise SystemExit(sys.version_info[:2] != (3, 10))' 2>/dev/null || { \
-	  python=$$(.ci/find_python) && rm -rf .venv && echo "creating .venv with $$python" && "$$python" -m venv .venv; }
-	$(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[tftrt,test,bench,docs]'
+	  python=$$(.ci/find_python) && rm -rf $(ENV) && echo "creating $(ENV) with $$python" && "$$python" -m venv $(ENV); }
+	$(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[$(EXTRAS_$(ENV))]'
 	@echo '$(CURDIR)' > $@
 
 # worksteal keeps the tests of a module together, so that its servers and models are mostly made by one worker alone.
@@ -104,4 +109,4 @@ triton: $(STAMP)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
-	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
