@@ -241,7 +241,7 @@ def test_a_venv_whose_python_no_longer_runs_is_made_again(checkout, target):
     assert calls[0] == "-m venv .venv"
     assert "pip install" in calls[1]
     assert {
-        "test": "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new",
+        "test": "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new and not bench",
         "demo": "-m saved_models.demo",
     }[target] in calls[-1]
 
@@ -252,18 +252,28 @@ def test_make_test_runs_the_linter_and_then_everything_that_needs_no_gpu(checkou
         "-m ruff check .",
         "-m mypy",
         "lint-imports",
-        "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new",
+        "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new and not bench",
     ]
 
 
-@pytest.mark.parametrize("target", ["lint", "quick", "format"])
+def test_the_tests_of_the_benchmarks_run_before_them(checkout):
+    _, run = checkout
+    assert [call.rstrip() for call in run("bench")[-2:]] == [
+        "-m pytest -n 2 --dist worksteal -m not gpu and bench",
+        "-m benchmarks",
+    ]
+
+
+@pytest.mark.parametrize("target", ["lint", "quick", "coverage", "format"])
 def test_what_needs_no_tensorflow_makes_a_small_environment_where_there_is_none(checkout, target):
     folder, run = checkout
     shutil.rmtree(folder / ".venv")
     calls = run(target)
     assert calls[0] == "-m venv .venv-dev"
     assert calls[1].endswith("--editable .[dev]")
-    assert calls[2].startswith({"lint": "-m ruff", "quick": "-m pytest", "format": "-m ruff"}[target])
+    assert calls[2].startswith(
+        {"lint": "-m ruff", "quick": "-m pytest", "coverage": "-m coverage run", "format": "-m ruff"}[target]
+    )
     assert not (folder / ".venv").exists()
     assert not any("install" in call for call in run(target))
 
