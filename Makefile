@@ -1,10 +1,17 @@
-# `make test` and `make demo` work from a fresh clone: they create .venv when it is missing or stale.
-# Variables: PYTHON=/path/to/python3.10 (for .venv), PYTEST_FLAGS (added to pytest), GPU_PYTHON (gpu-test without .venv),
-# ZOO=folder (where `make zoo` writes), NEW_PIP_FLAGS (added to pip for .venv-new).
+# Every target works from a fresh clone: it makes .venv when it is missing or stale. `make lint`, `quick`, `coverage` and `format` need no
+# TensorFlow: where there is no .venv, they make .venv-dev, a tenth as large.
+# Variables: PYTHON=/path/to/python3.10 (for .venv and .venv-dev), PYTEST_FLAGS (added to pytest), GPU_PYTHON (gpu-test without .venv),
+# ZOO=folder (where `make zoo` writes), COVERED=test (coverage of all tests that need no GPU), NEW_PIP_FLAGS (added to pip for .venv-new).
 
-PY := .venv/bin/python
-STAMP := .venv/.stamp
+LIGHT := lint quick coverage format help clean
+ENV := $(if $(wildcard .venv)$(filter-out $(LIGHT),$(MAKECMDGOALS))$(filter test,$(COVERED)),.venv,.venv-dev)
+EXTRAS_.venv := tftrt,test,bench,docs
+EXTRAS_.venv-dev := dev
+PY := $(ENV)/bin/python
+STAMP := $(ENV)/.stamp
+TESTS := not gpu and not corpus and not portable and not new and not bench
 PYTEST_FLAGS ?=
+COVERED ?= quick
 GPU_PYTHON ?= $(PY)
 NEW_PY := .venv-new/bin/python
 NEW_STAMP := .venv-new/.stamp
@@ -12,11 +19,12 @@ NEW_PIP_FLAGS ?=
 ZOO ?= build/zoo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test quick demo zoo lint format docs gpu-test corpus portable test-new triton bench clean FORCE
+.PHONY: help venv test quick coverage demo zoo lint format docs gpu-test corpus portable test-new triton bench bench-tests clean FORCE
 
 help:
-	@echo "make test      make lint, then every test that needs no GPU"
+	@echo "make test      make lint, then every test that needs no GPU, but for those of benchmarks/"
 	@echo "make quick     the tests that start no process and load no TensorFlow, in two minutes"
+	@echo "make coverage  which lines the tests of make quick run, in build/coverage/html; COVERED=test: all that need no GPU"
 	@echo "make demo      the whole way on a small model, without a GPU"
 	@echo "make zoo       write the sample SavedModels to $(ZOO)"
 	@echo "make gpu-test  the tests that need an NVIDIA GPU"
@@ -24,12 +32,12 @@ help:
 	@echo "make portable  install without TensorFlow on Python 3.10 to 3.13, and run there what needs none (downloads packages)"
 	@echo "make test-new  exports of the newest TensorFlow, Keras and PyTorch, on Python 3.13 or 3.12 in .venv-new (downloads packages)"
 	@echo "make triton    a tritonserver for its tests, in build/triton (55 MB to download)"
-	@echo "make bench     the benchmarks of benchmarks/"
+	@echo "make bench     the tests of benchmarks/ (make bench-tests: these alone), then the benchmarks"
 	@echo "make lint      ruff, mypy over the package, and the order of its rooms (.importlinter)"
 	@echo "make format    lay out the code as ruff does; make lint checks it"
 	@echo "make docs      the pages as a site, in build/site; docs/flags.md from the commands"
 	@echo "make venv      only create or refresh .venv"
-	@echo "make clean     remove build outputs and caches (.venv stays; remove it by hand)"
+	@echo "make clean     remove build outputs and caches (.venv and .venv-dev stay; remove them by hand)"
 
 venv: $(STAMP)
 
@@ -41,16 +49,24 @@ endif
 
 $(STAMP): constraints.txt pyproject.toml
 	@$(PY) -c 'import pip, sys; raise SystemExit(sys.version_info[:2] != (3, 10))' 2>/dev/null || { \
-	  python=$$(.ci/find_python) && rm -rf .venv && echo "creating .venv with $$python" && "$$python" -m venv .venv; }
-	$(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[tftrt,test,bench,docs]'
+	  python=$$(.ci/find_python) && rm -rf $(ENV) && echo "creating $(ENV) with $$python" && "$$python" -m venv $(ENV); }
+	$(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[$(EXTRAS_$(ENV))]'
 	@echo '$(CURDIR)' > $@
 
 # worksteal keeps the tests of a module together, so that its servers and models are mostly made by one worker alone.
 test: $(STAMP) lint
-	$(PY) -m pytest -n 2 --dist worksteal -m "not gpu and not corpus and not portable and not new" $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 2 --dist worksteal -m "$(TESTS)" $(PYTEST_FLAGS)
 
 quick: $(STAMP)
-	$(PY) -m pytest -n 2 --dist worksteal --quick -m "not gpu and not corpus and not portable and not new" $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 2 --dist worksteal --quick -m "$(TESTS)" $(PYTEST_FLAGS)
+
+# Processes that tests start are measured, too, and so are forks (pyproject.toml). What did run is reported, whether tests failed or not.
+coverage: $(STAMP)
+	rm -rf build/coverage && mkdir -p build/coverage
+	$(PY) -m coverage run -m pytest -n 2 --dist worksteal $(if $(filter quick,$(COVERED)),--quick) \
+	  -m "$(TESTS)" $(PYTEST_FLAGS); result=$$?; \
+	  $(PY) -m coverage combine --quiet && $(PY) -m coverage html --quiet && $(PY) -m coverage report > build/coverage/report.txt && \
+	  tail -1 build/coverage/report.txt; exit $$result
 
 lint: $(STAMP)
 	$(PY) -m ruff format --quiet --check . || { echo 'make format mends that' >&2; exit 1; }
@@ -95,7 +111,11 @@ $(NEW_STAMP): pyproject.toml
 	$(NEW_PY) -m pip install --disable-pip-version-check --quiet $(NEW_PIP_FLAGS) --editable '.[test-new]'
 	touch $@
 
-bench: $(STAMP)
+# Tests of the benchmarks alone.
+bench-tests: $(STAMP)
+	$(PY) -m pytest -n 2 --dist worksteal -m "not gpu and bench" $(PYTEST_FLAGS)
+
+bench: bench-tests
 	$(PY) -m benchmarks
 
 # tritonserver for tests/rooms/servers/test_triton_server.py, as the wheel brings it: only its files are used, not its Python packages.
@@ -104,4 +124,4 @@ triton: $(STAMP)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
-	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

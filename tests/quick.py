@@ -1,6 +1,8 @@
 """`make quick`: the tests that start no process and load no TensorFlow. No list says which these are: a test that does either is skipped at
-the moment when it does, and so is a module that imports TensorFlow."""
+the moment when it does, and so is a module that imports TensorFlow. In .venv-dev, which lacks some packages of .venv, so is a test that asks
+for one of those."""
 
+import functools
 import importlib.abc
 import importlib.machinery
 import multiprocessing.process
@@ -10,6 +12,8 @@ import sys
 import pytest
 
 _PACKAGES = frozenset({"tensorflow", "keras"})
+# Large, or of no use without TensorFlow: the extra `dev` leaves them out.
+_IN_VENV_ALONE = frozenset({"tensorflow_serving", "tensorrt", "tf2onnx", "kubernetes_validate", "mkdocs"})
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"})
 
 
@@ -22,21 +26,42 @@ def _skip(why):
 
 
 class _Loader(importlib.abc.Loader):
+    def __init__(self, why):
+        self._why = why
+
     def create_module(self, spec):
-        _skip("it loads TensorFlow: make test")
+        _skip(self._why)
 
     def exec_module(self, module):
         """Never reached."""
 
 
+@functools.cache
+def _there(package):
+    return importlib.machinery.PathFinder.find_spec(package) is not None
+
+
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the packages where they are, so that code may look whether they are there, and loads them by a skip."""
+    """Finds the packages, so that code may look whether they are there, and loads them by a skip."""
 
     def find_spec(self, name, path=None, target=None):
+        package = name.partition(".")[0]
+        if package in _PACKAGES | _IN_VENV_ALONE and not _there(package):
+            return importlib.machinery.ModuleSpec(name, _Loader(_missing(package)))
         found = importlib.machinery.PathFinder.find_spec(name, path, target) if name in _PACKAGES else None
         if found is not None:
-            found.loader = _Loader()
+            found.loader = _Loader("it loads TensorFlow: make test")
         return found
+
+    def find_distributions(self, context):
+        """Called for the version of a package."""
+        if context.name in _PACKAGES | _IN_VENV_ALONE and not _there(context.name):
+            _skip(_missing(context.name))
+        return iter(())
+
+
+def _missing(package):
+    return f"it needs {package}, which is not installed here: make test"
 
 
 def _refuse(*_, **__):

@@ -1,3 +1,6 @@
 """TF-TRT conversion, verification, serving and benchmarking from the command line."""
 
-__version__ = "0.1.0"
+try:
+    from tftrt_tools._version import __version__ as __version__
+except ModuleNotFoundError:  # a checkout that is not installed
+    __version__ = "0+unknown"

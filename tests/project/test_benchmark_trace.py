@@ -1,9 +1,12 @@
 """What a trace says of a call: the profiler is real, the GPU's plane is written by hand."""
 
+import pytest
 import tensorflow as tf
 
 from benchmarks import _tf_worker, _trace
 from tftrt_tools.models.execution.job import profiling
+
+pytestmark = pytest.mark.bench
 
 
 def test_the_host_is_seen_and_no_gpu():

@@ -1,10 +1,8 @@
 """The benchmarks' arithmetic and tables, and their TensorRT side against a stand-in for the GPU. Nothing here asserts a time."""
 
-import ast
 import importlib
 import io
 import json
-import pathlib
 import struct
 import threading
 
@@ -27,6 +25,8 @@ from benchmarks import (
     tuning,
     wire,
 )
+
+pytestmark = pytest.mark.bench
 
 
 def test_quantile_is_a_measured_value():
@@ -329,23 +329,6 @@ def test_every_benchmark_says_what_it_is_and_what_it_needs(capsys):
         listing.names()
     )
     assert all(len(line) > 30 for line in listed)
-
-
-def test_what_benchmarks_import_of_the_house_is_there():
-    """Their parts for a GPU run on no other machine, so a module that moved would be missed there alone."""
-    root = pathlib.Path(__file__).parents[2]
-    wanted = {
-        (node.module, one.name)
-        for path in sorted((root / "benchmarks").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom)
-        and (node.module or "").split(".")[0] in ("tftrt_tools", "tests", "saved_models", "benchmarks")
-        for one in node.names
-    }
-    assert len(wanted) > 100
-    for module, name in sorted(wanted):
-        if not hasattr(importlib.import_module(module), name):
-            importlib.import_module(f"{module}.{name}")
 
 
 def test_benchmarks_without_a_gpu_are_skipped_with_the_reason(monkeypatch, capsys):

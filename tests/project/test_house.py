@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib
 import pathlib
 
 import pytest
@@ -106,3 +107,19 @@ def test_the_rule_sees_what_it_should(mark, fields, found):
 def test_inherited_fields_count():
     source = "@dataclass(kw_only=True)\nclass Base:\n    a: int\n    b: int\n    c: int\n\n@dataclass\nclass One(Base):\n    d: int\n    e: int\n"
     assert by_place({"a.py": ast.parse(source)}) == ["a.py: One"]
+
+
+def test_what_benchmarks_import_of_the_house_is_there():
+    """Their parts for a GPU run on no other machine, so a module that moved would be missed there alone."""
+    wanted = {
+        (node.module, one.name)
+        for path in sorted((PACKAGE.parent / "benchmarks").rglob("*.py"))
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").split(".")[0] in ("tftrt_tools", "tests", "saved_models", "benchmarks")
+        for one in node.names
+    }
+    assert len(wanted) > 100
+    for module, name in sorted(wanted):
+        if not hasattr(importlib.import_module(module), name):
+            importlib.import_module(f"{module}.{name}")

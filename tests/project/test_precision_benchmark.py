@@ -15,6 +15,8 @@ from tests.conftest import ROOT
 from tftrt_tools.base.process import child
 from tftrt_tools.tftrt.calibration.job import data
 
+pytestmark = pytest.mark.bench
+
 RECORDED = (
     ROOT / "tests/data/precision_results.jsonl"
 )  # of a run with --dry_cpu that was ended by --budget and continued twice

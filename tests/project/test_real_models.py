@@ -13,6 +13,8 @@ from benchmarks.real_models import __main__ as real_models
 from benchmarks.real_models import cases, packages, run, steps, table
 from tests.conftest import run_tftrt
 
+pytestmark = pytest.mark.bench
+
 
 def options(tmp_path, *flags):
     return real_models.parse([*flags, f"--output={tmp_path / 'out'}"])

@@ -190,9 +190,9 @@ def checkout(tmp_path):
     machine.executable(folder / ".venv/bin/python", body)
     linter = machine.executable(folder / ".venv/bin/lint-imports", f'echo "lint-imports" >> "{calls}"')
     shutil.copy(linter, tmp_path / "linter")
-    # The Python that find_python names makes a .venv by copying the recording one.
+    # The Python that find_python names makes an environment by copying the recording one.
     good = machine.executable(tmp_path / "good", body)
-    making = f'echo "$*" >> "{calls}"; mkdir -p .venv/bin; cp "{good}" .venv/bin/python; cp "{tmp_path}/linter" .venv/bin/lint-imports'
+    making = f'echo "$*" >> "{calls}"; mkdir -p "$3/bin"; cp "{good}" "$3/bin/python"; cp "{tmp_path}/linter" "$3/bin/lint-imports"'
     new = machine.executable(tmp_path / "new-python", making)
     machine.executable(folder / ".ci/find_python", f'echo "{new}"')
 
@@ -241,7 +241,7 @@ def test_a_venv_whose_python_no_longer_runs_is_made_again(checkout, target):
     assert calls[0] == "-m venv .venv"
     assert "pip install" in calls[1]
     assert {
-        "test": "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new",
+        "test": "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new and not bench",
         "demo": "-m saved_models.demo",
     }[target] in calls[-1]
 
@@ -252,8 +252,45 @@ def test_make_test_runs_the_linter_and_then_everything_that_needs_no_gpu(checkou
         "-m ruff check .",
         "-m mypy",
         "lint-imports",
-        "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new",
+        "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new and not bench",
     ]
+
+
+def test_the_tests_of_the_benchmarks_run_before_them(checkout):
+    _, run = checkout
+    assert [call.rstrip() for call in run("bench")[-2:]] == [
+        "-m pytest -n 2 --dist worksteal -m not gpu and bench",
+        "-m benchmarks",
+    ]
+
+
+@pytest.mark.parametrize("target", ["lint", "quick", "coverage", "format"])
+def test_what_needs_no_tensorflow_makes_a_small_environment_where_there_is_none(checkout, target):
+    folder, run = checkout
+    shutil.rmtree(folder / ".venv")
+    calls = run(target)
+    assert calls[0] == "-m venv .venv-dev"
+    assert calls[1].endswith("--editable .[dev]")
+    assert calls[2].startswith(
+        {"lint": "-m ruff", "quick": "-m pytest", "coverage": "-m coverage run", "format": "-m ruff"}[target]
+    )
+    assert not (folder / ".venv").exists()
+    assert not any("install" in call for call in run(target))
+
+
+def test_the_whole_environment_serves_every_target_where_it_is(checkout):
+    folder, run = checkout
+    run("venv")
+    assert not any("install" in call for call in run("lint") + run("quick"))
+    assert not (folder / ".venv-dev").exists()
+
+
+def test_make_test_lints_in_the_environment_that_it_makes(checkout):
+    folder, run = checkout
+    shutil.rmtree(folder / ".venv")
+    calls = run("test")
+    assert calls[0] == "-m venv .venv" and "lint-imports" in calls
+    assert not (folder / ".venv-dev").exists()
 
 
 def test_gpu_tests_run_with_a_python_that_the_machine_brings(checkout, tmp_path):
@@ -289,7 +326,7 @@ def test_every_requirement_of_the_package_and_its_extras_is_pinned():
         project["dependencies"],
         *(lines for name, lines in project["optional-dependencies"].items() if name not in unpinned),
     ]
-    names = {_normal(re.match(r"[\w.-]+", line)[0]) for lines in wanted for line in lines}
+    names = {_normal(re.match(r"[\w.-]+", line)[0]) for lines in wanted for line in lines} - {project["name"]}
     pinned = {
         _normal(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
     }

@@ -9,6 +9,8 @@ import pytest
 from benchmarks import hot_swap
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.bench
+
 WINDOWS = [(2.0, 2.5), (4.0, 4.2)]
 
 

@@ -479,6 +479,7 @@ def test_the_commands_say_where_the_plan_came_from(anew, tmp_path):
     assert "built in 1.0 s" in run_tftrt(*told).stdout
 
 
+@pytest.mark.bench
 def test_the_benchmark_builds_each_plan_twice(anew, tmp_path, monkeypatch):
     onnx_files.product(tmp_path / "toy.onnx")
     monkeypatch.setattr(benchmark, "_export", lambda *arguments: None)
