@@ -5,17 +5,18 @@
 #   benchmarks/tests_on_gpu.sh OUTPUT [FILE…]
 #
 # FILE: the test files that come first, by default those of the newest changes. PYTHON: the interpreter, by default .venv/bin/python. SECONDS_LEFT: of
-# all, by default 1500. WORKERS: tests at a time, by default 7.
+# all, by default 1500. WORKERS: tests at a time, by default 7 for each GPU. All GPUs of the machine are used, each by its share of the workers.
 set -uo pipefail
 if [ $# -lt 1 ]; then echo "usage: benchmarks/tests_on_gpu.sh OUTPUT [FILE…]" >&2; exit 2; fi
 output=$(realpath -m "$1") && shift
 first=("$@")
 [ ${#first[@]} -gt 0 ] || first=(tests/gpu/test_gpu_foreign.py tests/gpu/test_gpu_prepared.py tests/gpu/test_gpu_plan_rewrites.py tests/gpu/test_gpu_smoke.py
   tests/gpu/test_gpu_tensors.py tests/gpu/test_gpu_regress.py)
-python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500} workers=${WORKERS:-7}
+python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500} gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd,)
+workers=${WORKERS:-$((7 * $(tr "," "\n" <<< "$gpus" | wc -l)))}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 mkdir -p "$output/logs"
-export TFTRT_GPU_REPORT=$output/report.jsonl TFTRT_BUILD_TURNS=0
+export TFTRT_GPU_REPORT=$output/report.jsonl TFTRT_BUILD_TURNS=0 TFTRT_TEST_GPUS=$gpus
 
 step() {  # step NAME SECOND COMMAND…: runs it until second SECOND of this run at most, if 20 s or more are left
   local left=$(($2 - SECONDS))
@@ -37,7 +38,8 @@ tests first $((seconds * 6 / 10)) "$workers" "gpu and not gpu_alone" "${first[@]
 tests simulation $((seconds * 7 / 10)) 4 gpu tests/gpu/test_gpu_int8.py -k "simulation or toolkit"
 rest=()
 for file in tests/gpu/test_gpu*.py; do [[ " ${first[*]} " == *" $file "* ]] || rest+=("$file"); done
-tests rest $((seconds - 60)) "$workers" "gpu and not gpu_alone" "${rest[@]}"
+tests rest $((seconds * 9 / 10)) "$workers" "gpu and not gpu_alone" "${rest[@]}"
 echo quit | timeout 20 nvidia-cuda-mps-control > /dev/null 2>&1
 unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+tests alone $((seconds - 30)) "$(tr "," "\n" <<< "$gpus" | wc -l)" gpu_alone tests/gpu
 echo "$SECONDS s: done" >> "$output/logs/steps.txt"
