@@ -29,6 +29,7 @@ examples:
 from __future__ import annotations
 
 import collections
+import dataclasses
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -240,11 +241,11 @@ def _sensitivity(values: flags.FlagValues, model: str) -> list[str]:
 
 def _precision(values: flags.FlagValues) -> tuple[DataOptions, Asked]:
     """(How --data is read, the precision that is asked for.) Raises: UsageError."""
+    from tftrt_tools.models.backends.recipe import Recipe, checked
     from tftrt_tools.tensorrt.exporting.precision import Asked
-    from tftrt_tools.tftrt.conversion.settings import Settings, checked
 
     settings = checked(
-        Settings(
+        Recipe(
             precision_mode=values.precision_mode,
             calibration_table=values.calibration_table,
             calibration_method=values.calibration_method,
@@ -257,15 +258,9 @@ def _precision(values: flags.FlagValues) -> tuple[DataOptions, Asked]:
             "--output_table is for ranges that are measured here",
             "give --precision_mode=INT8 and --calibration_data, or leave it out",
         )
-    return reading, Asked(
-        precision=settings.precision_mode,
-        fp32_nodes=tuple(filter(None, values.fp32_nodes)),
-        data=data,
-        table=settings.calibration_table,
-        method=settings.calibration_method,
-        percentile=settings.calibration_percentile,
-        int8_as=values.int8_as,
-        output_table=values.output_table,
+    asked = Asked.of(settings, data, values.int8_as)
+    return reading, dataclasses.replace(
+        asked, fp32_nodes=tuple(filter(None, values.fp32_nodes)), output_table=values.output_table
     )
 
 

@@ -39,10 +39,13 @@ from tftrt_tools.command_line.commands import (
     _flags,
     _next,
     _output,
+    _record_flags,
     _source_flags,
 )
 from tftrt_tools.command_line.commands import convert as convert_command
-from tftrt_tools.tftrt.conversion.settings import KEEPS_HIGH, Settings, checked
+from tftrt_tools.models.backends import recipe
+from tftrt_tools.models.backends.recipe import Recipe
+from tftrt_tools.tftrt.conversion.settings import KEEPS_HIGH, Settings
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.harm import Node, Sensitivity, SignatureHarm
@@ -97,7 +100,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.tensorrt.exporting import sensitivity as of_onnx
 
     onnx = of_onnx.takes(model)
-    settings = _settings_of_onnx(values, model) if onnx else convert_command.read_settings(values)
+    settings: Recipe = _settings_of_onnx(values, model) if onnx else convert_command.read_settings(values)
     reading, calibration = _data_flags.reading_beside(values, convert_command.read_data(values, settings))
     if values.plot:
         pictures.check(values.plot)
@@ -114,15 +117,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     )
     with progress.on_terminal():
         if onnx:
-            asked = of_onnx.Asked(
-                precision=settings.precision_mode,
-                fp32_nodes=tuple(filter(None, (values.fp32_nodes,))),
-                table=settings.calibration_table,
-                method=settings.calibration_method,
-                percentile=settings.calibration_percentile,
-            )
-            done = of_onnx.study(model, asked, options)
+            done = of_onnx.study(model, of_onnx.Asked.of(settings), options)
         else:
+            assert isinstance(settings, Settings)
             done = sensitivity.study(_source_flags.read(values, model), settings, options)
     _print(done, values)
     _output.write_json(done, values.json)
@@ -136,7 +133,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     return errors.EXIT_DONE
 
 
-def _settings_of_onnx(values: flags.FlagValues, model: str) -> Settings:
+def _settings_of_onnx(values: flags.FlagValues, model: str) -> Recipe:
     """Those of the flags that count for an ONNX file. Raises: UsageError."""
     useful = {*_calibration_flags.names(), *_OF_ONNX, "fp32_nodes"}
     for name in sorted(
@@ -146,7 +143,7 @@ def _settings_of_onnx(values: flags.FlagValues, model: str) -> Settings:
             raise errors.UsageError(
                 f"--{name} has no effect: {model} is studied as an ONNX file", "leave it out; --fp32_nodes keeps nodes"
             )
-    return checked(Settings(**{name: values[name].value for name in _OF_ONNX}))
+    return recipe.checked(_record_flags.read(values, Recipe))
 
 
 def _next_export(values: flags.FlagValues, model: str, done: Sensitivity) -> list[str]:

@@ -60,12 +60,7 @@ class PlanRanking:
         plans, given = self._plans, self._plans.asked
         name, twins = next(iter(given.names.items()))
         int8 = settings.precision_mode == "INT8"
-        asked = sensitivity.Asked(
-            precision=settings.precision_mode,
-            table=given.table if int8 else "",
-            method=settings.calibration_method,
-            percentile=settings.calibration_percentile,
-        )
+        asked = sensitivity.Asked.of(dataclasses.replace(settings, calibration_table=given.table, fp32_nodes=""))
         try:
             file = plans.export(space.with_precision(settings, "FP32"))
             progress.say("simulating the rounding of the exported file")

@@ -15,6 +15,7 @@ from tftrt_tools.base import errors, records
 from tftrt_tools.base.choices import CalibrationMethod, Precision
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import jobs
+from tftrt_tools.models.backends.recipe import Recipe
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
@@ -41,6 +42,17 @@ class Asked(records.Record):
     table: str = ""
     method: CalibrationMethod = AUTO
     percentile: float = PERCENTILE
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Asked:
+        """What a recipe says of it."""
+        return cls(
+            precision=recipe.precision_mode,
+            fp32_nodes=tuple(filter(None, (recipe.fp32_nodes,))),
+            table=recipe.calibration_table if recipe.precision_mode == "INT8" else "",
+            method=recipe.calibration_method,
+            percentile=recipe.calibration_percentile,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
