@@ -128,17 +128,34 @@ def test_what_only_children_import_is_named_so():
     )
 
 
-def test_a_process_begins_with_a_module_of_its_own():
-    entries = {
-        found[1]
-        for tree in modules().values()
+def texts(pattern):
+    """[(module, match)] of the strings in all modules that are like a pattern."""
+    return [
+        (module, found)
+        for module, tree in modules().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
-        and (found := re.fullmatch(r"tftrt_tools\.([\w.]+):\w+", node.value))
+        and (found := re.fullmatch(pattern, node.value))
+    ]
+
+
+def test_no_string_names_the_function_of_a_child():
+    assert len(declared()) > 40
+    assert not [(module, found[0]) for module, found in texts(r"tftrt_tools\.[\w.]+:\w+")], "declare it: @jobs.job"
+    starting = {
+        module
+        for module, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("child.run", "child.worker")
     }
-    assert len(entries) + len(declared()) > 15
-    assert all(is_child(one) and one in modules() for one in entries), entries
+    assert starting == {"base.process.jobs"}, "declare what it starts: @jobs.job"
+
+
+def test_a_module_that_a_string_names_is_there_and_runs_in_a_child():
+    named = {found[1] for _, found in texts(r"tftrt_tools\.([\w.]+_job)")}
+    assert "models.kinds.plan.runner_job" in named, "each kind's runtime names one"
+    assert all(is_child(one) and one in modules() for one in named), named
 
 
 def declared():

@@ -4,11 +4,11 @@ import functools
 import pathlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child
 from tftrt_tools.models.execution import run
+from tftrt_tools.models.kinds.model import Model
 from tftrt_tools.studies.bench import in_process, targets
 from tftrt_tools.studies.bench.breakdown import Alone
 from tftrt_tools.studies.bench.targets import Sent
@@ -19,18 +19,20 @@ _SECONDS = 0.3
 _LOAD_SECONDS = 1800.0
 
 
-def check(model: Any) -> None:
-    """Refuse a model that cannot be traced. Args: model: models.model.Model. Raises: UsageError."""
+def check(model: Model) -> None:
+    """Refuse a model that cannot be traced. Raises: UsageError."""
     if not model.kind.of_tensorflow:
         raise errors.UsageError(
             f"--breakdown traces SavedModels, and {model.title} is none", "name the SavedModel that is served"
         )
 
 
-def measure(server: targets.Server, load: Workload, sent: Sent, model: Any, here: bool, folder: pathlib.Path) -> Alone:
+def measure(
+    server: targets.Server, load: Workload, sent: Sent, model: Model, here: bool, folder: pathlib.Path
+) -> Alone:
     """Measure.
 
-    Args: load, sent: of one batch size. model: models.model.Model of the served files. here: whether the server runs on this machine.
+    Args: load, sent: of one batch size. model: of the served files. here: whether the server runs on this machine.
       folder: for files that parent and child exchange.
     Raises: TftrtError; child.ChildDied.
     """

@@ -26,6 +26,8 @@ from tftrt_tools.studies.bench import in_process
 from tftrt_tools.studies.regression import answers, models, rounds, side_by_side
 
 if TYPE_CHECKING:
+    from tftrt_tools.models.execution.trace import CallTrace
+    from tftrt_tools.models.kinds.model import Model
     from tftrt_tools.studies.regression.regress import Options
 
 THROUGH = "in process"
@@ -33,7 +35,7 @@ _LOAD_SECONDS = 1800.0
 
 
 class InProcess:
-    """Args: options: regress.Options. opened: models.model.Model of its native and of its candidate. matched: names.Matched of the two.
+    """Args: options: regress.Options. opened: its native and its candidate. matched: the two.
     folder: for files that the processes exchange. gpus: whether this machine has any."""
 
     through = ran_before = THROUGH
@@ -41,7 +43,12 @@ class InProcess:
     replaces_engine_ops = True
 
     def __init__(
-        self, options: Options, opened: Sequence[Any], matched: Any, folder: str | os.PathLike[str], gpus: bool
+        self,
+        options: Options,
+        opened: Sequence[Model],
+        matched: name_matching.Matched,
+        folder: str | os.PathLike[str],
+        gpus: bool,
     ) -> None:
         self._options, self._folder = options, pathlib.Path(folder)
         self._opened: dict[rounds.Side, Any] = dict(zip((rounds.NATIVE, rounds.CANDIDATE), opened, strict=True))
@@ -207,7 +214,7 @@ class InProcess:
         return done
 
 
-def _of_trace(call: run.Call, trace: Any, left: Mapping[str, str]) -> list[Evidence]:
+def _of_trace(call: run.Call, trace: CallTrace, left: Mapping[str, str]) -> list[Evidence]:
     missed = coverage.misses(call, trace, left)
     if missed:
         return [Evidence(source="trace", seen=one, speaks=NO, weight=CERTAIN, call=call.text()) for one in missed]

@@ -55,13 +55,18 @@ class Cupti:
             self._library.cuptiGetResultString(code, ctypes.byref(text))
             raise RuntimeError(f"{name}: {(text.value or b'').decode()} ({code})")
 
-    def _give(self, buffer: Any, size: Any, most: Any) -> None:
+    def _give(
+        self,
+        buffer: ctypes._Pointer[ctypes.c_void_p],
+        size: ctypes._Pointer[ctypes.c_size_t],
+        most: ctypes._Pointer[ctypes.c_size_t],
+    ) -> None:
         made = ctypes.create_string_buffer(_BUFFER_BYTES + _ALIGNMENT)
         address = -(-ctypes.addressof(made) // _ALIGNMENT) * _ALIGNMENT
         self._buffers[address] = made
         buffer[0], size[0], most[0] = address, _BUFFER_BYTES, 0
 
-    def _take(self, _context: Any, _stream: int, buffer: int, _size: int, valid: int) -> None:
+    def _take(self, _context: object, _stream: int, buffer: int, _size: int, valid: int) -> None:
         self._full.append((buffer, valid))
 
     def now(self) -> int:
