@@ -720,10 +720,10 @@ def test_trials_are_kept_and_found_again(tmp_path):
     first = journal.Journal(tmp_path / "work")
     key = journal.key(settings=BASE.to_dict(), model="sha256:0")
     assert first.get(key) is None
-    assert first.put(key, BASE, MEASURED).name == "trial-0001.json"
+    assert first.put(key, BASE, MEASURED, "tftrt").name == "trial-0001.json"
     again = journal.Journal(tmp_path / "work")
     assert again.get(key) == MEASURED and again.get(journal.key(settings=BASE.to_dict(), model="sha256:1")) is None
-    assert again.put("other", BASE, Measured(failure="no")).name == "trial-0002.json"
+    assert again.put("other", BASE, Measured(failure="no"), "tensorrt").name == "trial-0002.json"
     json.loads((tmp_path / "work/trial-0001.json").read_text(), parse_constant=pytest.fail)
 
 

@@ -190,7 +190,7 @@ def test_a_plan_that_misses_the_goal_keeps_the_fewest_of_its_own_nodes_in_fp32(p
         )
 
     found = searched(
-        plan, rank=lambda settings: asked.append(settings) or search.Ranked(names, 1), plans=("FP32", precision)
+        plan, rank=lambda settings: asked.append(settings) or search.Ranked(names, 1), precisions=("FP32", precision)
     )
     high = [one for one in found.trials if one.backend == "tensorrt" and one.high]
     assert [one.text for one in high] == [f"plan, {precision}, 1 node high"] + [
