@@ -293,7 +293,7 @@ def test_the_suggestion_for_an_exported_model_names_the_next_export(zoo_model, t
     line = next(line for line in done.stdout.splitlines() if line.startswith("next: "))
     assert (
         line.startswith("next: tftrt export digits_cnn --output=digits_cnn_int8.onnx --precision_mode=INT8 --data=")
-        and "--calibration_method=max" in line
+        and "--calibration_method=" in line
     )
     # What it suggests, if anything, is a flag that the export takes.
     again = tftrt(*shlex.split(line.removeprefix("next: tftrt ")), cwd=tmp_path)
