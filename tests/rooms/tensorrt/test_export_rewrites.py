@@ -150,6 +150,86 @@ def test_what_only_resembles_a_gelu_stays(kind):
     assert ops(rewritten("gelu", model, nodes=0)) == before
 
 
+MISSED_GELUS = {
+    "another number": ("n2", "x (1 + …) is multiplied by 0.4, not by 0.5"),
+    "another sign": ("n2", "its input is multiplied by 0.707107, not by -0.707107"),
+    "another x": ("n3", "it is not multiplied with x, x"),
+    "a square": ("n5", "its input is not x + 0.044715 x³"),
+}
+MORE_MISSED_GELUS = {
+    "tanh of another number": (
+        lambda net: net("Add", net.c(1), net("Tanh", net("Mul", "x", net.c(0.8)))),
+        "its input is multiplied by 0.8, not by 0.797885",
+    ),
+    "a cube of another number": (
+        lambda net: net(
+            "Add",
+            net.c(1),
+            net(
+                "Tanh",
+                net(
+                    "Mul",
+                    net("Add", "x", net("Mul", net.c(0.04), net("Pow", "x", net.c(3)))),
+                    net.c((2 / np.pi) ** 0.5),
+                ),
+            ),
+        ),
+        "x³ is multiplied by 0.04, not by 0.044715",
+    ),
+    "tanh that is subtracted": (
+        lambda net: net("Sub", net.c(1), net("Tanh", "x")),
+        "it is subtracted from 1, not added",
+    ),
+    "two tensors": (
+        lambda net: net("Add", net.c(1), net("Erf", net("Mul", "x", net("Exp", "x")))),
+        "its input is not one tensor times a number",
+    ),
+    "a sum": (lambda net: net("Add", net.c(1), erf_gate(net)), "it is not multiplied with x, x"),
+}
+
+
+def missed(name, model, target="10"):
+    """What a rewrite says that it did not take, of the model that it has changed."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    registry.IN_GRAPH[name](made, target)
+    return list(registry.MISSED[name](made, target))
+
+
+@pytest.mark.parametrize("kind", NO_GELUS)
+def test_what_only_resembles_a_gelu_is_named_with_the_reason(kind):
+    net = Net(opset=20)
+    NO_GELUS[kind](net)
+    assert missed("gelu", net.model()) == [MISSED_GELUS[kind]]
+
+
+@pytest.mark.parametrize("kind", MORE_MISSED_GELUS)
+def test_each_reason_why_there_is_no_gelu_is_told(kind):
+    net = Net(opset=20)
+    write, reason = MORE_MISSED_GELUS[kind]
+    write(net)
+    ((_, told),) = missed("gelu", net.model())
+    assert told == reason
+
+
+@pytest.mark.parametrize("kind", GELUS)
+def test_a_gelu_that_was_taken_is_not_told_as_missed(kind):
+    net = Net(opset=20)
+    GELUS[kind][0](net)
+    before = net.model()
+    assert missed("gelu", before) == []
+    # Neither is one whose parts the caller reads, too.
+    gate = next(node.output[0] for node in before.graph.node if node.op_type in ("Erf", "Tanh"))
+    net.nodes.pop()
+    assert missed("gelu", net.model(more=[gate])) == []
+
+
+def test_ops_of_a_gelu_with_another_use_are_no_near_match():
+    net = Net(opset=20)
+    net("Add", net("Tanh", "x"), net("Erf", "x"))
+    assert missed("gelu", net.model()) == []
+
+
 def variance(net):
     """(x - its mean, the square root of its variance and epsilon, the mean)."""
     mean = net.mean("x")
@@ -254,6 +334,85 @@ def test_what_only_resembles_a_layer_normalization_stays(change):
     # With a scale for each row the quotient alone is the normalization.
     made = rewritten("layer_norm", net.model(), nodes=expected)
     assert ("Mul" in ops(made)) and ("LayerNormalization" in ops(made)) == bool(expected)
+
+
+def near_norm(change):
+    """A layer normalization by hand that is none for one reason; n4 is its square root."""
+    net = Net(17, shape=("batch", "length", "width") if change == "open" else ("batch", WIDTH, WIDTH))
+    axes = [1] if change == "axis" else [-1]
+    mean = net("ReduceMean", "x", axes=[-2] if change == "other mean" else axes, keepdims=1)
+    centred = net("Sub", "x", net.c(0.5) if change == "number" else mean)
+    squares = net("ReduceMean", net("Mul", centred, centred), axes=axes, keepdims=1)
+    epsilon = net.c(np.full(WIDTH, 1e-3)) if change == "epsilon" else net.c(1e-3)
+    root = net("Sqrt", net("Add", squares, epsilon))
+    net("Div", net("Sub", "x", net.c(0.5)) if change == "quotient" else centred, root)
+    return net.model()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("axis", "the mean is over axis 1 of 0 to 2, not over the last alone"),
+        ("other mean", "the mean is over axis 1 of 0 to 2, not over the last alone"),
+        ("number", "what is subtracted from x is not its mean"),
+        ("epsilon", "ε is not a constant of one element"),
+        ("open", "the size of the last axis of x is open"),
+        ("quotient", "what is divided by it is not x less its mean, or γ is not constant"),
+    ],
+)
+def test_what_only_resembles_a_layer_normalization_is_named_with_the_reason(change, reason):
+    model = near_norm(change)
+    root = next(node.name for node in model.graph.node if node.op_type == "Sqrt")
+    assert missed("layer_norm", model) == [(root, reason)]
+    # 8.5 takes these ops.
+    assert missed("layer_norm", model, "8.5") == []
+
+
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize("opset", [16, 17, 18])
+def test_a_layer_normalization_that_was_taken_is_not_told_as_missed(kind, opset):
+    net = Net(opset)
+    NORMS[kind](net)
+    model = net.model()
+    told = missed("layer_norm", model)
+    assert [reason for _, reason in told] == (["opset 16 has no LayerNormalization, 17 has"] if opset == 16 else [])
+    assert missed("layer_norm", model, "8.5") == []
+
+
+@pytest.mark.parametrize(
+    ("axis", "gamma", "reason"),
+    [
+        (-1, WIDTH, ""),
+        (1, (3, WIDTH), "it is over axis 1 and those behind it of 0 to 2, not over the last alone"),
+        (-1, None, f"γ is no float32 constant of {WIDTH} elements"),
+    ],
+)
+def test_an_op_that_cannot_be_taken_apart_for_8_5_is_named_with_the_reason(axis, gamma, reason):
+    net = Net(18)
+    scale = net("ReduceMax", "x", net.c([0, 1], np.int64), keepdims=0) if gamma is None else net.c(np.ones(gamma))
+    node = net("LayerNormalization", "x", scale, axis=axis)
+    model = net.model()
+    (name,) = (one.name for one in model.graph.node if one.output[0] == node)
+    assert missed("layer_norm", model, "8.5") == ([(name, reason)] if reason else [])
+    assert missed("layer_norm", model) == []
+
+
+def test_export_says_what_was_not_taken_and_why(tftrt, tmp_path):
+    def layers(x):
+        for _ in range(4):
+            centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
+            x = centred / tf.sqrt(tf.reduce_mean(centred * centred, axis=1, keepdims=True) + 1e-3)
+        return 0.4 * x * (1 + tf.math.erf(x * np.sqrt(0.5)))
+
+    source = onnx_sources.rows(tmp_path / "saved", layers)
+    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--target=10", f"--json={tmp_path / 'j.json'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = json.loads((tmp_path / "j.json").read_text())["files"]
+    told = {one["name"]: one["missed"] for one in made["rewrites"] if one["missed"]}
+    assert {name: len(found) for name, found in told.items()} == {"layer_norm": 4, "gelu": 1}
+    assert "x (1 + …) is multiplied by 0.4, not by 0.5" in told["gelu"][0]["reason"]
+    assert "  not by layer_norm: the mean is over axis 1 of 0 to " in done.stdout and "and 1 more)" in done.stdout
+    assert "  not by gelu: x (1 + …) is multiplied by 0.4, not by 0.5 (" in done.stdout
 
 
 def test_an_instance_normalization_with_computed_scales_is_taken_apart_for_8_5():

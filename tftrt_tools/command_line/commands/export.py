@@ -307,6 +307,8 @@ def _print_file(console: Console, one: File, bisect: bool) -> None:
     for rewrite in one.rewrites:
         if rewrite.undone:
             say(f"  without {rewrite.name}: {rewrite.undone}")
+        for text in parser.grouped((missed.reason, missed.node) for missed in rewrite.missed):
+            say(f"  not by {rewrite.name}: {text}")
     for note in one.notes:
         say(f"  note: {note}")
     for text in parser.lines(one.refused):

@@ -46,12 +46,17 @@ def findings(nodes: Iterable[Node], target: Target) -> tuple[Finding, ...]:
 
 def lines(found: Sequence[Finding], most: int = 3) -> list[str]:
     """Findings for people, those of one op and one reason in a line. Args: most: nodes to name."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for one in found:
-        groups.setdefault((one.op, one.reason), []).append(one.node)
+    return grouped([(f"{one.op}: {one.reason}", one.node) for one in found], most)
+
+
+def grouped(said: Iterable[tuple[str, str]], most: int = 3) -> list[str]:
+    """(text, node) for people, the nodes of one text in a line. Args: most: nodes to name."""
+    groups: dict[str, list[str]] = {}
+    for text, node in said:
+        groups.setdefault(text, []).append(node)
     return [
-        f"{op}: {reason} ({', '.join(names[:most])}{f' and {len(names) - most} more' if len(names) > most else ''})"
-        for (op, reason), names in groups.items()
+        f"{text} ({', '.join(names[:most])}{f' and {len(names) - most} more' if len(names) > most else ''})"
+        for text, names in groups.items()
     ]
 
 

@@ -13,7 +13,7 @@ from tftrt_tools.models.kinds.onnx import runner_job
 from tftrt_tools.tensorrt.exporting.job import model_file
 from tftrt_tools.tensorrt.exporting.job.graph_facts import drop_hints
 from tftrt_tools.tensorrt.exporting.job.rewrites import registry
-from tftrt_tools.tensorrt.exporting.rewriting import REWRITES, Answer, Changed, Request, Rewritten
+from tftrt_tools.tensorrt.exporting.rewriting import REWRITES, Answer, Changed, Missed, Request, Rewritten
 
 # What onnx checks, and onnxslim copies, in memory.
 _MOST_BYTES = 1_900_000_000
@@ -50,7 +50,7 @@ def _with(model: onnx.ModelProto, name: str, request: Request) -> tuple[onnx.Mod
     try:
         nodes = registry.IN_GRAPH[name](made, request.target)
         if not nodes:
-            return model, Rewritten(name=name, nodes=0)
+            return model, Rewritten(name=name, nodes=0, missed=_missed(model, name, request.target))
         if request.raised and _opset(made) < REWRITES[name].opset:
             made = _raised(model, name, request.target)
         checked = _checked(made)
@@ -61,7 +61,13 @@ def _with(model: onnx.ModelProto, name: str, request: Request) -> tuple[onnx.Mod
     grown = checked.ByteSize() - model.ByteSize()
     if not REWRITES[name].grows and grown > _LEAST_GROWN_BYTES and checked.ByteSize() > _MOST_GROWN * model.ByteSize():
         return model, Rewritten(name=name, nodes=nodes, undone=f"the file would grow by {grown / 1e6:.0f} MB")
-    return checked, Rewritten(name=name, nodes=nodes)
+    return checked, Rewritten(name=name, nodes=nodes, missed=_missed(checked, name, request.target))
+
+
+def _missed(model: onnx.ModelProto, name: str, target: str) -> tuple[Missed, ...]:
+    """Of a graph with the rewrite."""
+    found = registry.MISSED[name](model, target) if name in registry.MISSED else ()
+    return tuple(Missed(node=node, reason=reason) for node, reason in found)
 
 
 def _raised(model: onnx.ModelProto, name: str, target: str) -> onnx.ModelProto:

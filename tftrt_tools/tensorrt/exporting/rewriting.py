@@ -62,6 +62,14 @@ REWRITES: Mapping[str, Rewrite] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Missed(records.Record):
+    """A node that resembles what a rewrite changes, and stayed as it was."""
+
+    node: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Rewritten(records.Record):
     """What became of a rewrite in one graph."""
 
@@ -71,6 +79,8 @@ class Rewritten(records.Record):
     nodes: int
     # Why it was left out; "" if the graph has it.
     undone: str = ""
+    # What it did not take, and why; of the rewrites that can tell.
+    missed: tuple[Missed, ...] = ()
 
 
 def chosen(flag: Sequence[str], target: str, opset: int = 0) -> tuple[str, ...]:

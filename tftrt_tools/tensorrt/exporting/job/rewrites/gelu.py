@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import onnx
 
-from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts
+from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, name_of
 from tftrt_tools.tensorrt.exporting.job.rewrites import editing, products
 
 _CUBE = 0.044715
+# {op inside: the attribute approximate of the GELU around it}.
+_KINDS = {"Erf": "none", "Tanh": "tanh"}
 
 
 def rewrite(model: onnx.ModelProto, target: str) -> int:
@@ -25,16 +28,50 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
     return len(written)
 
 
+def missed(model: onnx.ModelProto, target: str) -> Iterator[tuple[str, str]]:
+    """(node, why it is not a GELU) of each Erf and Tanh of a rewritten graph that 1 is added to."""
+    facts = Facts(model)
+    for node in facts.nodes:
+        if node.op_type not in _KINDS:
+            continue
+        for plus in facts.readers.get(node.output[0], []):
+            for sign in (sign for sign, inner in _one_plus(facts, plus.output[0]) if inner == node.output[0]):
+                x, reason = _argument(facts, node, sign)
+                reason = reason or _unlike(facts, plus.output[0], x)
+                if reason:
+                    yield name_of(node), reason
+
+
+def _unlike(facts: Facts, plus: str, x: str) -> str:
+    """Why 1 + erf or 1 + tanh does not become a GELU of x behind it; "" if it does, or if nothing reads it."""
+    reason = ""
+    for reader in facts.readers.get(plus, []):
+        reason = f"it is not multiplied with x, {x}"
+        node: onnx.NodeProto | None = reader
+        while node is not None and node.op_type in ("Mul", "Div"):
+            product = products.of(facts, node.output[0])
+            if product.factors == tuple(sorted((plus, x))) and not product.divisors:
+                if _is_half(product):
+                    return ""
+                reason = f"x (1 + …) is multiplied by {product.number:.6g}, not by 0.5"
+            node = facts.alone(node.output[0])
+    return reason
+
+
+def _is_half(product: products.Product) -> bool:
+    return math.isclose(product.number, 0.5, rel_tol=1e-5)
+
+
 def _match(facts: Facts, node: onnx.NodeProto) -> tuple[str, str] | None:
     """(x, the op's attribute approximate) of a node that gives GELU."""
     product = products.of(facts, node.output[0])
-    if product.divisors or len(product.factors) != 2 or not math.isclose(product.number, 0.5, rel_tol=1e-5):
+    if product.divisors or len(product.factors) != 2 or not _is_half(product):
         return None
     for x, gate in (product.factors, product.factors[::-1]):
         for sign, inner in _one_plus(facts, gate):
-            kind = _of_erf(facts, inner, x, sign) or (_of_tanh(facts, inner, x) if sign > 0 else "")
-            if kind:
-                return x, kind
+            maker = facts.producers.get(inner)
+            if maker is not None and maker.op_type in _KINDS and _argument(facts, maker, sign) == (x, ""):
+                return x, _KINDS[maker.op_type]
     return None
 
 
@@ -45,32 +82,30 @@ def _one_plus(facts: Facts, name: str) -> list[tuple[int, str]]:
     return found + [(-1, inner) for number, inner in first if facts.number(number) == 1]
 
 
-def _of_erf(facts: Facts, name: str, x: str, sign: int) -> str:
-    node = facts.producers.get(name)
-    if node is None or node.op_type != "Erf":
-        return ""
-    inner = products.of(facts, node.input[0])
-    alone = inner.factors == (x,) and not inner.divisors
-    return "none" if alone and math.isclose(sign * inner.number, math.sqrt(0.5), rel_tol=1e-5) else ""
+def _argument(facts: Facts, node: onnx.NodeProto, sign: int) -> tuple[str, str]:
+    """(x, "") of the Erf or Tanh in a GELU; ("", why it is none). Args: sign: -1 if it is subtracted from 1."""
+    if node.op_type == "Tanh" and sign < 0:
+        return "", "it is subtracted from 1, not added"
+    wanted = math.sqrt(0.5) if node.op_type == "Erf" else math.sqrt(2 / math.pi)
+    product = products.of(facts, node.input[0])
+    if len(product.factors) != 1 or product.divisors:
+        return "", "its input is not one tensor times a number"
+    if not math.isclose(sign * product.number, wanted, rel_tol=1e-5):
+        return "", f"its input is multiplied by {product.number:.6g}, not by {sign * wanted:.6g}"
+    (inner,) = product.factors
+    return (inner, "") if node.op_type == "Erf" else _under_tanh(facts, inner)
 
 
-def _of_tanh(facts: Facts, name: str, x: str) -> str:
-    node = facts.producers.get(name)
-    if node is None or node.op_type != "Tanh":
-        return ""
-    outer = products.of(facts, node.input[0])
-    if (
-        len(outer.factors) != 1
-        or outer.divisors
-        or not math.isclose(outer.number, math.sqrt(2 / math.pi), rel_tol=1e-5)
-    ):
-        return ""
-    cubes = [products.of(facts, cube) for one, cube in products.sides(facts, outer.factors[0], "Add") if one == x]
-    return (
-        "tanh"
-        if any(math.isclose(one.number, _CUBE, rel_tol=1e-4) and _cube(facts, one.factors, x) for one in cubes)
-        else ""
-    )
+def _under_tanh(facts: Facts, name: str) -> tuple[str, str]:
+    """(x, "") of x + 0.044715 x³; ("", why it is not that)."""
+    reason = "its input is not x + 0.044715 x³"
+    for x, cube in products.sides(facts, name, "Add"):
+        found = products.of(facts, cube)
+        if _cube(facts, found.factors, x):
+            if math.isclose(found.number, _CUBE, rel_tol=1e-4):
+                return x, ""
+            reason = f"x³ is multiplied by {found.number:.6g}, not by {_CUBE}"
+    return "", reason
 
 
 def _cube(facts: Facts, factors: tuple[str, ...], x: str) -> bool:

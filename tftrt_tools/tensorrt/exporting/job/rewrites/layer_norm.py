@@ -13,17 +13,19 @@ Forms that are known, of x, its mean m and its variance v:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import helper
 
-from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, attributes
+from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, attributes, name_of
 from tftrt_tools.tensorrt.exporting.job.rewrites import editing, products
 
 _OPSET = 17
+# The target whose parser has no such op.
+_WITHOUT_OP = "8.5"
 # ReduceMean takes its axes as an input from then on.
 _AXES_AS_INPUT = 18
 _MEANS = frozenset({"ReduceMean", "GlobalAveragePool"})
@@ -45,9 +47,8 @@ class _Site:
 
 def rewrite(model: onnx.ModelProto, target: str) -> int:
     """Write them in place. Returns: how many."""
-    opset = next(one.version for one in model.opset_import if one.domain in ("", "ai.onnx"))
-    facts = Facts(model)
-    whole = target != "8.5" and opset >= _OPSET
+    opset, facts = _opset(model), Facts(model)
+    whole = target != _WITHOUT_OP and opset >= _OPSET
     found = (one for one in _sites(facts) if not (one.node.op_type == "LayerNormalization" if whole else one.apart))
     sites = {site.node.output[0]: site for site in found}
     written = []
@@ -57,6 +58,35 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
         written.append((site.node, writer))
     editing.replace(model, written)
     return len(written)
+
+
+def missed(model: onnx.ModelProto, target: str) -> Iterator[tuple[str, str]]:
+    """(node, why it stayed) of what resembles a layer normalization in a rewritten graph: square roots of a variance, or, where the
+    target has no LayerNormalization, nodes of that op."""
+    opset, facts = _opset(model), Facts(model)
+    if target == _WITHOUT_OP:
+        for node in facts.nodes:
+            reason = _no_own_op(facts, node) if node.op_type == "LayerNormalization" else ""
+            if reason:
+                yield name_of(node), reason
+        return
+    for node in facts.nodes:
+        if node.op_type != "Sqrt" or not facts.readers.get(node.output[0]):
+            continue
+        below = _deviation(facts, node)
+        if isinstance(below, str):
+            reason = below
+        elif opset < _OPSET:
+            reason = f"opset {opset} has no LayerNormalization, {_OPSET} has"
+        else:
+            reason = f"what is divided by it is not {below.x} less its mean, or γ is not constant"
+        if reason:
+            yield name_of(node), reason
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    result: int = next(one.version for one in model.opset_import if one.domain in ("", "ai.onnx"))
+    return result
 
 
 def _one_op(facts: Facts, site: _Site, writer: editing.Writer, opset: int) -> None:
@@ -96,7 +126,7 @@ def _sites(facts: Facts) -> Iterator[_Site]:
             site = _batch_norm(facts, node) if node.op_type == "BatchNormalization" else _instance_norm(facts, node)
             if site:
                 yield _with_affine(facts, site)
-        elif node.op_type == "LayerNormalization" and len([one for one in node.output if one]) == 1:
+        elif node.op_type == "LayerNormalization":
             site = _own_op(facts, node)
             if site:
                 yield site
@@ -124,19 +154,31 @@ def _vector(facts: Facts, name: str, width: int) -> npt.NDArray[np.float32] | No
 def _mean_of(facts: Facts, name: str) -> str:
     """x, if the tensor is its mean over the last axis, which stays with the size 1; else ""."""
     node = facts.producers.get(name)
-    if node is None or node.op_type not in _MEANS:
+    if node is None or node.op_type not in _MEANS or _no_mean(facts, node):
         return ""
+    return str(node.input[0])
+
+
+def _no_mean(facts: Facts, node: onnx.NodeProto) -> str:
+    """Why what a mean gives is not that over the last axis, with the size 1; "" if it is."""
     rank = len(facts.shape(node.input[0]) or ())
+    if not rank:
+        return "the number of dimensions is not known"
     given = attributes(node)
     axes = facts.constant(node.input[1]) if len(node.input) > 1 else given.get("axes")
-    over = (
-        [2]
-        if node.op_type == "GlobalAveragePool"
-        else [axis % rank for axis in axes]
-        if axes is not None and rank
-        else []
-    )
-    return str(node.input[0]) if rank and over == [rank - 1] and given.get("keepdims", 1) else ""
+    if node.op_type == "GlobalAveragePool":
+        over = [2]
+    elif axes is not None:
+        over = [int(axis) % rank for axis in axes]
+    else:
+        return "the mean's axes are not known, or are all"
+    if over != [rank - 1]:
+        return f"the mean is over {_counted(over)} of 0 to {rank - 1}, not over the last alone"
+    return "" if given.get("keepdims", 1) else "the mean drops its axis (keepdims=0)"
+
+
+def _counted(axes: Sequence[int]) -> str:
+    return f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes)) or 'none'}"
 
 
 def _square_of(facts: Facts, name: str) -> str:
@@ -153,25 +195,60 @@ def _square_of(facts: Facts, name: str) -> str:
     return str(node.input[0]) if squared else ""
 
 
-def _by_hand(facts: Facts, root: onnx.NodeProto) -> Iterator[_Site]:
-    """The first two forms. Args: root: the node that takes the square root."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Deviation:
+    """√(v + ε) of x. mean: the tensor that is m."""
+
+    x: str
+    mean: str
+    epsilon: float
+
+
+def _deviation(facts: Facts, root: onnx.NodeProto) -> _Deviation | str:
+    """What a square root is taken of; why that is no v + ε over the last axis; "" if it has nothing of a variance."""
+    reason = ""
     for variance, number in products.sides(facts, root.input[0], "Add"):
-        epsilon = facts.number(number)
-        centred = facts.producers.get(_square_of(facts, _mean_of(facts, variance)))
-        if epsilon is None or centred is None or centred.op_type != "Sub":
+        averaged = facts.producers.get(variance)
+        if averaged is None or averaged.op_type not in _MEANS:
+            continue
+        centred = facts.producers.get(_square_of(facts, averaged.input[0]))
+        if centred is None or centred.op_type != "Sub":
             continue
         x, mean = centred.input
-        if _mean_of(facts, mean) != x or not facts.is_float(x) or not _width(facts, x):
+        subtracted = facts.producers.get(mean)
+        epsilon = facts.number(number)
+        if reason := _no_mean(facts, averaged):
             continue
-        differences = {
-            node.output[0] for node in facts.readers[x] if node.op_type == "Sub" and list(node.input) == [x, mean]
-        }
-        for node in facts.nodes:
-            site = _first_form(facts, node, x, differences, root.output[0], epsilon) or _second_form(
-                facts, node, x, mean, root.output[0], epsilon
-            )
-            if site:
-                yield site
+        if subtracted is None or subtracted.op_type not in _MEANS or subtracted.input[0] != x:
+            reason = f"what is subtracted from {x} is not its mean"
+        elif reason := _no_mean(facts, subtracted):
+            continue
+        elif epsilon is None:
+            reason = "ε is not a constant of one element"
+        elif not facts.is_float(x):
+            reason = f"{x} is not known to be float32"
+        elif not _width(facts, x):
+            reason = f"the size of the last axis of {x} is open"
+        else:
+            return _Deviation(x=x, mean=mean, epsilon=epsilon)
+    return reason
+
+
+def _by_hand(facts: Facts, root: onnx.NodeProto) -> Iterator[_Site]:
+    """The first two forms. Args: root: the node that takes the square root."""
+    below = _deviation(facts, root)
+    if isinstance(below, str):
+        return
+    x, mean, epsilon = below.x, below.mean, below.epsilon
+    differences = {
+        node.output[0] for node in facts.readers[x] if node.op_type == "Sub" and list(node.input) == [x, mean]
+    }
+    for node in facts.nodes:
+        site = _first_form(facts, node, x, differences, root.output[0], epsilon) or _second_form(
+            facts, node, x, mean, root.output[0], epsilon
+        )
+        if site:
+            yield site
 
 
 def _factor(
@@ -369,14 +446,27 @@ def _instance_norm(facts: Facts, node: onnx.NodeProto) -> _Site | None:
 
 
 def _own_op(facts: Facts, node: onnx.NodeProto) -> _Site | None:
-    given = attributes(node)
-    shape, width = facts.shape(node.input[0]), _width(facts, node.input[0])
-    if not shape or not width or given.get("axis", -1) not in (-1, len(shape) - 1):
+    if _no_own_op(facts, node):
         return None
-    scale, shift = (
-        _vector(facts, node.input[1], width),
-        _vector(facts, node.input[2], width) if len(node.input) > 2 else None,
-    )
-    if scale is None or len(node.input) > 2 and shift is None:
-        return None
+    given, width = attributes(node), _width(facts, node.input[0])
+    scale = _vector(facts, node.input[1], width)
+    shift = _vector(facts, node.input[2], width) if len(node.input) > 2 else None
     return _Site(node=node, x=node.input[0], epsilon=given.get("epsilon", 1e-5), scale=scale, shift=shift)
+
+
+def _no_own_op(facts: Facts, node: onnx.NodeProto) -> str:
+    """Why a LayerNormalization cannot be taken apart; "" if it can."""
+    x, axis = node.input[0], attributes(node).get("axis", -1)
+    rank, width = len(facts.shape(x) or ()), _width(facts, x)
+    if len([one for one in node.output if one]) > 1:
+        return "its mean or its deviation is read, too"
+    if not rank:
+        return f"the number of dimensions of {x} is not known"
+    if axis not in (-1, rank - 1):
+        return f"it is over axis {axis} and those behind it of 0 to {rank - 1}, not over the last alone"
+    if not width:
+        return f"the size of the last axis of {x} is open"
+    for name, one in zip(("γ", "β"), node.input[1:3], strict=False):
+        if _vector(facts, one, width) is None:
+            return f"{name} is no float32 constant of {width} elements"
+    return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import onnx
 
@@ -18,4 +18,10 @@ IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
     "simplify": slim.rewrite("graph_fusion", "subexpression_elimination", "weight_tying"),
     "pad_pool": pad_pool.rewrite,
     "wide_conv": wide_conv.rewrite,
+}
+
+# {name: the nodes of a rewritten graph that resemble what it changes, each with why it stayed as it was}.
+MISSED: Mapping[str, Callable[[onnx.ModelProto, str], Iterable[tuple[str, str]]]] = {
+    "layer_norm": layer_norm.missed,
+    "gelu": gelu.missed,
 }
