@@ -35,6 +35,7 @@ DOCS = tuple(
         "running",
         "bench",
         "regress",
+        "python",
         "client",
         "triton",
         "log",

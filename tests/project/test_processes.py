@@ -22,7 +22,7 @@ RUNTIMES = {
     "tf2onnx",
 }
 # Where the parent's side begins: what people start or import.
-STARTS = ("command_line", "__main__", "client")
+STARTS = ("command_line", "__main__", "client", "api")
 # What parents and children stand on alike; and the development server, which is a process of its own.
 OF_BOTH = ("base.process.", "base.files.", "servers.serving.local")
 

@@ -21,7 +21,7 @@ from tftrt_tools.accuracy import (
 )
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.accuracy.rounded_answers import Simulation
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, results
 from tftrt_tools.base.choices import Precision
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import child, progress
@@ -93,8 +93,8 @@ class Options:
     log_file: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Verification(passport.Stamped):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Verification(passport.Stamped, results.Result):
     """A finished verification."""
 
     document: ClassVar[str] = "verification"
@@ -203,6 +203,12 @@ class Verification(passport.Stamped):
     def passed(self) -> bool:
         """Whether there are no problems."""
         return not self.problems
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
+        found = f"{self.problems[0]}{more}" if self.problems else self.evidence
+        return f"{self.verdict}: {self.converted} against {self.original}; {found}"
 
     @property
     def unseen(self) -> bool:

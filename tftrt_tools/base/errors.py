@@ -7,6 +7,7 @@ import difflib
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -67,6 +68,8 @@ class Ending(BaseException):
     """What ends a command with a line or two and an exit code, and without a traceback."""
 
     exit_code = EXIT_FAILED
+    # Of a program's call: what the command would have printed before it ended so, None where there is nothing.
+    result: Any = None
 
     def __init__(self, cause: str, mend: str = "") -> None:
         """Args: cause: what is wrong, one line. mend: what the user can do about it, one line."""

@@ -7,6 +7,7 @@ escape. All that a command prints goes through `guarded` streams, or through a `
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -70,4 +71,14 @@ def console(stream: TextIO, width: int | None = None) -> Console:
             for part in super().render(renderable, options):
                 yield part if part.control or not _CONTROL.search(part.text) else Segment(shown(part.text), part.style)
 
-    return Plain(file=unguarded(stream), width=width, highlight=False, soft_wrap=False, markup=False, emoji=False)
+    return Plain(
+        file=unguarded(stream),
+        width=width,
+        highlight=False,
+        soft_wrap=False,
+        markup=False,
+        emoji=False,
+        # In a notebook rich would display what is meant for `stream`, and FORCE_COLOR is about terminals.
+        force_jupyter=False,
+        force_terminal=False if isinstance(stream, io.StringIO) else None,
+    )

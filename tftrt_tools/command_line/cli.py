@@ -87,7 +87,7 @@ def _told(argv: list[str]) -> int:
         print(_overview())
         return errors.EXIT_DONE if argv else errors.EXIT_USAGE
     if argv[0] in _VERSION:
-        from tftrt_tools import __version__
+        from tftrt_tools.base.version import __version__
 
         print(f"tftrt-tools {__version__}")
         return errors.EXIT_DONE

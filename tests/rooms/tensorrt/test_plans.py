@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+import tftrt_tools
 from tests import onnx_files
 from tests.command_line import assert_clear
 from tests.gpu_commands import NO_GPU
@@ -294,6 +295,14 @@ def test_a_plan_without_a_gpu_is_one_line(plan, tftrt):
         and f"tftrt: error: {plan} is a plan for {HERE['name']}, and no GPU is visible here\n" in done.stderr
     ), done.stderr
     assert "run it on a machine with that GPU" in done.stderr and "job" not in done.stderr
+    done = tftrt("bench", plan, "--shapes=x:8x4", env=NO_GPU)
+    assert_clear(done, 1, f"is a plan for {HERE['name']}, and no GPU is visible here")
+
+
+def test_a_plan_is_not_loaded_without_a_gpu(plan, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    with pytest.raises(errors.TftrtError, match="no GPU is visible here; run it on a machine with that GPU"):
+        tftrt_tools.load(plan)
 
 
 # The kind ---------------------------------------------------------------------------------------------------------------------------------

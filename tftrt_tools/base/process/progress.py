@@ -9,6 +9,7 @@ from tftrt_tools.base import terminal
 
 Listener = Callable[[str, int | None, int | None], None]
 _listener: Listener | None = None
+_noted: Callable[[str], None] | None = None
 
 
 def say(text: str, done: int | None = None, total: int | None = None) -> None:
@@ -18,10 +19,24 @@ def say(text: str, done: int | None = None, total: int | None = None) -> None:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr that stays there, unlike the progress line."""
+    """Print a line on stderr that stays there, unlike the progress line; or give it to `notes_to`."""
     import sys
 
+    if _noted is not None:
+        _noted(text)
+        return
     print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def notes_to(function: Callable[[str], None]) -> Iterator[None]:
+    """Inside the block, notes go to `function(text)` and not to stderr."""
+    global _noted
+    before, _noted = _noted, function
+    try:
+        yield
+    finally:
+        _noted = before
 
 
 @contextlib.contextmanager

@@ -95,39 +95,66 @@ def check_absent(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Search. Returns: the exit code."""
+    options, done = _searched(values, positional)
+    _print(done, values.json)
+    lost = _write(options, done, values)
+    plot, saved = options.work_dir / _PLOT, options.work_dir / _RESULT
+    console = _output.console(values.json)
+    for path in (*done.files.values(), str(plot), str(saved)):
+        console.print(f"written: {path}" if path not in lost else path, soft_wrap=True)
+    for line in lost:
+        console.print(f"  not written: {line}", soft_wrap=True)
+    if wrong := failure(done):
+        raise wrong
+    if "parameters" in done.files:
+        _next.show(values, *_serve(options.model, done.files["parameters"]))
+    return errors.EXIT_FAILED if lost else errors.EXIT_DONE
+
+
+def result(values: flags.FlagValues, positional: list[str]) -> tuple[Tuned, list[str]]:
+    """Search, and write the files. Returns: the result, and a line for each file that could not be written."""
+    options, done = _searched(values, positional)
+    return done, _write(options, done, values)
+
+
+def show(done: Tuned, values: flags.FlagValues) -> None:
+    """Print what was found."""
+    _print(done, values.json)
+
+
+def failure(done: Tuned) -> errors.TftrtError | None:
+    """Why there is no winner, None where there is one."""
+    if done.best is None:
+        return _none_keeps(done)
+    return None if done.winner else _missed_in_turns(done)
+
+
+def _searched(values: flags.FlagValues, positional: list[str]) -> tuple[Options, Tuned]:
     options = _options(values, positional)
-    from tftrt_tools.command_line.report import batching_plot
     from tftrt_tools.studies.batching import tune
     from tftrt_tools.studies.bench import live
 
     try:
         with live.view() as view:
-            done = tune.tune(options, view)
+            return options, tune.tune(options, view)
     except KeyboardInterrupt:
         raise errors.Interrupted(
             mend=f"the finished trials are in {options.work_dir}; the same command goes on from there"
         ) from None
-    plot, result = options.work_dir / _PLOT, options.work_dir / _RESULT
-    _print(done, values.json)
+
+
+def _write(options: Options, done: Tuned, values: flags.FlagValues) -> list[str]:
+    """Returns: a line for each file that could not be written."""
+    from tftrt_tools.command_line.report import batching_plot
+
+    plot, saved = options.work_dir / _PLOT, options.work_dir / _RESULT
     _output.write_json(done, values.json)
-    lost = whole_file.write_each(
+    return whole_file.write_each(
         (
             (str(plot), lambda: whole_file.write_bytes(plot, batching_plot.bars(done))),
-            (str(result), lambda: whole_file.write_text(result, json.dumps(done.to_dict(), indent=2) + "\n")),
+            (str(saved), lambda: whole_file.write_text(saved, json.dumps(done.to_dict(), indent=2) + "\n")),
         )
     )
-    console = _output.console(values.json)
-    for path in (*done.files.values(), str(plot), str(result)):
-        console.print(f"written: {path}" if path not in lost else path, soft_wrap=True)
-    for line in lost:
-        console.print(f"  not written: {line}", soft_wrap=True)
-    if done.best is None:
-        raise _none_keeps(done)
-    if not done.winner:
-        raise _missed_in_turns(done)
-    if "parameters" in done.files:
-        _next.show(values, *_serve(options.model, done.files["parameters"]))
-    return errors.EXIT_FAILED if lost else errors.EXIT_DONE
 
 
 def _options(values: flags.FlagValues, positional: list[str]) -> Options:

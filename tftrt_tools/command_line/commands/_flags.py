@@ -9,7 +9,7 @@ import math
 import os
 import re
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from absl import flags
 
@@ -20,6 +20,14 @@ from tftrt_tools.command_line.commands import _places
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
+
+
+class _Defining(Protocol):
+    """The module of a command."""
+
+    def define(self, values: flags.FlagValues) -> None:
+        """Define its flags."""
+
 
 # Older names of --signature_keys in some commands.
 _OLD_SIGNATURE_KEYS = ("signature_name", "signature_key")
@@ -37,11 +45,7 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
 
     Raises: UsageError for unknown flags, values that a flag refuses, and paths where no file can be made.
     """
-    values = flags.FlagValues()
-    values.set_gnu_getopt(True)
-    flags.DEFINE_boolean("help", False, "print this help", short_name="h", flag_values=values)
-    flags.DEFINE_string("json", None, "write the result as JSON to this file; - for stdout", flag_values=values)
-    command.define(values)
+    values = _defined(command)
     for old in _OLD_SIGNATURE_KEYS if "signature_keys" in values else ():
         values[old] = values["signature_keys"]  # --help and files of flags skip a name that is not the flag's own
     argv = _places.with_local_flagfile(argv)
@@ -68,6 +72,22 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
     written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}.difference(getattr(command, "READS", ()))
     _check_unread(values, positional, sorted(written.intersection(values)))
     return values, positional
+
+
+def defaults(command: _Defining) -> flags.FlagValues:
+    """The flags of a command as they are when the user gives none."""
+    values = _defined(command)
+    values.mark_as_parsed()
+    return values
+
+
+def _defined(command: _Defining) -> flags.FlagValues:
+    values = flags.FlagValues()
+    values.set_gnu_getopt(True)
+    flags.DEFINE_boolean("help", False, "print this help", short_name="h", flag_values=values)
+    flags.DEFINE_string("json", None, "write the result as JSON to this file; - for stdout", flag_values=values)
+    command.define(values)
+    return values
 
 
 def _named_by_place(name: str, values: flags.FlagValues, names: Sequence[str], positional: list[str]) -> list[str]:

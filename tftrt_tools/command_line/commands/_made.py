@@ -39,9 +39,14 @@ def show(done: Made, console: Console, cache: Mapping[str, Any] | None) -> None:
         console.print(line, soft_wrap=True)
 
 
-def exit_code(done: Made) -> int:
-    """EXIT_CHECK where an engine was refused, because nobody asked for less than all of them."""
-    return errors.EXIT_DONE if done.complete else errors.EXIT_CHECK
+def failure(done: Made) -> errors.TftrtError | None:
+    """CheckFailed where an engine was refused, because nobody asked for less than all of them."""
+    if done.complete:
+        return None
+    for one in getattr(done, "unbuilt", ()):
+        if one.refused:
+            return errors.CheckFailed(f"{one.name} has no engine and runs in TensorFlow: {one.reason}", one.mend)
+    return errors.CheckFailed("not all engines that were asked for are there", "the result names those that are not")
 
 
 @table("plan build")

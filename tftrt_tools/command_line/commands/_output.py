@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import contextvars
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, TextIO
 
-from tftrt_tools.base import terminal
+from tftrt_tools.base import results, terminal
 from tftrt_tools.base.files import whole_file
 from tftrt_tools.models.savedmodel import preparation as preparation_module
 from tftrt_tools.models.savedmodel.flops import Flops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from rich.console import Console
     from rich.table import Table
@@ -20,27 +21,32 @@ if TYPE_CHECKING:
     from tftrt_tools.models.savedmodel.preparation import Preparation
 
 
-class Document(Protocol):
-    """A result that can be written as JSON."""
+# Where tables go in place of stdout, for a program that runs a command.
+_instead: contextvars.ContextVar[TextIO | None] = contextvars.ContextVar("tables", default=None)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        ...
+
+@contextlib.contextmanager
+def tables_to(stream: TextIO) -> Iterator[None]:
+    """Inside the block, tables go to `stream`."""
+    before = _instead.set(stream)
+    try:
+        yield
+    finally:
+        _instead.reset(before)
 
 
 def console(json_path: str | None) -> Console:
     """A rich console for tables: stdout, or stderr if stdout carries the JSON."""
-    stream = sys.stderr if json_path == "-" else sys.stdout
+    stream = _instead.get() or (sys.stderr if json_path == "-" else sys.stdout)
     width = None if stream.isatty() else 140
     return terminal.console(stream, width)
 
 
-def write_json(result: Document, json_path: str | None) -> None:
+def write_json(result: results.Document, json_path: str | None) -> None:
     """Write `result.to_dict()` to `json_path` whole or not at all; `-` is stdout, None writes nothing."""
     if not json_path:
         return
-    # JSON escapes control characters by itself, all but one.
-    text = json.dumps(result.to_dict(), indent=2, sort_keys=False).replace("\x7f", "\\u007f") + "\n"
+    text = results.json_text(result)
     if json_path == "-":
         sys.stdout.write(text)
         sys.stdout.flush()

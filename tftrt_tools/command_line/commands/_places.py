@@ -82,6 +82,12 @@ def local(text: str, said: str = "") -> str:
     raise errors.UsageError(f"{said}{text} is no path on this machine", f"{copy}: give the local path")
 
 
+def is_storage(text: str) -> bool:
+    """Whether a text names a file by file:// or in a storage that is known, and no server."""
+    found = _URL.match(text)
+    return found is not None and found[1].lower() in (_LOCAL, *_COPY)
+
+
 def _is_file(text: str) -> bool:
     found = _URL.match(text)
     return found is not None and found[1].lower() == _LOCAL

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _ROWS = 12
 
 
-def run(values: flags.FlagValues, original: str, converted: str, names: Sequence[str], asked: Asked) -> int:
-    """Compare. Returns: the exit code."""
+def result(values: flags.FlagValues, original: str, converted: str, names: Sequence[str], asked: Asked) -> Tensors:
+    """Compare."""
     for name in ("labels", "rename", "label_output", "output_kind"):
         if name in values and values[name].present:
             raise errors.UsageError(f"--{name} has no effect with --tensors, which compares no answers", "leave it out")
@@ -28,13 +28,12 @@ def run(values: flags.FlagValues, original: str, converted: str, names: Sequence
     if len(keys) > 1:
         raise errors.UsageError("--tensors is about one signature", f"such as --signature_keys={keys[0]}")
     from tftrt_tools.command_line.report import pictures
-    from tftrt_tools.command_line.report import tensors as report
     from tftrt_tools.tensorrt.plans import tensors
 
     if values.plot:
         pictures.check(values.plot)
     with progress.on_terminal():
-        done = tensors.compare(
+        return tensors.compare(
             original,
             converted,
             names,
@@ -44,16 +43,20 @@ def run(values: flags.FlagValues, original: str, converted: str, names: Sequence
             values.log_file,
             keys[0] if keys else "",
         )
-    _print(done, values)
-    _output.write_json(done, values.json)
+
+
+def write(done: Tensors, values: flags.FlagValues) -> None:
+    """Write the report and the picture."""
+    from tftrt_tools.command_line.report import tensors as report
+
     if values.html:
         report.write_page(done, values.html)
     if values.plot:
         report.write_picture(done, values.plot)
-    return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
 
 
-def _print(done: Tensors, values: flags.FlagValues) -> None:
+def show(done: Tensors, values: flags.FlagValues) -> None:
+    """Print the tensors that depart, or those that are farthest."""
     console = _output.console(values.json)
     shown = done.departed or sorted(done.inners, key=lambda one: one.snr_db)
     title = "Tensors below the bound, in the order of the graph" if done.departed else "The tensors that are farthest"

@@ -8,7 +8,7 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _next, _output
+from tftrt_tools.command_line.commands import _output
 
 if TYPE_CHECKING:
     from tftrt_tools.servers.serving.triton.publish import Publication
@@ -110,8 +110,8 @@ def check(values: flags.FlagValues) -> bool:
     return result
 
 
-def run(values: flags.FlagValues, model: str, command: str) -> int:
-    """Publish for Triton. Args: command: text that repeats this run. Returns: the exit code."""
+def result(values: flags.FlagValues, model: str, command: str) -> Publication:
+    """Publish for Triton. Args: command: text that repeats this run."""
     from tftrt_tools.servers.serving.triton import config, publish
 
     keys = tuple(filter(None, values.signature_keys))
@@ -142,11 +142,7 @@ def run(values: flags.FlagValues, model: str, command: str) -> int:
         command=command,
     )
     with progress.on_terminal():
-        done = publish.publish(model, values.model_name, values.base_path, options)
-    _print(done, values.json)
-    _output.write_json(done, values.json)
-    _next.show(values, ["smoke", "triton://localhost:8001", f"--model_name={done.model_name}"])
-    return errors.EXIT_DONE
+        return publish.publish(model, values.model_name, values.base_path, options)
 
 
 def _sizes(texts: list[str]) -> tuple[int, ...]:
@@ -158,8 +154,9 @@ def _sizes(texts: list[str]) -> tuple[int, ...]:
         ) from None
 
 
-def _print(done: Publication, json_path: str | None) -> None:
-    console = _output.console(json_path)
+def show(done: Publication, values: flags.FlagValues) -> None:
+    """Print what was published."""
+    console = _output.console(values.json)
 
     def say(label: str, text: str) -> None:
         console.print(f"{label:<12}{text}", soft_wrap=True)

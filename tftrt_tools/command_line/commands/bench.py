@@ -1,9 +1,14 @@
-"""usage: tftrt bench ADDRESS --model_name=NAME [--flags]
+"""usage: tftrt bench MODEL [MODEL …] [--flags]
+       tftrt bench ADDRESS --model_name=NAME [--flags]
        tftrt bench --in_process=MODEL_DIR [--flags]
        tftrt bench --tune_batching=MODEL_DIR --slo=PROMISE [--flags]
 
-Measures how fast a running TensorFlow Serving (the binary, the image or the development server) answers Predict. ADDRESS is HOST:PORT of
-the gRPC port; triton://HOST:PORT is a Triton's. Requests are serialised before the clock starts; several different ones are sent in turn.
+MODEL …: how fast models of any kind answer here, without a server: SavedModels, ONNX files, plans, PyTorch programs. One process has all
+of them, and they get the same requests in interleaved rounds. Each is held against the first, by the rule of `tftrt regress`; more rounds
+are added until that is sure, at most --max_rounds.
+
+ADDRESS: how fast a running TensorFlow Serving (the binary, the image or the development server) answers Predict. It is HOST:PORT of the
+gRPC port; triton://HOST:PORT is a Triton's. Requests are serialised before the clock starts; several different ones are sent in turn.
 
 --scenario=closed keeps --concurrency requests under way: each waits for an answer before the next is sent. --scenario=open sends at
 --rate, as users do, whether or not earlier requests were answered, and counts a request's time from the instant at which it was due.
@@ -25,6 +30,7 @@ Exit code 3: --slo or --require_no_errors does not hold, or answers are wrong. 1
 failed.
 
 examples:
+  tftrt bench resnet resnet_fp16 resnet.onnx --shapes='image:8x224x224x3'
   tftrt bench localhost:8500 --model_name=resnet --concurrency=1,2,4,8 --rest=localhost:8501 --html=resnet.html
   tftrt bench localhost:8500 --model_name=resnet --scenario=open --rate=100,200 --distribution=poisson --duration_seconds=60
   tftrt bench localhost:8500 --model_name=resnet --scenario=open --slo='p99<20ms' --batch_size=1,8
@@ -42,11 +48,13 @@ from absl import flags
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import (
     _batching,
+    _calling,
     _data_flags,
     _flags,
     _judging_flags,
     _output,
     _places,
+    _side_by_side,
     _source_flags,
     _tls_flags,
 )
@@ -55,9 +63,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.table import Table
+    from typing_extensions import TypeIs
 
+    from tftrt_tools.studies.batching.tuned import Tuned
     from tftrt_tools.studies.bench.breakdown import Breakdown
     from tftrt_tools.studies.bench.measurements import Bench, Row
+    from tftrt_tools.studies.side_by_side.measured import SideBySide
 
 # Addresses may have a scheme.
 URLS = (_places.ARGUMENTS, "rest", "metrics_url")
@@ -178,6 +189,7 @@ def define(values: flags.FlagValues) -> None:
     )
     flags.DEFINE_boolean("require_no_errors", False, "exit with 3 where any request failed", **text)
     _batching.define(values)
+    _side_by_side.define(values)
     flags.DEFINE_string("csv", None, "write a row for each point to this file", **text)
     flags.DEFINE_string("requests_csv", None, "write a row for each request to this file", **text)
     flags.DEFINE_string(
@@ -187,11 +199,89 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("plot", None, "write the bars of --breakdown to this file, .svg or .png", **text)
 
 
+def result(values: flags.FlagValues, positional: list[str]) -> Bench | Tuned | SideBySide:
+    """Measure, and write the files: some of them get their rows meanwhile. Raises: also where a file could not be written."""
+    done: Bench | Tuned | SideBySide
+    lost: list[str] = []
+    if values.tune_batching:
+        done, lost = _batching.result(values, positional)
+    elif models := _models(values, positional):
+        done = _side_by_side.result(values, models)
+    else:
+        done, lost = _measured(values, positional)
+    if lost:
+        error = errors.TftrtError("not written: " + "; ".join(lost))
+        error.result = done
+        raise error
+    return done
+
+
+def show(done: Bench | Tuned | SideBySide, values: flags.FlagValues) -> None:
+    """Print what was measured."""
+    if _of_server(done):
+        _print(done, values.json)
+    elif _of_models(done):
+        _side_by_side.show(done, values)
+    else:
+        _batching.show(done, values)
+
+
+def write(done: Bench | Tuned | SideBySide, values: flags.FlagValues) -> None:
+    """Write --json of models; `result` has written all files of others."""
+    if _of_models(done):
+        _output.write_json(done, values.json)
+
+
+def failure(done: Bench | Tuned | SideBySide, values: flags.FlagValues) -> errors.TftrtError | None:
+    """What ends the command with another exit code than 0."""
+    if _of_models(done):
+        return _side_by_side.failure(done, values)
+    if not _of_server(done):
+        return _batching.failure(done)
+    kinds = {errors.EXIT_CHECK: errors.CheckFailed, errors.EXIT_FAILED: errors.TftrtError}
+    kind = kinds.get(done.exit_code)
+    unmeasured = done.ended or ("no request was answered" if done.complete else "a point was cut short")
+    said = done.problems[0] if done.problems else unmeasured
+    more = f" (and {len(done.problems) - 1} more)" if len(done.problems) > 1 else ""
+    return kind(f"{said}{more}", "the result has every row") if kind else None
+
+
+def _of_server(done: Bench | Tuned | SideBySide) -> TypeIs[Bench]:
+    return done.document == "bench"
+
+
+def _of_models(done: Bench | Tuned | SideBySide) -> TypeIs[SideBySide]:
+    return done.document == "side by side"
+
+
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Measure. Returns: the exit code."""
     if values.tune_batching:
         return _batching.run(values, positional)
-    _batching.check_absent(values)
+    if models := _models(values, positional):
+        found = _side_by_side.result(values, models)
+        _side_by_side.show(found, values)
+        _output.write_json(found, values.json)
+        return _calling.exit_code(_side_by_side.failure(found, values))
+    done, lost = _measured(values, positional, shown=True)
+    return errors.EXIT_FAILED if lost and not done.exit_code else done.exit_code
+
+
+def _models(values: flags.FlagValues, positional: list[str]) -> list[str]:
+    """The arguments where they are models on this machine; [] where there is none, or where one is a server's address.
+
+    Raises: UsageError for what is neither, and for flags that do not go with the one or the other.
+    """
+    found = _side_by_side.models(values, positional)
+    if not found:
+        _batching.check_absent(values)
+        _side_by_side.check_absent(values)
+    return found
+
+
+def _measured(values: flags.FlagValues, positional: list[str], shown: bool = False) -> tuple[Bench, list[str]]:
+    """Measure a server, or a model with its loads. Args: shown: print the result before the files are written. Returns: (the result, a line
+    for each file that could not be written)."""
     if positional or not values.in_process:
         address = _flags.one_argument("bench", positional, "ADDRESS")
         if not values.model_name:
@@ -211,11 +301,12 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     files = _bench_outputs.Outputs(values.json, values.csv, values.requests_csv, values.html, values.hdr, values.plot)
     with files, live.view() as view:
         done = bench.bench(chosen, view, files)
-    _print(done, values.json)
+    if shown:
+        _print(done, values.json)
     lost = files.write(done, chosen.goal)
-    for problem in lost:
+    for problem in lost if shown else ():
         _output.console(values.json).print(f"  not written: {problem}", soft_wrap=True)
-    return errors.EXIT_FAILED if lost and not done.exit_code else done.exit_code
+    return done, lost
 
 
 def _print(done: Bench, json_path: str | None) -> None:

@@ -34,6 +34,7 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _backend_flags,
     _building,
+    _calling,
     _flags,
     _made,
     _next,
@@ -51,7 +52,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
+    from typing_extensions import TypeIs
 
+    from tftrt_tools.studies.tuning.repeats import Repeated, Repeats
     from tftrt_tools.tftrt.conversion.build import Build
 
 
@@ -118,8 +121,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
 
-def run(values: flags.FlagValues, positional: list[str]) -> int:
-    """Build. Returns: the exit code."""
+def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated:
+    """Build; with --repeat several times."""
     model = _flags.one_argument("build", positional, "MODEL")
     kind = table.kind(model)
     if kind.onnx(model) == model:
@@ -151,10 +154,42 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         build_minutes=minutes,
     )
     with _building.resumable(values, cache if backend.resumes else None), progress.on_terminal():
-        done = backend.rebuild(model, changes, work)
-    _made.show(done, _output.console(values.json), cache)
+        return backend.rebuild(model, changes, work)
+
+
+def show(done: Made | Repeated, values: flags.FlagValues) -> None:
+    """Print what was built."""
+    console = _output.console(values.json)
+    if _of_several(done):
+        _print_builds(console, done.repeats)
+        _made.show(done.build, console, None)
+    else:
+        _made.show(done, console, None if values.layers else convert.read_cache(values))
+
+
+def write(done: Made | Repeated, values: flags.FlagValues) -> None:
+    """Write --json."""
     _output.write_json(done, values.json)
-    return _end(model, done, values)
+
+
+def failure(done: Made | Repeated, values: flags.FlagValues) -> errors.TftrtError | None:
+    """As _made.failure."""
+    return _made.failure(done.build if _of_several(done) else done)
+
+
+def _of_several(done: Made | Repeated) -> TypeIs[Repeated]:
+    return getattr(done, "document", "") == "repeated build"
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Build. Returns: the exit code."""
+    done = result(values, positional)
+    show(done, values)
+    write(done, values)
+    made = values.output_saved_model_dir or positional[0]
+    if original := _next.original(made):
+        _next.show(values, _next.verify(values, original, made))
+    return _calling.exit_code(failure(done, values))
 
 
 def _check_shapes(values: flags.FlagValues) -> None:
@@ -181,13 +216,13 @@ def _several(values: flags.FlagValues) -> bool:
     return True
 
 
-def _fastest(model: str, changes: Changes, values: flags.FlagValues) -> int:
-    """Build several times, and keep the fastest. Returns: the exit code."""
+def _fastest(model: str, changes: Changes, values: flags.FlagValues) -> Repeated:
+    """Build several times, and keep the fastest."""
     from tftrt_tools.studies.tuning import repeats
     from tftrt_tools.tftrt.conversion import build
 
     with progress.on_terminal():
-        done = repeats.fastest(
+        return repeats.fastest(
             model,
             values.output_saved_model_dir,
             build.Options(
@@ -199,8 +234,9 @@ def _fastest(model: str, changes: Changes, values: flags.FlagValues) -> int:
             layers=values.layers,
             build_minutes=_building.minutes(values),
         )
-    console = _output.console(values.json)
-    found = done.repeats
+
+
+def _print_builds(console: Console, found: Repeats) -> None:
     rows = [
         (
             one.number,
@@ -214,17 +250,6 @@ def _fastest(model: str, changes: Changes, values: flags.FlagValues) -> int:
     columns = [">build", *(f">{call}, ms" for call in found.calls), ">mean ms", "the kept one is", ">built in"]
     console.print(_output.table("Builds, timed in turns", columns, rows))
     console.print(found.text(), soft_wrap=True)
-    _made.show(done.build, console, None)
-    _output.write_json(done, values.json)
-    return _end(model, done.build, values)
-
-
-def _end(model: str, done: Made, values: flags.FlagValues) -> int:
-    """Show what comes next. Returns: the exit code."""
-    made = values.output_saved_model_dir or model
-    if original := _next.original(made):
-        _next.show(values, _next.verify(values, original, made))
-    return _made.exit_code(done)
 
 
 @_made.table("build")

@@ -22,6 +22,8 @@ examples:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from tftrt_tools.base import errors
@@ -29,6 +31,9 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _calibration_flags, _comparison, _flags, _next, _output, _source_flags
 from tftrt_tools.command_line.commands import convert as convert_command
 from tftrt_tools.models.savedmodel import passport
+
+if TYPE_CHECKING:
+    from tftrt_tools.tftrt.conversion.pipeline import CalibrationRun
 
 OUTPUTS = ("output_table",)
 
@@ -58,8 +63,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
 
-def run(values: flags.FlagValues, positional: list[str]) -> int:
-    """Calibrate. Returns: the exit code."""
+def result(values: flags.FlagValues, positional: list[str]) -> CalibrationRun:
+    """Calibrate, and write the table."""
     model = _flags.one_argument("calibrate", positional, "MODEL")
     if not values.output_table and not values.compare:
         raise errors.UsageError(
@@ -79,7 +84,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.tftrt.conversion import pipeline
 
     with progress.on_terminal():
-        done = pipeline.calibrate(
+        return pipeline.calibrate(
             _source_flags.read(values, model),
             values.output_table,
             settings,
@@ -88,11 +93,31 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
             log_file=values.log_file,
             compare=values.compare,
         )
+
+
+def show(done: CalibrationRun, values: flags.FlagValues) -> None:
+    """Print what was calibrated."""
     console = _output.console(values.json)
     convert_command.print_calibration(console, done.calibration, None if values.compare else _comparison.FEW)
     where = f"written: {done.output}" if done.output else "nothing was written: --output_table names no file"
     console.print(f"{where} ({done.seconds:.1f} s)", soft_wrap=True)
+
+
+def write(done: CalibrationRun, values: flags.FlagValues) -> None:
+    """Write --json."""
     _output.write_json(done, values.json)
+
+
+def failure(done: CalibrationRun, values: flags.FlagValues) -> None:
+    """A calibration has no check of its own."""
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Calibrate. Returns: the exit code."""
+    done = result(values, positional)
+    show(done, values)
+    write(done, values)
+    (model,) = positional
     # A converted model is calibrated with the flags of its conversion, which nobody gave here.
     if done.output and not passport.read(model, passport.MANIFEST):
         _next.show(

@@ -32,6 +32,7 @@ from tftrt_tools.command_line.commands import (
     _backend_flags,
     _building,
     _calibration_flags,
+    _calling,
     _comparison,
     _engine_cache,
     _flags,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from tftrt_tools.models.backends.protocol import AnyBackend
+    from tftrt_tools.models.backends.protocol import AnyBackend, Made
     from tftrt_tools.models.backends.recipe import Recipe
     from tftrt_tools.models.inputs.options import DataOptions
     from tftrt_tools.tftrt.calibration.file import Calibration
@@ -159,8 +160,8 @@ def read_settings(values: flags.FlagValues) -> settings_module.Settings:
     return settings_module.checked(_record_flags.read(values, settings_module.Settings))
 
 
-def run(values: flags.FlagValues, positional: list[str]) -> int:
-    """Convert. Returns: the exit code."""
+def result(values: flags.FlagValues, positional: list[str]) -> Made:
+    """Convert."""
     if positional:
         raise errors.UsageError(f"unexpected argument {positional[0]!r}", "usage: tftrt convert MODEL OUTPUT [--flags]")
     if not values.input_saved_model_dir:
@@ -185,12 +186,32 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         build_minutes=_building.minutes(values, always=backend.always_builds),
     )
     with _building.resumable(values, cache if backend.resumes else None), progress.on_terminal():
-        done = backend.make(work)
-    _made.show(done, _output.console(values.json), cache)
+        return backend.make(work)
+
+
+def show(done: Made, values: flags.FlagValues) -> None:
+    """Print what was made."""
+    _made.show(done, _output.console(values.json), None if values.layers else read_cache(values))
+
+
+def write(done: Made, values: flags.FlagValues) -> None:
+    """Write --json."""
     _output.write_json(done, values.json)
+
+
+def failure(done: Made, values: flags.FlagValues) -> errors.TftrtError | None:
+    """As _made.failure."""
+    return _made.failure(done)
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Convert. Returns: the exit code."""
+    done = result(values, positional)
+    show(done, values)
+    write(done, values)
     if done.output:
         _next.show(values, _next.verify(values, values.input_saved_model_dir, values.output_saved_model_dir))
-    return _made.exit_code(done)
+    return _calling.exit_code(failure(done, values))
 
 
 def read_data(values: flags.FlagValues, settings: Recipe) -> DataOptions | None:
@@ -242,6 +263,9 @@ def _flag_file(values: flags.FlagValues, backend: AnyBackend) -> str:
         if name != flag.name or name in _NOT_REPEATED or name in ("help", "json") or default:
             continue
         value = flag.value
+        if isinstance(value, str) and value in _calling.TEMPORARY:
+            lines.append(f"# --{name}: arrays that a program gave")
+            continue
         if isinstance(flag, flags.MultiFlag):
             value = [os.path.abspath(one) for one in value]
         elif (

@@ -39,6 +39,7 @@ from tftrt_tools.base.files import whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _calibration_flags,
+    _calling,
     _data_flags,
     _flags,
     _judging_flags,
@@ -162,8 +163,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
 
 
-def run(values: flags.FlagValues, positional: list[str]) -> int:
-    """Export. Returns: the exit code."""
+def result(values: flags.FlagValues, positional: list[str]) -> Exported:
+    """Export."""
     model = _flags.one_argument("export", positional, "MODEL")
     if not values.output:
         raise errors.UsageError("--output is missing", "name the file to write, such as --output=model.onnx")
@@ -213,15 +214,46 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         log_file=values.log_file,
     )
     with progress.on_terminal():
-        done = export.export(_source_flags.read(values, model), values.output, options)
+        return export.export(_source_flags.read(values, model), values.output, options)
+
+
+def show(done: Exported, values: flags.FlagValues) -> None:
+    """Print what was exported."""
     _print(done, values)
+
+
+def write(done: Exported, values: flags.FlagValues) -> None:
+    """Write --json."""
     _output.write_json(done, values.json)
+
+
+def failure(done: Exported, values: flags.FlagValues) -> errors.TftrtError | None:
+    """CheckFailed where a file does not answer like the model, or the parser refuses it."""
+    if done.passed:
+        return None
+    checks = [one.verification for one in done.files]
+    checks += [one.precision.verification for one in done.files if one.precision and one.precision.verification]
+    wrong = [problem for one in checks for problem in one.problems]
+    wrong += [line for one in done.files for line in parser.lines(one.refused)]
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    return errors.CheckFailed(
+        f"nothing was written: {wrong[0]}{more}" if wrong else "nothing was written",
+        "the result has everything that was found",
+    )
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Export. Returns: the exit code."""
+    done = result(values, positional)
+    show(done, values)
+    write(done, values)
+    (model,) = positional
     kind = table.kind(model)
     if (kind.onnx(model) or kind.of_tensorflow) and any(
         one.verification.passed and not one.answers for one in done.files
     ):
         _next.show(values, _sensitivity(values, model))
-    return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
+    return _calling.exit_code(failure(done, values))
 
 
 def _sensitivity(values: flags.FlagValues, model: str) -> list[str]:

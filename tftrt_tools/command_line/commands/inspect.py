@@ -31,7 +31,7 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child, progress
-from tftrt_tools.command_line.commands import _flags, _next, _output, _overview, _source_flags
+from tftrt_tools.command_line.commands import _calling, _flags, _next, _output, _overview, _source_flags
 from tftrt_tools.command_line.commands import convert as convert_command
 from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from tftrt_tools.models.kinds.model import Kind
+    from tftrt_tools.models.kinds.model import Overview
     from tftrt_tools.models.savedmodel.engine_op import EngineOp
     from tftrt_tools.models.savedmodel.inspection import Finding, SignatureGraph
 
@@ -84,36 +84,61 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TF-TRT log in this file", flag_values=values)
 
 
-def run(values: flags.FlagValues, positional: list[str]) -> int:
-    """Inspect. Returns: the exit code."""
+def result(values: flags.FlagValues, positional: list[str]) -> Plan | Inspection | Overview:
+    """Inspect."""
     model = _flags.one_argument("inspect", positional, "MODEL")
     kind = table.kind(model)
     if kind.unconverted:
-        return _overview_of(model, kind, values)
+        _overview.check_flags(values, kind, model)
+        about = kind.overview(model)
+        assert about is not None
+        return about
     source, settings = opening.check(_source_flags.read(values, model)), convert_command.read_settings(values)
     with progress.on_terminal(), opened(source, values.log_file) as folder:
         seen = _ask(InspectRequest(model=folder, settings=settings), values.log_file)
-    seen = dataclasses.replace(seen, model=str(pathlib.Path(model).absolute()))
+    return dataclasses.replace(seen, model=str(pathlib.Path(model).absolute()))
+
+
+def show(done: Plan | Inspection | Overview, values: flags.FlagValues) -> None:
+    """Print what was found."""
     console = _output.console(values.json)
-    if isinstance(seen, Plan):
-        passed = any(one.segments for one in seen.signatures)
-        _print_plan(seen, console, values.all)
+    if isinstance(done, Plan):
+        _print_plan(done, console, values.all)
+    elif isinstance(done, Inspection):
+        _print_inspection(done, console, values.all)
     else:
-        passed = not seen.findings
-        _print_inspection(seen, console, values.all)
-    _output.write_json(seen, values.json)
-    if passed:
-        _show_next(values, model, seen)
-    return errors.EXIT_DONE if passed or not values.check else errors.EXIT_CHECK
+        _overview.show(done, console, values.all)
 
 
-def _overview_of(model: str, kind: Kind, values: flags.FlagValues) -> int:
-    _overview.check_flags(values, kind, model)
-    seen = kind.overview(model)
-    assert seen is not None
-    _overview.show(seen, _output.console(values.json), values.all)
-    _output.write_json(seen, values.json)
-    return errors.EXIT_DONE
+def write(done: Plan | Inspection | Overview, values: flags.FlagValues) -> None:
+    """Write --json."""
+    _output.write_json(done, values.json)
+
+
+def failure(done: Plan | Inspection | Overview, values: flags.FlagValues) -> errors.TftrtError | None:
+    """With --check, CheckFailed where something disagrees, or where nothing would run in TensorRT."""
+    if not values.check or _passed(done):
+        return None
+    if isinstance(done, Inspection):
+        first = done.findings[0]
+        return errors.CheckFailed(f"{first.about}: {first.text}", first.mend)
+    return errors.CheckFailed("nothing of the model would run in TensorRT", "the result says why of each node")
+
+
+def _passed(done: Plan | Inspection | Overview) -> bool:
+    if isinstance(done, Plan):
+        return any(one.segments for one in done.signatures)
+    return not isinstance(done, Inspection) or not done.findings
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Inspect. Returns: the exit code."""
+    done = result(values, positional)
+    show(done, values)
+    write(done, values)
+    if isinstance(done, (Plan, Inspection)) and _passed(done):
+        _show_next(values, positional[0], done)
+    return _calling.exit_code(failure(done, values))
 
 
 def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) -> None:

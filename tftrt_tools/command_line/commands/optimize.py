@@ -36,6 +36,7 @@ from tftrt_tools.base.files import whole_file
 from tftrt_tools.base.process import interpreter
 from tftrt_tools.command_line.commands import (
     _calibration_flags,
+    _calling,
     _data_flags,
     _engine_cache,
     _flags,
@@ -142,9 +143,58 @@ def define(values: flags.FlagValues) -> None:
     _data_flags.define_reading(values)
 
 
+def result(values: flags.FlagValues, positional: list[str]) -> Story:
+    """Run the steps, and write the files."""
+    done = _ran(values, positional)
+    try:
+        with errors.translated():
+            _write(done, values)
+    except errors.Ending as error:
+        error.result = done.story
+        raise
+    return done.story
+
+
+def show(done: Story, values: flags.FlagValues) -> None:
+    """Print what each step gave."""
+    made = {**done.made, "story": done.asked.path(_STORY)}
+    _print(done, made, _output.console(values.json))
+
+
+def write(done: Story, values: flags.FlagValues) -> None:
+    """Nothing: `result` has written the files, for which it needs more than the Story."""
+
+
+def failure(done: Story, values: flags.FlagValues) -> errors.TftrtError | None:
+    """What the outcome is, where the goal is not kept as far as it was seen."""
+    kind = {errors.EXIT_CHECK: errors.CheckFailed, errors.EXIT_UNSURE: errors.Unsure}.get(
+        done.exit_code, errors.TftrtError
+    )
+    if done.ended:
+        # A step's own exit code says no more than that it failed.
+        kind = errors.CheckFailed if done.exit_code == errors.EXIT_CHECK else errors.TftrtError
+        story = done.asked.path(_STORY)
+        return kind(
+            f"the run ended early: {done.ended}", done.mend or f"see {story}; the same command goes on from there"
+        )
+    if done.exit_code == errors.EXIT_DONE:
+        return None
+    return kind(f"{done.outcome}: {done.verdict}", f"the model is written all the same; see {done.asked.path(_STORY)}")
+
+
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Optimize. Returns: the exit code."""
-    from tftrt_tools.command_line.commands import _calling
+    done = _ran(values, positional)
+    made = _write(done, values)
+    _print(done.story, made, _output.console(values.json))
+    wrong = failure(done.story, values)
+    if wrong and done.story.ended:
+        raise wrong
+    _next.show(values, *_following(values, done.story))
+    return _calling.exit_code(wrong)
+
+
+def _ran(values: flags.FlagValues, positional: list[str]) -> Done:
     from tftrt_tools.studies.optimizing import run as running
 
     asked = _asked(values, _flags.one_argument("optimize", positional, "MODEL"))
@@ -163,23 +213,12 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
             _check_labels(known)
 
     command = ("optimize", *positional, *_given(values))
-    done = running.run(
+    return running.run(
         asked,
         running.Doing(
             call=call, say=say, check=check, overwrite=values.overwrite, max_minutes=values.max_minutes, command=command
         ),
     )
-    made = _write(done, values)
-    _print(done.story, made, console)
-    story = done.story
-    if story.ended:
-        kind = errors.CheckFailed if story.exit_code == errors.EXIT_CHECK else errors.TftrtError
-        raise kind(
-            f"the run ended early: {story.ended}",
-            story.mend or f"see {made['story']}; the same command goes on from there",
-        )
-    _next.show(values, *_following(values, story))
-    return story.exit_code
 
 
 def _given(values: flags.FlagValues) -> list[str]:

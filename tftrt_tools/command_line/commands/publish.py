@@ -31,6 +31,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _calibration_flags,
+    _calling,
     _data_flags,
     _flags,
     _next,
@@ -44,8 +45,11 @@ from tftrt_tools.models.kinds import table
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from typing_extensions import TypeIs
+
     from tftrt_tools.models.sources.source import Source
     from tftrt_tools.servers.serving.publishing.publish import Publication, WarmUp
+    from tftrt_tools.servers.serving.triton.publish import Publication as OfTriton
 
 _PATHS = ("base_path", "batching_parameters_file", "warmup_data")
 
@@ -113,8 +117,8 @@ def define(values: flags.FlagValues) -> None:
     _triton_flags.define(values)
 
 
-def run(values: flags.FlagValues, positional: list[str]) -> int:
-    """Publish. Returns: the exit code."""
+def result(values: flags.FlagValues, positional: list[str]) -> Publication | OfTriton:
+    """Publish."""
     model = _source_flags.read(values, _flags.one_argument("publish", positional, "MODEL"))
     for name in ("model_name", "base_path"):
         if not values[name].value:
@@ -124,7 +128,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
             if values[name].value:
                 raise errors.UsageError(f"--{name} and --nowarmup exclude each other", "give one of them")
     if _triton_flags.check(values):
-        return _triton_flags.run(values, model.path, _command(values, model))
+        return _triton_flags.result(values, model.path, _command(values, model))
     kind = table.kind(model.path)
     if not kind.of_tensorflow and kind.onnx(model.path):
         raise errors.UsageError(
@@ -161,10 +165,39 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         log_file=values.log_file,
     )
     with progress.on_terminal():
-        done = publish.publish(model, values.model_name, values.base_path, options)
-    _print(done, values.json)
+        return publish.publish(model, values.model_name, values.base_path, options)
+
+
+def show(done: Publication | OfTriton, values: flags.FlagValues) -> None:
+    """Print what was published."""
+    if _of_triton(done):
+        _triton_flags.show(done, values)
+    else:
+        _print(done, values.json)
+
+
+def write(done: Publication | OfTriton, values: flags.FlagValues) -> None:
+    """Write --json."""
     _output.write_json(done, values.json)
-    _next.show(values, ["serve", f"--model_name={done.model_name}", f"--model_base_path={done.base_path}"])
+
+
+def failure(done: Publication | OfTriton, values: flags.FlagValues) -> None:
+    """What cannot be published has no result."""
+
+
+def _of_triton(done: Publication | OfTriton) -> TypeIs[OfTriton]:
+    return done.document == "triton publication"
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Publish. Returns: the exit code."""
+    done = result(values, positional)
+    show(done, values)
+    write(done, values)
+    if _of_triton(done):
+        _next.show(values, ["smoke", "triton://localhost:8001", f"--model_name={done.model_name}"])
+    else:
+        _next.show(values, ["serve", f"--model_name={done.model_name}", f"--model_base_path={done.base_path}"])
     return errors.EXIT_DONE
 
 
@@ -177,7 +210,7 @@ def _command(values: flags.FlagValues, model: Source) -> str:
     import os
     import shlex
 
-    words = ["tftrt", "publish", os.path.abspath(model)]
+    words, remarks = ["tftrt", "publish", os.path.abspath(model)], ""
     for name in sorted(values):
         flag = values[name]
         if (
@@ -187,12 +220,15 @@ def _command(values: flags.FlagValues, model: Source) -> str:
         ):
             continue
         value = flag.value
+        if isinstance(value, str) and value in _calling.TEMPORARY:
+            remarks += f"  # --{name}: arrays that a program gave"
+            continue
         if isinstance(flag, flags.MultiFlag):
             value = [os.path.abspath(one) for one in value]
         elif name in _PATHS and (name == "base_path" or os.path.exists(value)):
             value = os.path.abspath(value)
         words += _flags.words(flag, value)
-    return shlex.join(words)
+    return shlex.join(words) + remarks
 
 
 def _print(done: Publication, json_path: str | None) -> None:

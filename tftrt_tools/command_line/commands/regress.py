@@ -41,7 +41,15 @@ from absl import flags
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import whole_file
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _data_flags, _judging_flags, _next, _output, _source_flags, _tls_flags
+from tftrt_tools.command_line.commands import (
+    _calling,
+    _data_flags,
+    _judging_flags,
+    _next,
+    _output,
+    _source_flags,
+    _tls_flags,
+)
 
 if TYPE_CHECKING:
     from tftrt_tools.studies.regression.baseline import Baseline, Latest
@@ -235,8 +243,8 @@ def _define_measurement(text: dict[str, flags.FlagValues]) -> None:
     )
 
 
-def run(values: flags.FlagValues, positional: list[str]) -> int:
-    """Compare. Returns: the exit code."""
+def result(values: flags.FlagValues, positional: list[str]) -> Regression:
+    """Compare."""
     if positional:
         raise errors.UsageError(
             f"unexpected argument {positional[0]!r}", "usage: tftrt regress NATIVE CANDIDATE [--flags]"
@@ -251,24 +259,60 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.save_baseline == baseline.AUTO:
         # Where there is no place for it, nothing is measured.
         baseline.directory(values.history_dir)
-    name = values.history_name or baseline.series_name(values.candidate)
-    options = _options(values, _baseline(values, name))
+    options = _options(values, _baseline(values, _series(values)))
     with progress.on_terminal():
-        done = regress.regress(options)
+        return regress.regress(options)
+
+
+def show(done: Regression, values: flags.FlagValues) -> None:
+    """Print the verdict, and what it rests on."""
     _print(done, values.json)
-    lost = _write(done, values, name)
-    if values.save_baseline == baseline.AUTO and not (lost or done.ended):
-        _next.show(values, ["history", f"--name={name}", *_next.given(values, ("history_dir",))])
-    for line in lost:
-        print(f"tftrt: error: {line}", file=sys.stderr)
+
+
+def write(done: Regression, values: flags.FlagValues) -> None:
+    """Write every file that the flags name. Raises: TftrtError with a line for each that could not be written."""
+    if lost := _write(done, values, _series(values)):
+        raise errors.TftrtError("; ".join(lost))
+
+
+def failure(done: Regression, values: flags.FlagValues) -> errors.TftrtError | None:
+    """What the outcome is, where it is not that everything holds. Raises: Interrupted where the user ended it."""
+    from tftrt_tools.studies.regression import regress
+
     if done.ended == regress.INTERRUPTED:
         raise errors.Interrupted(
             mend=f"{len(done.rounds.native_p50)} rounds were measured; what was written is marked as incomplete"
         )
     if done.ended:
-        raise errors.TftrtError(f"the run ended early: {done.ended}", "what was written is marked as incomplete")
+        return errors.TftrtError(f"the run ended early: {done.ended}", "what was written is marked as incomplete")
+    kinds = {errors.EXIT_CHECK: errors.CheckFailed, errors.EXIT_UNSURE: errors.Unsure}
+    kind = kinds.get(done.exit_code)
+    return kind(done.headline, "the result has every check") if kind else None
+
+
+def _series(values: flags.FlagValues) -> str:
+    """The name of the series of results that this one belongs to."""
+    from tftrt_tools.studies.regression import baseline
+
+    return str(values.history_name or baseline.series_name(values.candidate))
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Compare. Returns: the exit code."""
+    from tftrt_tools.studies.regression import baseline
+
+    done, name = result(values, positional), _series(values)
+    show(done, values)
+    lost = _write(done, values, name)
+    if values.save_baseline == baseline.AUTO and not (lost or done.ended):
+        _next.show(values, ["history", f"--name={name}", *_next.given(values, ("history_dir",))])
+    for line in lost:
+        print(f"tftrt: error: {line}", file=sys.stderr)
+    wrong = failure(done, values)
+    if wrong and done.ended:
+        raise wrong
     # A file that could not be written does not change the verdict.
-    return done.exit_code or (errors.EXIT_FAILED if lost else errors.EXIT_DONE)
+    return _calling.exit_code(wrong) or (errors.EXIT_FAILED if lost else errors.EXIT_DONE)
 
 
 def _baseline(values: flags.FlagValues, name: str) -> Baseline | Latest | None:

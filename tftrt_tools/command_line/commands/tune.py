@@ -187,8 +187,66 @@ def define(values: flags.FlagValues) -> None:
         flags.DEFINE_flag(scratch[name], values)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Searched:
+    """A finished search: of which model, what was found, and how it was asked for."""
+
+    model: Source
+    found: Found
+    options: Options
+
+    @property
+    def done(self) -> Tuning:
+        """What is printed."""
+        return self.found.tuning
+
+
+def result(values: flags.FlagValues, positional: list[str]) -> Tuning:
+    """Tune, and write the files. Raises: also CheckFailed where no trial keeps the goal, with the Tuning."""
+    searched = _searched(values, positional)
+    try:
+        with errors.translated():
+            _write_search(searched, values)
+            if searched.done.winner:
+                _write_made(searched, values)
+    except errors.Ending as error:
+        error.result = searched.done
+        raise
+    return searched.done
+
+
+def show(done: Tuning, values: flags.FlagValues) -> None:
+    """Print the trials and the winner."""
+    _print(done, values.json)
+
+
+def write(done: Tuning, values: flags.FlagValues) -> None:
+    """Nothing: `result` has written the files, for which it needs more than the Tuning."""
+
+
+def failure(done: Tuning, values: flags.FlagValues) -> errors.TftrtError | None:
+    """CheckFailed where no trial keeps the goal."""
+    return None if done.winner else _none_keeps(done)
+
+
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Tune. Returns: the exit code."""
+    searched = _searched(values, positional)
+    show(searched.done, values)
+    _write_search(searched, values)
+    if wrong := failure(searched.done, values):
+        raise wrong
+    _write_made(searched, values)
+    model = searched.model.path
+    if values.output_saved_model_dir:
+        _next.show(values, _next.verify(values, model, values.output_saved_model_dir))
+    elif values.output_flagfile:
+        made = f"--output_saved_model_dir={_next.sibling(model, 'tuned')}"
+        _next.show(values, ["convert", f"--flagfile={values.output_flagfile}", made])
+    return errors.EXIT_DONE
+
+
+def _searched(values: flags.FlagValues, positional: list[str]) -> _Searched:
     named = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
     from tftrt_tools.studies.tuning import given
 
@@ -218,24 +276,30 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         found = dataclasses.replace(
             found, tuning=dataclasses.replace(found.tuning, recipe=_recipe(model, found, values, options))
         )
-    done = found.tuning
-    _print(done, values.json)
+    return _Searched(model=model, found=found, options=options)
+
+
+def _write_search(searched: _Searched, values: flags.FlagValues) -> None:
+    """Write what there is of every search."""
+    from tftrt_tools.studies.tuning import tune
+
+    done, options = searched.done, searched.options
     _output.write_json(done, values.json)
     whole_file.write_text(pathlib.Path(options.work_dir) / "tuning.json", _json(done))
     if done.winner or done.best:
-        whole_file.write_text(pathlib.Path(options.work_dir) / "best.flags", tune.flag_file(model, found))
+        text = tune.flag_file(searched.model, searched.found)
+        whole_file.write_text(pathlib.Path(options.work_dir) / "best.flags", text)
     _reports(done, values)
-    if not done.winner:
-        raise _none_keeps(done)
+
+
+def _write_made(searched: _Searched, values: flags.FlagValues) -> None:
+    """Write the winner, where there is one: its flags, and the model that they make."""
+    from tftrt_tools.studies.tuning import tune
+
     if values.output_flagfile:
-        whole_file.write_text(values.output_flagfile, tune.flag_file(model, found))
+        whole_file.write_text(values.output_flagfile, tune.flag_file(searched.model, searched.found))
     if values.output_saved_model_dir:
-        _write_winner(model, found, values, options)
-        _next.show(values, _next.verify(values, model.path, values.output_saved_model_dir))
-    elif values.output_flagfile:
-        made = f"--output_saved_model_dir={_next.sibling(model.path, 'tuned')}"
-        _next.show(values, ["convert", f"--flagfile={values.output_flagfile}", made])
-    return errors.EXIT_DONE
+        _write_winner(searched.model, searched.found, values, searched.options)
 
 
 def _settings(values: flags.FlagValues) -> Settings:

@@ -38,6 +38,7 @@ from absl import flags
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
+    _calling,
     _data_flags,
     _flags,
     _judging_flags,
@@ -53,9 +54,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import Console
+    from typing_extensions import TypeIs
 
     from tftrt_tools.accuracy.verify import Options, Verification
     from tftrt_tools.models.inputs.calls import Asked
+    from tftrt_tools.tensorrt.plans.tensors import Tensors
 
 OUTPUTS = ("html", "plot")
 
@@ -128,42 +131,83 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
 
-def run(values: flags.FlagValues, positional: list[str]) -> int:
-    """Verify. Returns: the exit code."""
+def result(values: flags.FlagValues, positional: list[str]) -> Verification | Tensors:
+    """Verify; with --tensors compare inner tensors."""
     original, converted = _flags.arguments("verify", positional, ["ORIGINAL", "CONVERTED"])
     from tftrt_tools.accuracy import verify
-    from tftrt_tools.models.kinds import opening
-    from tftrt_tools.models.savedmodel import passport
 
     asked = _asked(values)
     if tensors := [name for name in values.tensors if name]:
-        return _tensors.run(values, original, converted, tensors, asked)
+        return _tensors.result(values, original, converted, tensors, asked)
     if values.plot:
         raise errors.UsageError(
             "--plot draws inner tensors, and --tensors names none", "add --tensors=all, or write a report with --html"
         )
     options = _options(values, asked)
     with progress.on_terminal():
-        done = verify.verify(_source_flags.read(values, original), converted, options)
-    _print(done, values.json)
+        return verify.verify(_source_flags.read(values, original), converted, options)
+
+
+def show(done: Verification | Tensors, values: flags.FlagValues) -> None:
+    """Print what was found."""
+    if _of_tensors(done):
+        _tensors.show(done, values)
+    else:
+        _print(done, values.json)
+
+
+def write(done: Verification | Tensors, values: flags.FlagValues) -> bool:
+    """Write the files, and keep the result in the converted model. Returns: whether it is kept there. Raises: NotKept, OSError."""
     _output.write_json(done, values.json)
+    if _of_tensors(done):
+        _tensors.write(done, values)
+        return False
+    from tftrt_tools.models.kinds import opening
+    from tftrt_tools.models.savedmodel import passport
+
     if values.html:
         from tftrt_tools.command_line.report import html
 
         html.write_verification(done, values.html)
+    return bool(values.write) and opening.keep(done.converted, passport.VERIFY, done.to_dict())
+
+
+def failure(done: Verification | Tensors, values: flags.FlagValues) -> errors.TftrtError | None:
+    """CheckFailed where the answers, the engines or the tensors are not as they should be."""
+    if done.passed:
+        return None
+    said = (done.text(),) if _of_tensors(done) else done.problems
+    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    return errors.CheckFailed(f"{done.verdict}: {said[0]}{more}", "the result has everything that was found")
+
+
+def _of_tensors(done: Verification | Tensors) -> TypeIs[Tensors]:
+    return done.document == "tensors"
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Verify. Returns: the exit code."""
+    done = result(values, positional)
+    show(done, values)
+    wrong = failure(done, values)
     try:
-        kept = values.write and opening.keep(converted, passport.VERIFY, done.to_dict())
+        kept = write(done, values)
     except errors.NotKept as error:
-        if done.passed:
+        if wrong is None:
             raise
         # That the answers are wrong matters more, and gives the exit code.
         _output.console(values.json).print(error.cause, soft_wrap=True)
-        return errors.EXIT_CHECK
-    if done.passed and done.unseen:
+        return wrong.exit_code
+    if wrong is None and not _of_tensors(done):
+        _show_next(done, values, *positional, kept=kept)
+    return _calling.exit_code(wrong)
+
+
+def _show_next(done: Verification, values: flags.FlagValues, original: str, converted: str, *, kept: bool) -> None:
+    if done.unseen:
         _next.show_on_gpu(values, _on_gpu(values, original, converted))
-    elif done.passed and kept:
+    elif kept:
         _next.show(values, _next.publish(values, converted))
-    return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
 
 
 def _on_gpu(values: flags.FlagValues, original: str, converted: str) -> list[str]:

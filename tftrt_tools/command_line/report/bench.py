@@ -23,6 +23,13 @@ def write_breakdown(done: Bench, path: str) -> None:
     whole_file.write_bytes(path, pictures.content(breakdown_plot.bars(done.breakdowns), kind))
 
 
+def page_of(done: Bench) -> str:
+    """The page of a result, with the goal that it names."""
+    from tftrt_tools.studies.bench import goal
+
+    return page(done, goal.parse(done.goal))
+
+
 def page(done: Bench, goal: Goal | None) -> str:
     """The page as text."""
     marks = (

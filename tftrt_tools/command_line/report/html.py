@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 
 def write_verification(done: Verification, path: str) -> None:
-    """Write the report of a verify.Verification. Its models are asked for what else they tell: a converted one for its manifest, one of a
-    kind that is not converted for what is in it. Args: path: file to write, whole or not at all."""
+    """Write the report of a verify.Verification. Args: path: file to write, whole or not at all."""
+    whole_file.write_text(path, verification_page(done))
+
+
+def verification_page(done: Verification) -> str:
+    """The report's text. The models are asked for what else they tell: a converted one for its manifest, one of a kind that is not
+    converted for what is in it."""
     manifest = opening.document(done.converted, passport.MANIFEST)
     signatures = (manifest or {}).get("signatures", [])
-    page = template("verification.html").render(
+    return template("verification.html").render(
         done=done,
         manifest=manifest,
         signatures=signatures,
@@ -35,7 +40,6 @@ def write_verification(done: Verification, path: str) -> None:
         answers=answers,
         wanted=thresholds.text,
     )
-    whole_file.write_text(path, page)
 
 
 def told(model: str) -> str:
@@ -46,8 +50,12 @@ def told(model: str) -> str:
 
 def write_tuning(done: Tuning, path: str) -> None:
     """Write the report of a tuning.result.Tuning. Args: path: file to write, whole or not at all."""
-    page = template("tuning.html").render(done=done, plot=tuning_plot(done))
-    whole_file.write_text(path, page)
+    whole_file.write_text(path, tuning_page(done))
+
+
+def tuning_page(done: Tuning) -> str:
+    """The report's text."""
+    return template("tuning.html").render(done=done, plot=tuning_plot(done))
 
 
 def tuning_plot(done: Tuning) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base.files import whole_file
@@ -11,6 +12,7 @@ from tftrt_tools.command_line.report import html, optimize_plot
 if TYPE_CHECKING:
     from tftrt_tools.studies.optimizing.run import Done
     from tftrt_tools.studies.optimizing.step import StepResult
+    from tftrt_tools.studies.optimizing.story import Story
 
 _CLASSES = {"kept": "passed", "not kept": "failed", "open": "unsure", "cannot tell": "unsure"}
 
@@ -28,6 +30,11 @@ def write_page(done: Done, path: str) -> None:
         page=lambda one: _page(one, path),
     )
     whole_file.write_text(path, page)
+
+
+def page_of(story: Story) -> str:
+    """The page that the run of a Story has written. Raises: OSError where it is gone."""
+    return pathlib.Path(story.asked.path("story.html")).read_text()
 
 
 def _page(one: StepResult, path: str) -> str:

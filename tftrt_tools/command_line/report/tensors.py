@@ -18,4 +18,9 @@ def write_picture(done: Tensors, path: str) -> None:
 
 def write_page(done: Tensors, path: str) -> None:
     """Write the report of a comparison. Raises: OSError."""
-    whole_file.write_text(path, html.template("tensors.html").render(done=done, plot=tensors_plot.line(done).decode()))
+    whole_file.write_text(path, page(done))
+
+
+def page(done: Tensors) -> str:
+    """The report's text."""
+    return html.template("tensors.html").render(done=done, plot=tensors_plot.line(done).decode())

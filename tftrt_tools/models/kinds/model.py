@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from tftrt_tools.base import records
+from tftrt_tools.base import records, results
 from tftrt_tools.base.choices import Precision
 from tftrt_tools.models.execution.run import Runtime
 from tftrt_tools.models.savedmodel import tensor_kinds
@@ -67,8 +67,8 @@ class File(records.Record):
     bytes: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Overview(records.Record):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Overview(records.Record, results.Result):
     """The contents of a model that TF-TRT does not convert, read without its runtime: the result of `tftrt inspect`."""
 
     # Absolute path.
@@ -97,6 +97,10 @@ class Overview(records.Record):
     def bytes(self) -> int:
         """Of all files."""
         return sum(file.bytes for file in self.files)
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        return f"{self.model}: {self.text()}"
 
     def text(self) -> str:
         """For people, in a line: "ONNX file of 102 MB with 124 ops; opset ai.onnx 13; producer tf2onnx 1.17.0"."""

@@ -5,7 +5,7 @@ import typing
 from collections.abc import Collection
 from typing import Any
 
-from tftrt_tools.base import records
+from tftrt_tools.base import records, results
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel.engine_assets import EngineAsset
 from tftrt_tools.models.savedmodel.engine_op import EngineOp
@@ -73,8 +73,8 @@ class Finding(records.Record):
     mend: str = ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Inspection(records.Record):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Inspection(records.Record, results.Result):
     """A converted SavedModel."""
 
     # Absolute path of its directory.
@@ -104,6 +104,11 @@ class Inspection(records.Record):
     calibration: dict[str, Any] | None = None
 
     document: typing.ClassVar = "inspection"
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        found = f"; {len(self.findings)} contradictions, first {self.findings[0].text}" if self.findings else ""
+        return f"{self.model}, converted: {len(self.engines)} engine ops{found}"
 
     def assets(self, engine: str) -> list[EngineAsset]:
         """The built engines that the model carries for engine op `engine`."""

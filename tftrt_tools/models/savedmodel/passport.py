@@ -9,9 +9,9 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tftrt_tools import __version__
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.files import documents, whole_file
+from tftrt_tools.base.version import __version__
 from tftrt_tools.models.savedmodel import files
 
 SCHEMA_VERSION = 1
@@ -108,7 +108,7 @@ def _now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Stamped(records.Record):
     """Base of documents that say who wrote them, and when."""
 

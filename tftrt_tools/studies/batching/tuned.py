@@ -5,15 +5,15 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from tftrt_tools.base import records
+from tftrt_tools.base import records, results
 from tftrt_tools.base.stack.fingerprint import Fingerprint
 from tftrt_tools.studies.batching import search
 from tftrt_tools.studies.batching.trial import Trial
 from tftrt_tools.studies.batching.turns import Turns
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Tuned(records.Record):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Tuned(records.Record, results.Result):
     """A finished search."""
 
     document: typing.ClassVar[str] = "batching"
@@ -43,6 +43,11 @@ class Tuned(records.Record):
     turns: Turns | None = None
     # {what: path} of the files that were written.
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        found = f"trial {self.winner} with {self.best.rate:g} requests/s" if self.winner and self.best else "no winner"
+        return f"{self.model}, {self.goal}: {found}"
 
     @property
     def best(self) -> Trial | None:

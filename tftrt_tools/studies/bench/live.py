@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tftrt_tools.base import terminal
+from tftrt_tools.base.process import progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -144,12 +145,12 @@ class Table(Lines):
 
 @contextlib.contextmanager
 def view(stream: TextIO | None = None) -> Iterator[Lines]:
-    """Yields: Table on a terminal, else Lines. Args: stream: stderr by default."""
-    stream = stream or sys.stderr
-    if not stream.isatty():
-        yield Lines(lambda text: print(text, file=stream, flush=True))
+    """Yields: Table on a terminal, else Lines. Args: stream: by default that of progress.note."""
+    shown = stream or sys.stderr
+    if not shown.isatty():
+        yield Lines(progress.note if stream is None else lambda text: print(text, file=stream, flush=True))
         return
-    with Table(terminal.console(stream)) as table:
+    with Table(terminal.console(shown)) as table:
         yield table
 
 

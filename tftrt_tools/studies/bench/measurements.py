@@ -5,7 +5,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from tftrt_tools.base import errors, records
+from tftrt_tools.base import errors, records, results
 from tftrt_tools.base.stack.fingerprint import Fingerprint
 from tftrt_tools.servers.client import serving_error
 from tftrt_tools.studies.bench.gpu_watch import Use
@@ -212,8 +212,8 @@ class Subject(records.Record):
     compared: str
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Bench:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Bench(results.Result):
     """A whole benchmark."""
 
     subject: Subject
@@ -239,6 +239,16 @@ class Bench:
     ended: str = ""
     # Whether it ended because first answers were wrong.
     refused: bool = False
+
+    document: typing.ClassVar[str] = "bench"
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        each = [
+            f"{row.target}, {row.point.text()}: {row.throughput:.1f} answers/s, p50 {row.response.text('p50')} ms"
+            for row in self.rows
+        ]
+        return "; ".join([*each, *([f"ended early: {self.ended}"] if self.ended else [])])
 
     @property
     def complete(self) -> bool:

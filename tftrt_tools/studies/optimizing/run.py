@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tftrt_tools import __version__
 from tftrt_tools.base import errors
 from tftrt_tools.base.choices import StepState
 from tftrt_tools.base.files import documents
 from tftrt_tools.base.process import signals
+from tftrt_tools.base.version import __version__
 from tftrt_tools.studies.optimizing import known as knowledge
 from tftrt_tools.studies.optimizing import steps as order
 from tftrt_tools.studies.optimizing import story as stories

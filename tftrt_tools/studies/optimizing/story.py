@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from tftrt_tools.base import errors, records
+from tftrt_tools.base import errors, records, results
 from tftrt_tools.base.choices import GoalOutcome
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.studies.optimizing import gave
@@ -31,8 +31,8 @@ EXIT: Mapping[GoalOutcome, int] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Story(passport.Stamped):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Story(passport.Stamped, results.Result):
     """A finished optimization, or the finished part of one."""
 
     document: ClassVar[str] = "optimization"
@@ -63,6 +63,12 @@ class Story(passport.Stamped):
     # Why it ended early, and what mends that; "" for a whole run.
     ended: str = ""
     mend: str = ""
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        return f"{self.asked.model}: {self.outcome.upper()}: {self.verdict}" + (
+            f"; ended early: {self.ended}" if self.ended else ""
+        )
 
     @property
     def exit_code(self) -> int:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import __version__
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import documents, whole_file
 from tftrt_tools.base.stack.fingerprint import Fingerprint
+from tftrt_tools.base.version import __version__
 from tftrt_tools.studies.regression import verdict as verdicts
 from tftrt_tools.studies.regression.comparison import PASS, Compared, PerRound
 from tftrt_tools.studies.regression.models import Model

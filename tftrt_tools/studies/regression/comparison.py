@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from tftrt_tools.base import choices, errors, records
+from tftrt_tools.base import choices, errors, records, results
 from tftrt_tools.base.stack.fingerprint import Fingerprint
 from tftrt_tools.servers.serving.smoke import engine_evidence
 from tftrt_tools.studies.regression import goals as goal_rules
@@ -60,8 +60,8 @@ class Compared(records.Record):
     judgements: tuple[verdicts.Judgement, ...]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Regression:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Regression(results.Result):
     """A finished comparison, or the finished part of one."""
 
     # Tool, version and time, as passport.stamp gives them.
@@ -104,6 +104,12 @@ class Regression:
     seconds: float = 0.0
     # Notes, a line each.
     notes: tuple[str, ...] = ()
+
+    document: ClassVar[str] = "regression"
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        return self.headline
 
     @property
     def complete(self) -> bool:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tftrt_tools.studies.regression.regress import Options
 
 THROUGH = "in process"
-_LOAD_SECONDS = 1800.0
+LOAD_SECONDS = 1800.0
 
 
 class InProcess:
@@ -169,7 +169,7 @@ class InProcess:
         """The first call of a shape may build engines, which takes minutes."""
         call = self._options.timeout
         return rounds.Limits(
-            load_seconds=_LOAD_SECONDS, first_seconds=max(call, _LOAD_SECONDS) if self.gpus else call, call_seconds=call
+            load_seconds=LOAD_SECONDS, first_seconds=max(call, LOAD_SECONDS) if self.gpus else call, call_seconds=call
         )
 
     @property

@@ -1,18 +1,19 @@
-"""Interleaved rounds: both models get requests in turn, in short blocks, so that any change of the machine affects both.
+"""Interleaved rounds: models get requests in turn, in short blocks, so that any change of the machine affects all.
 
 A round is eight blocks in the order A B B A B A A B, and the next round has A and B exchanged. Inside a round a drift that is linear or
 quadratic in the number of the block then adds the same to both (the order is that of Thue and Morse), and over two rounds both models
-have the first and the last place equally often. Both models get the same requests in the same order: a block has the place where it
-begins. The first requests of a block are not counted, because they warm up caches and other parts that were idle. Connections and load
-processes are made once, and only one model gets requests at a time.
+have the first and the last place equally often. More than two models have their blocks forwards and backwards, A B C C B A, twice: a linear
+drift adds the same to all, and each round begins with another model. All models get the same requests in the same order: a block has the
+place where it begins. The first requests of a block are not counted, because they warm up caches and other parts that were idle.
+Connections and load processes are made once, and only one model gets requests at a time.
 """
 
 import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,8 @@ from tftrt_tools.servers.load.request_entries import DEADLINE_EXCEEDED, UNAVAILA
 Side = Literal["native", "candidate"]
 NATIVE: Side = "native"
 CANDIDATE: Side = "candidate"
+# What the models are called, also in its messages.
+Name = TypeVar("Name", bound=str)
 Floats = npt.NDArray[np.float64]
 # Says why a server ended, or None while it runs.
 Problem = Callable[[], errors.TftrtError | None]
@@ -36,6 +39,7 @@ _BLOCK_SECONDS = 0.1
 _LEAST, _MOST = 4, 256
 # How many requests at the beginning of a block are not counted, for each one under way at a time.
 LEAD = 2
+_IN_PROCESS = "the models in process"
 _WARM_UP_SECONDS, _WARM_UP_LEAST = 1.0, 20
 
 
@@ -80,11 +84,11 @@ class Measured:
     errors: dict[Side, list[str]] = dataclasses.field(default_factory=lambda: {NATIVE: [], CANDIDATE: []})
     limits: list[str] = dataclasses.field(default_factory=list)
 
-    def of(self, name: str) -> list[Round]:
+    def of(self, name: Side) -> list[Round]:
         """[Round] of a model."""
         return self.native if name == NATIVE else self.candidate
 
-    def failed(self, name: str) -> int:
+    def failed(self, name: Side) -> int:
         """Requests of a model that were not answered."""
         return sum(one.failed for one in self.of(name))
 
@@ -98,10 +102,21 @@ class Measured:
         return whole.index(False) if False in whole else len(whole)
 
 
+_BOTH: tuple[Side, ...] = NATIVE, CANDIDATE
+
+
 def order(number: int) -> list[Side]:
-    """The models of the blocks of round `number`, counted from 0."""
-    pair = (NATIVE, CANDIDATE) if number % 2 == 0 else (CANDIDATE, NATIVE)
-    return [pair[place] for place in _ORDER]
+    """The two models of the blocks of round `number`, counted from 0: BLOCKS of each."""
+    return order_of(_BOTH, number)
+
+
+def order_of(names: Sequence[Name], number: int) -> list[Name]:
+    """As `order`, for any number of models."""
+    first = number % len(names)
+    turned = [*names[first:], *names[:first]]
+    if len(names) == 2:
+        return [turned[place] for place in _ORDER]
+    return [*turned, *reversed(turned)] * (BLOCKS // 2)
 
 
 def requests_of_block(latency_seconds: float, concurrency: int) -> int:
@@ -131,8 +146,8 @@ class Limits:
     call_seconds: float
 
 
-class Asker:
-    """Puts load on both models; made by `asking`, `asking_one` and `asking_each`.
+class Turns(Generic[Name]):
+    """Puts load on the models in turn; made by `asking`, `asking_one`, `asking_each` and `asking_several`.
 
     Args: shares: {name: Share}. name: of the server or process, for messages. concurrency: requests under way. problem: function that
       says why the server ended, as a TftrtError, or None while it runs. call_seconds: how long a call may take in a load process that makes
@@ -143,7 +158,7 @@ class Asker:
 
     def __init__(
         self,
-        shares: Mapping[Side, Share],
+        shares: Mapping[Name, Share],
         name: str,
         concurrency: int,
         problem: Problem = lambda: None,
@@ -151,15 +166,15 @@ class Asker:
     ) -> None:
         self._shares, self._name, self._concurrency, self._problem = shares, name, concurrency, problem
         self._call_seconds = call_seconds
-        self._failures: dict[Side, list[str]] = {name: [] for name in shares}
+        self._failures: dict[Name, list[str]] = {name: [] for name in shares}
         self._sent = dict.fromkeys(shares, 0)
-        self._windows: dict[Side, list[tuple[int, int]]] = {name: [] for name in shares}
+        self._windows: dict[Name, list[tuple[int, int]]] = {name: [] for name in shares}
         self.until = math.inf
 
-    def warm_up(self) -> dict[Side, float]:
-        """Send requests to both models for a while. Returns: {model: median seconds}. Raises: TftrtError if one answers nothing."""
-        found: dict[Side, float] = {}
-        for name in (NATIVE, CANDIDATE, NATIVE, CANDIDATE):
+    def warm_up(self) -> dict[Name, float]:
+        """Send requests to the models for a while. Returns: {model: median seconds}. Raises: TftrtError if one answers nothing."""
+        found: dict[Name, float] = {}
+        for name in (*self._shares, *self._shares):
             progress.say(f"warming up {name}")
             seconds = [
                 float(np.median(self.block(name, count * self._concurrency).seconds))
@@ -172,7 +187,7 @@ class Asker:
         self._sent = dict.fromkeys(self._shares, 0)
         return found
 
-    def block(self, name: Side, count: int) -> Block:
+    def block(self, name: Name, count: int) -> Block:
         """Send requests to one model, and count the last `count` of them. Returns: Block. Raises: KeyboardInterrupt; TftrtError
         where its process or the server ended, nothing was answered, or the model hangs (`_lost`)."""
         share, lead = self._shares[name], LEAD * self._concurrency
@@ -239,12 +254,12 @@ class Asker:
             return f"did not answer {unanswered} of {len(arrived)} requests, and the time is over (--max_seconds)"
         return ""
 
-    def _note_failures(self, name: Side, team: workers.Team, codes: npt.NDArray[np.int64]) -> None:
+    def _note_failures(self, name: Name, team: workers.Team, codes: npt.NDArray[np.int64]) -> None:
         for code in dict.fromkeys(codes.tolist()):
             known, texts = team.messages.get(code, (str(code), ["no message"]))
             self._failures[name] += [one for text in texts if (one := f"{known}: {text}") not in self._failures[name]]
 
-    def limits(self, name: Side, latencies: Floats) -> tuple[limits.Sign, ...]:
+    def limits(self, name: Name, latencies: Floats) -> tuple[limits.Sign, ...]:
         """The limits.Signs that the load generator was the limit for a model. Args: latencies: seconds, 1-D."""
         team, windows = self._shares[name].team, self._windows[name]
         if self._call_seconds is not None or not windows:
@@ -269,14 +284,27 @@ class Asker:
             latency_ns=1e9 * np.asarray(latencies),
         )
 
+    def turn(self, number: int, count: int) -> dict[Name, Round]:
+        """Do round `number`, with `count` requests in each block. Returns: the Round of each model."""
+        blocks: dict[Name, list[Block]] = {name: [] for name in self._shares}
+        for name in order_of(tuple(self._shares), number):
+            blocks[name].append(self.block(name, count))
+        return {name: Round(tuple(done)) for name, done in blocks.items()}
+
+    def failures(self, name: Name) -> list[str]:
+        """The first failures of a model, as text."""
+        return self._failures[name][:3]
+
+
+class Asker(Turns[Side]):
+    """The Turns of the native model and the candidate."""
+
     def round(self, number: int, count: int, measured: Measured) -> None:
         """Add round `number`, with `count` requests in each block, to Measured."""
-        blocks: dict[Side, list[Block]] = {NATIVE: [], CANDIDATE: []}
-        for name in order(number):
-            blocks[name].append(self.block(name, count))
-        measured.native.append(Round(tuple(blocks[NATIVE])))
-        measured.candidate.append(Round(tuple(blocks[CANDIDATE])))
-        for name in blocks:
+        done = self.turn(number, count)
+        measured.native.append(done[NATIVE])
+        measured.candidate.append(done[CANDIDATE])
+        for name in done:
             measured.errors[name] = self.failures(name)
 
     def judge_itself(self, measured: Measured) -> None:
@@ -287,10 +315,6 @@ class Asker:
             for name in self._shares
             for sign in self.limits(name, np.concatenate([one.seconds for one in measured.of(name)]))
         ]
-
-    def failures(self, name: Side) -> list[str]:
-        """The first failures of a model, as text."""
-        return self._failures[name][:3]
 
 
 @contextlib.contextmanager
@@ -333,10 +357,26 @@ def asking_one(
       Limits of the process. env: variables to set in it.
     Yields: Asker. Raises: TftrtError where a model cannot be loaded.
     """
+    with _in_one(job, firsts, count, limits, env) as shares:
+        yield Asker(shares, _IN_PROCESS, concurrency, call_seconds=limits.call_seconds)
+
+
+@contextlib.contextmanager
+def asking_several(
+    job: Assignment, firsts: Mapping[Name, int], count: int, limits: Limits, concurrency: int = 1
+) -> Iterator[Turns[Name]]:
+    """Start one process that has any number of models. Arguments and errors as for asking_one. Yields: Turns."""
+    with _in_one(job, firsts, count, limits) as shares:
+        yield Turns(shares, _IN_PROCESS, concurrency, call_seconds=limits.call_seconds)
+
+
+@contextlib.contextmanager
+def _in_one(
+    job: Assignment, firsts: Mapping[Name, int], count: int, limits: Limits, env: Mapping[str, str] | None = None
+) -> Iterator[dict[Name, Share]]:
     with workers.started([job], env) as team:
-        team.connected("the models in process", limits.load_seconds, limits.first_seconds)
-        shares = {name: Share(team, first, count) for name, first in firsts.items()}
-        yield Asker(shares, "the models in process", concurrency, call_seconds=limits.call_seconds)
+        team.connected(_IN_PROCESS, limits.load_seconds, limits.first_seconds)
+        yield {name: Share(team, first, count) for name, first in firsts.items()}
 
 
 @contextlib.contextmanager

@@ -15,10 +15,10 @@ def wanted(metric: str, must: bool) -> str:
     return what if must else f"{what}, as far as the rounds tell"
 
 
-def sentence(one: verdicts.Judgement) -> str:
+def sentence(one: verdicts.Judgement, who: str = "the candidate") -> str:
     """Such as "the candidate is 4.0 % slower at p50 (0.0 to 7.7 %)"."""
     rate = one.higher_is_better
-    subject, place = ("the candidate's throughput", "") if rate else ("the candidate", f" at {one.metric}")
+    subject, place = (f"{who}'s throughput", "") if rate else (who, f" at {one.metric}")
     judged = one.judged_interval
     if one.ratio is None or judged is None:
         return f"{subject} is not known{place}: {one.reason}"

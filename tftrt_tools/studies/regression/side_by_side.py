@@ -1,4 +1,4 @@
-"""The job that makes calls on one model or on two in one process; for load.function_load."""
+"""The job that makes calls on models in one process; for load.function_load."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Side(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Request(records.Record):
-    """The models, one or two, with equally many calls."""
+    """The models, with equally many calls."""
 
     sides: tuple[Side, ...]
 
 
 @jobs.job
 def make() -> Callable[[Request], Indexed]:
-    """Loads them. The indices of the first model's calls come before those of the second's."""
+    """Loads them. The indices of a model's calls come before those of the next one's."""
     from tftrt_tools.studies.regression import in_process_job
 
     return in_process_job.make

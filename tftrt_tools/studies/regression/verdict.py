@@ -170,6 +170,26 @@ def judge(
     )
 
 
+def alone(
+    metric: str, rounds: Rounds, rates: npt.ArrayLike | None = None, *, alpha: float = ALPHA, seed: int = 0
+) -> tuple[float, float | None, float | None]:
+    """A model's metric by itself, with its interval: (value, low, high). The interval is None where there are too few rounds.
+
+    Args: rounds, rates: as for `judge`. alpha: the share of intervals that may miss.
+    """
+    series = Series(
+        tuple(np.asarray(one, float) for one in rounds), None if rates is None else np.asarray(rates, float)
+    )
+    share = _NAMES.get(metric)
+    values = _of_each_round(series, share)
+    value, count = _whole(metric, series, values), len(values)
+    if count < LEAST_ROUNDS:
+        return value, None, None
+    estimates = _resampled(share, series, values, resampling.draws(count, seed))
+    low, high = resampling.interval(estimates, value, alpha, count, dependence.lengthening(np.log(values), alpha))
+    return value, low, high
+
+
 def without_verdict(found: Verdict, reason: str) -> Verdict:
     """The same figures, from which nothing follows. Args: reason: why."""
     return dataclasses.replace(

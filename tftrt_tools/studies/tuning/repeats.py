@@ -22,7 +22,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from tftrt_tools.base import records
+from tftrt_tools.base import records, results
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import child, jobs, progress
 from tftrt_tools.models.execution import run
@@ -101,12 +101,18 @@ class Repeats(records.Record):
         return f"build {self.kept} is kept: it is {found}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Repeated:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Repeated(results.Result):
     """build: the Build that is kept; repeats: all of them."""
 
     build: Build
     repeats: Repeats
+
+    document: ClassVar[str] = "repeated build"
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        return f"{self.build.summary()}; {self.repeats.text()}"
 
     def to_dict(self) -> dict[str, Any]:
         return {**self.build.to_dict(), "repeats": self.repeats.to_dict()}

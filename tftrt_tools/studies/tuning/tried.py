@@ -4,10 +4,10 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tftrt_tools.accuracy.goal import Goal
-from tftrt_tools.base import records
+from tftrt_tools.base import records, results
 from tftrt_tools.base.choices import Precision
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.studies import backends
@@ -115,9 +115,11 @@ def plain(trials: Iterable[Trial], precision: Precision) -> Trial | None:
     return next((one for one in mine if one.settings.precision_mode == precision and not one.high), None)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Tuning:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Tuning(results.Result):
     """A finished search."""
+
+    document: ClassVar[str] = "tuning"
 
     # As the user named it.
     model: str
@@ -149,6 +151,13 @@ class Tuning:
     final: "Final | None" = None
     # What runs the original.
     runtime: str = "TensorFlow"
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        if self.winner:
+            ms, factors = self.winner_speed()
+            return f"{self.model}: {self.winner.text}, {ms:.3f} ms at {self.objective}, {', '.join(factors)}"
+        return f"{self.model}: none of {len(self.trials)} trials keeps {self.goal_text}"
 
     @property
     def goal_text(self) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import typing
 
 from tftrt_tools.accuracy.verify import Verification
-from tftrt_tools.base import records
+from tftrt_tools.base import records, results
 from tftrt_tools.base.choices import Precision
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel.shapes import InputSpec
@@ -89,8 +89,8 @@ class File(records.Record):
         return tuple(one for one in self.findings if not one.certain)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Exported(passport.Stamped):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Exported(passport.Stamped, results.Result):
     """The result of an export."""
 
     document: typing.ClassVar[str] = "export"
@@ -117,6 +117,12 @@ class Exported(passport.Stamped):
     # Files with the weights of earlier exports, which were removed; and what is to know of those that were not.
     removed: tuple[str, ...] = ()
     stay: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        paths = ", ".join(one.path for one in self.files)
+        word = "PASSED" if self.passed else "FAILED"
+        return f"{word}: {paths}{'' if self.written else ', not written'}; {self.exporter}, opset {self.opset}"
 
     @property
     def passed(self) -> bool:

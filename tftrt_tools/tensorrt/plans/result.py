@@ -6,7 +6,7 @@ import dataclasses
 import typing
 from typing import Any
 
-from tftrt_tools.base import records
+from tftrt_tools.base import records, results
 from tftrt_tools.models.kinds.plan.document import ENGINE, PlanFile
 from tftrt_tools.models.kinds.plan.profiles import Profile
 from tftrt_tools.models.savedmodel import passport
@@ -17,8 +17,8 @@ from tftrt_tools.tensorrt.plans.settings import Settings
 BACKEND = "tensorrt"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Built(passport.Stamped):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Built(passport.Stamped, results.Result):
     """A finished build."""
 
     document: typing.ClassVar[str] = "plan build"
@@ -54,6 +54,10 @@ class Built(passport.Stamped):
     notes: tuple[str, ...] = ()
     # Why the engine cache did not work, or "".
     cache_problem: str = ""
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        return f"{self.output or 'a dry run'}: {self.plan.precision} plan of {bytes_text(self.plan.bytes)} for {self.plan.gpu}"
 
     @property
     def backend(self) -> str:

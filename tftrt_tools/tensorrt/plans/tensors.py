@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.accuracy.marked import SharedTensor
-from tftrt_tools.base import errors, records
+from tftrt_tools.base import errors, records, results
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution import run
@@ -49,8 +49,8 @@ class Inner(records.Record):
         return self.problem or f"{self.snr_db:.1f} dB"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Tensors(passport.Stamped):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Tensors(passport.Stamped, results.Result):
     """The comparison of two graphs, tensor by tensor."""
 
     document: typing.ClassVar[str] = "tensors"
@@ -90,6 +90,10 @@ class Tensors(passport.Stamped):
     def passed(self) -> bool:
         """Whether none departs, and no engine fell back."""
         return not self.departed and not self.fallbacks
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        return f"{self.verdict}: {self.converted} against {self.original}; {self.text()}"
 
     def text(self) -> str:
         """For people: the first that departs, and the last before it."""

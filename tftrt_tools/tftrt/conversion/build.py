@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tftrt_tools.base import errors, records
+from tftrt_tools.base import errors, records, results
 from tftrt_tools.base.choices import Strategy
 from tftrt_tools.base.process import jobs
 from tftrt_tools.models.engine_cache.store import Place
@@ -80,8 +80,8 @@ def build_engines() -> Callable[[BuildRequest], Built]:
     return build_job.job
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Build(passport.Stamped):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Build(passport.Stamped, results.Result):
     """A finished build."""
 
     # Absolute paths.
@@ -108,6 +108,10 @@ class Build(passport.Stamped):
     layers: layer_log.Found = layer_log.Found()
 
     document: typing.ClassVar = "build"
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        return f"{self.output}: {len(self.built)} engines built, {len(self.unbuilt)} engine ops without one"
 
     @property
     def built(self) -> list[BuiltEngine]:

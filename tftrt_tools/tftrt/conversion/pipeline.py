@@ -11,7 +11,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from tftrt_tools.base import errors, op_libraries, records
+from tftrt_tools.base import errors, op_libraries, records, results
 from tftrt_tools.base import stack as stack_room
 from tftrt_tools.base.choices import Strategy
 from tftrt_tools.base.process import background
@@ -35,8 +35,8 @@ from tftrt_tools.tftrt.conversion.signature_result import SignatureResult, Unbui
 LITTLE = 0.9
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Conversion(passport.Stamped):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Conversion(passport.Stamped, results.Result):
     """A finished conversion, which is what the manifest says."""
 
     # Absolute path of the input as given.
@@ -75,6 +75,12 @@ class Conversion(passport.Stamped):
         "engine_count",
     )
     written_digits: typing.ClassVar = {"coverage": 4}
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        where = self.output or "a dry run"
+        built = sum(len(one.built) for one in self.signatures)
+        return f"{where}: {self.settings.precision_mode}, {self.engine_count} engine ops with {self.coverage:.0%} of the ops, {built} built"
 
     @property
     def engines(self) -> list[EngineOp]:
@@ -262,13 +268,18 @@ def _calibration(answer: Converted, done: Conversion, given: Calibration | None)
     return answer.calibration(done.settings.calibrator, done.source, done.source_digest)
 
 
-@dataclasses.dataclass(frozen=True)
-class CalibrationRun:
+@dataclasses.dataclass(frozen=True, repr=False)
+class CalibrationRun(results.Result):
     """A finished calibration. output: the file that holds it, or None; calibration: file.Calibration; seconds: wall time."""
 
     output: str | None
     calibration: Calibration
     seconds: float
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        tensors = sum(len(one.table.scales) for one in self.calibration.engines)
+        return f"{self.output or 'no file'}: {tensors} tensors with a range, method {self.calibration.method}"
 
     def to_dict(self) -> dict[str, Any]:
         """The calibration's document, with what this run adds to it."""

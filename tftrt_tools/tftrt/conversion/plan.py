@@ -6,7 +6,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tftrt_tools.base import records
+from tftrt_tools.base import records, results
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.engine_op import EngineOp
 from tftrt_tools.models.savedmodel.flops import Flops
@@ -157,8 +157,8 @@ class SignaturePlan(records.Record):
         return self.ops_in_tensorrt / self.ops if self.ops else 0.0
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan(records.Record):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Plan(records.Record, results.Result):
     """The plan for a SavedModel that is not converted yet."""
 
     # Absolute path of its directory.
@@ -173,6 +173,16 @@ class Plan(records.Record):
 
     document: typing.ClassVar = "plan"
     written_too: typing.ClassVar = ("use_dynamic_shape",)
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        each = [
+            f"{one.name} cannot be converted"
+            if one.problem
+            else f"{one.name} {one.coverage:.0%} of the ops in {len(one.segments)} engines"
+            for one in self.signatures
+        ]
+        return f"{self.model}, not converted yet: {', '.join(each)}"
 
     @property
     def use_dynamic_shape(self) -> bool:

@@ -5,7 +5,7 @@ import os
 import pathlib
 import sys
 
-import tftrt_tools
+import tftrt_tools.base
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import starting
 from tftrt_tools.servers.serving import server_flags

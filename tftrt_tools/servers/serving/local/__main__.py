@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     if options.version:
-        from tftrt_tools import __version__
+        from tftrt_tools.base.version import __version__
 
         print(f"tftrt-tools development server {__version__}: answers as TensorFlow ModelServer 2.14.1")
         return 0

@@ -7,10 +7,10 @@ import pathlib
 import re
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from tftrt_tools.accuracy.verify import REWRITE_ONLY
-from tftrt_tools.base import errors, op_libraries
+from tftrt_tools.base import errors, op_libraries, results
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import jobs, progress
 from tftrt_tools.models.savedmodel import engine_op, files, passport
@@ -84,8 +84,8 @@ class WarmUp:
         }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Publication:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Publication(results.Result):
     """A published version."""
 
     # Path of the SavedModel that was published.
@@ -117,6 +117,12 @@ class Publication:
     seconds: float
     # Versions, date and machine.
     stamp: dict[str, Any] = dataclasses.field(default_factory=passport.stamp)
+
+    document: ClassVar[str] = "publication"
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        return f"{self.path}, for {self.target.text()}"
 
     # Not a Record: the stamp stands first, and `verified` is the evidence's.
     def to_dict(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from tftrt_tools.base import errors, records
+from tftrt_tools.base import errors, records, results
 from tftrt_tools.base.files import plain_file, whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.wire import triton_config
@@ -75,8 +75,8 @@ class Options:
     command: str = ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Publication(passport.Stamped):
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Publication(passport.Stamped, results.Result):
     """A version in a model repository of Triton."""
 
     document: ClassVar[str] = "triton publication"
@@ -105,6 +105,10 @@ class Publication(passport.Stamped):
     command: str
     # Wall time.
     seconds: float = records.field(digits=2)
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        return f"{self.path}, for Triton's backend {self.backend}"
 
 
 def publish(model: str | os.PathLike[str], model_name: str, repository: str, options: Options) -> Publication:
