@@ -7,7 +7,7 @@ CheckFailed (3), Unsure (4), and TftrtError, their base (1); `error.result` is t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from tftrt_tools.api import calling
 from tftrt_tools.api.given import Data, Path
@@ -46,7 +46,7 @@ def inspect(
     minimum_segment_size: int | None = None,
     use_dynamic_shape: bool | None = None,
     check: bool | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Plan | Inspection | Overview:
     """What TF-TRT would do with a model, or what it did: `tftrt inspect`.
 
@@ -83,7 +83,7 @@ def calibrate(
     num_calibration_batches: int | None = None,
     compare: bool | None = None,
     overwrite: bool | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> CalibrationRun:
     """The INT8 ranges of a model, found without a GPU: `tftrt calibrate`.
 
@@ -127,7 +127,7 @@ def convert(
     backend: str | None = None,
     overwrite: bool | None = None,
     dry_run: bool | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Conversion | Built | Made:
     """A model to a TF-TRT SavedModel, or to a plan: `tftrt convert`.
 
@@ -170,7 +170,7 @@ def build(
     strip: bool | None = None,
     repeat: int | None = None,
     overwrite: bool | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Build | Built | Repeated | Made:
     """The engines of a converted model, on this machine's GPU, or a plan anew: `tftrt build`.
 
@@ -206,7 +206,7 @@ def verify(
     allow_builds: bool | None = None,
     tensors: None = None,
     write: bool | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Verification: ...
 
 
@@ -224,7 +224,7 @@ def verify(
     allow_builds: bool | None = None,
     tensors: Texts,
     write: bool | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Tensors: ...
 
 
@@ -241,7 +241,7 @@ def verify(
     allow_builds: bool | None = None,
     tensors: Texts | None = None,
     write: bool | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Verification | Tensors:
     """Does the converted model answer like the original, and did its engines run: `tftrt verify`.
 
@@ -280,7 +280,7 @@ def export(
     calibration_data: Data | None = None,
     signature_keys: Texts | None = None,
     thresholds: str | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Exported:
     """ONNX files of a model, run against it and held against what TensorRT's parser takes: `tftrt export`.
 
@@ -317,7 +317,7 @@ def publish(
     unverified: bool | None = None,
     warmup_data: Data | None = None,
     warmup_shapes: str | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Publication | TritonPublication:
     """A model as the next version of a server's base path, checked and with its warm-up: `tftrt publish`.
 
@@ -354,7 +354,7 @@ def bench(
     model_name: str | None = None,
     slo: str | None = None,
     tune_batching: Path | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> SideBySide | Bench | Tuned:
     """How fast models answer here, or how fast a server does: `tftrt bench`.
 
@@ -395,7 +395,7 @@ def regress(
     labels: Data | None = None,
     speed_up_at_least: float | None = None,
     allow_worse: bool | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Regression:
     """Is the candidate slower than the native model, faster, the same, or can nobody tell: `tftrt regress`.
 
@@ -437,7 +437,7 @@ def tune(
     max_minutes: float | None = None,
     work_dir: Path | None = None,
     output_saved_model_dir: Path | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Tuning:
     """The fastest conversion that keeps an accuracy goal, found on this machine's GPU: `tftrt tune`.
 
@@ -480,7 +480,7 @@ def optimize(
     slo: str | None = None,
     max_minutes: float | None = None,
     work_dir: Path | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Story:
     """The whole way in one call: `tftrt optimize`. It runs the other commands, each within its time, so only the main thread can call it.
 

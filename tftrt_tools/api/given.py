@@ -9,7 +9,7 @@ import os
 import pathlib
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from tftrt_tools.base import errors
 
@@ -54,11 +54,12 @@ def words(function: str, known: flags.FlagValues, given: Mapping[str, Any]) -> l
     return found
 
 
-def _words(function: str, name: str, flag: flags.Flag | None, value: Any) -> list[str]:
+def _words(function: str, name: str, flag: flags.Flag | None, value: object) -> list[str]:
     from absl import flags
 
     if isinstance(flag, flags.MultiFlag):
-        listed = [value] if isinstance(value, (str, os.PathLike)) else list(value)
+        several = isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike))
+        listed = list(cast("Iterable[object]", value)) if several else [value]
         return [f"--{name}={_text(function, name, one)}" for one in listed]
     if flag is not None and flag.boolean and isinstance(value, bool):
         return [f"--{name}" if value else f"--no{name}"]
@@ -71,7 +72,7 @@ def _words(function: str, name: str, flag: flags.Flag | None, value: Any) -> lis
     return [f"--{name}={_text(function, name, value)}"]
 
 
-def _text(function: str, name: str, value: Any) -> str:
+def _text(function: str, name: str, value: object) -> str:
     if isinstance(value, bytes):
         return os.fsdecode(value)
     if isinstance(value, os.PathLike):
@@ -95,12 +96,12 @@ def _comma_separated(texts: list[str]) -> str:
     return line.getvalue()
 
 
-def is_path(value: Any) -> bool:
+def is_path(value: object) -> bool:
     """Whether a value of one of ROWS or ANSWERS names a file, or module:function."""
     return value is None or isinstance(value, (str, bytes, os.PathLike))
 
 
-def write_rows(name: str, value: Any, folder: str, most: int) -> str:
+def write_rows(name: str, value: object, folder: str, most: int) -> str:
     """Write rows to a file that `--data` reads. What an iterable raises comes through as it is.
 
     Args: name: of the argument, for messages. value: {input: array}, rows in front; an array for a model of one input; or an iterable of
@@ -130,7 +131,7 @@ def write_rows(name: str, value: Any, folder: str, most: int) -> str:
     return str(path)
 
 
-def write_answers(name: str, value: Any, folder: str) -> str:
+def write_answers(name: str, value: object, folder: str) -> str:
     """Write labels to a file that `--labels` reads: an array or a list, or a mapping of arrays. Returns: the path. Raises: UsageError."""
     import numpy as np
 

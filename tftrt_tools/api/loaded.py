@@ -107,7 +107,7 @@ class Model:
         """Whether it can be called no more."""
         return not self._end.alive or not self._process.alive
 
-    def __call__(self, inputs: Mapping[str, Any] | Any = None, /, **named: Any) -> Arrays:
+    def __call__(self, inputs: Mapping[str, Any] | Any = None, /, **named: object) -> Arrays:
         """{output: array} of a call. Args: inputs: {name: array}, or the array of an only input; named: arrays by name.
 
         Raises: UsageError for inputs that the model does not take; CallFailed where it does not answer, after which it can be called again;
@@ -151,7 +151,7 @@ class Model:
             f"{self.path} has no signature {signature!r}", errors.nearest(signature, self.signatures)
         )
 
-    def _call(self, signature: str, inputs: Any, named: Mapping[str, Any]) -> Arrays:
+    def _call(self, signature: str, inputs: object, named: Mapping[str, Any]) -> Arrays:
         with calling.told():
             specs = self._specs(signature).inputs
             arrays = _checked(signature, specs, _by_name(specs, inputs, named))
@@ -179,7 +179,7 @@ class Function:
         """{name: InputSpec}."""
         return {spec.name: spec for spec in self._model.signatures[self.name].outputs}
 
-    def __call__(self, inputs: Mapping[str, Any] | Any = None, /, **named: Any) -> Arrays:
+    def __call__(self, inputs: Mapping[str, Any] | Any = None, /, **named: object) -> Arrays:
         """As Model.__call__."""
         return self._model._call(self.name, inputs, named)
 
@@ -190,7 +190,7 @@ def _close(owner: int, stack: contextlib.ExitStack) -> None:
         stack.close()
 
 
-def _by_name(specs: Iterable[InputSpec], inputs: Any, named: Mapping[str, Any]) -> dict[str, Any]:
+def _by_name(specs: Iterable[InputSpec], inputs: object, named: Mapping[str, Any]) -> dict[str, Any]:
     """{input: value}. Raises: UsageError."""
     names = [spec.name for spec in specs]
     if inputs is None:
@@ -228,7 +228,7 @@ def _checked(signature: str, specs: tuple[InputSpec, ...], given: Mapping[str, A
     return found
 
 
-def _cast(spec: InputSpec, value: Any) -> npt.NDArray[Any]:
+def _cast(spec: InputSpec, value: object) -> npt.NDArray[Any]:
     """An array in the input's dtype, where no information but a float's precision is lost. Raises: UsageError."""
     import ml_dtypes  # noqa: F401 (from then on NumPy knows "bfloat16")
     import numpy as np

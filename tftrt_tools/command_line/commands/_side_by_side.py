@@ -12,7 +12,6 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _data_flags, _output, _places, _source_flags
 from tftrt_tools.models.kinds import table
-from tftrt_tools.models.kinds.savedmodel.kind import SAVED_MODEL
 from tftrt_tools.models.sources import kinds
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def _is_model(path: str) -> bool:
     if os.path.exists(path):
         return True
     return not _ADDRESS.fullmatch(path) and (
-        table.kind(path) is not SAVED_MODEL or os.path.splitext(path)[1].lower() in kinds.KERAS_SUFFIXES
+        not table.kind(path).of_tensorflow or os.path.splitext(path)[1].lower() in kinds.KERAS_SUFFIXES
     )
 
 

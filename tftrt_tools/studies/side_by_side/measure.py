@@ -21,7 +21,6 @@ from tftrt_tools.models.execution import npz, run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import names, opening
 from tftrt_tools.models.kinds.model import Model, Signature
-from tftrt_tools.models.kinds.plan.kind import PLAN
 from tftrt_tools.models.savedmodel import passport, shapes
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.models.sources.source import Source
@@ -252,7 +251,7 @@ class _Run:
         self._notes += [
             f"{row.name}: whether its engines ran was not watched: `tftrt verify` does"
             for row, facts, one in zip(rows, self._facts, self._opened, strict=True)
-            if facts.engine_ops and self._machine.gpus and one.kind is not PLAN
+            if facts.engine_ops and self._machine.gpus and not one.kind.alone
         ]
         return SideBySide(
             rows=tuple(rows),
@@ -298,7 +297,7 @@ class _Run:
 
     def _not_judged(self, place: int) -> str:
         """Why a model's times say nothing of its engines, "" where they do."""
-        if self._machine.gpus or not self._facts[place].engine_ops or self._opened[place].kind is PLAN:
+        if self._machine.gpus or not self._facts[place].engine_ops or self._opened[place].kind.alone:
             return ""
         return f"there is no GPU here, so the engine ops of {self._names[place]} ran as TensorFlow ops"
 
