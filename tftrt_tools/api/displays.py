@@ -43,7 +43,7 @@ def _ways(command: str, page: str) -> results.Ways:
     return results.Ways(functools.partial(_table, command), functools.partial(_page, page) if page else None)
 
 
-def _table(command: str, done: Any) -> str:
+def _table(command: str, done: object) -> str:
     from tftrt_tools.command_line.commands import _calling, _output
 
     stream = io.StringIO()
@@ -52,7 +52,7 @@ def _table(command: str, done: Any) -> str:
     return stream.getvalue().rstrip("\n")
 
 
-def _page(name: str, done: Any) -> str:
+def _page(name: str, done: object) -> str:
     import importlib
 
     module, _, function = name.partition(":")

@@ -83,7 +83,7 @@ def result(name: str, argv: Sequence[str]) -> Any:
         return done
 
 
-def _written(command: Any, done: Any, values: flags.FlagValues) -> errors.TftrtError | None:
+def _written(command: Any, done: object, values: flags.FlagValues) -> errors.TftrtError | None:
     """Write the files. Returns: why one could not be written."""
     try:
         with errors.translated():
@@ -93,7 +93,7 @@ def _written(command: Any, done: Any, values: flags.FlagValues) -> errors.TftrtE
     return None
 
 
-def table(name: str, done: Any) -> None:
+def table(name: str, done: object) -> None:
     """Print a result as its command does without flags."""
     command = cast("Any", module(name))
     command.show(done, _flags.defaults(command))
