@@ -36,11 +36,11 @@ def job(request: MeasureRequest) -> dict[str, tuple[harm.Effect, ...]]:
 
 
 def _check_engines(done: run.Answer) -> None:
-    for one in done.calls:
-        if one.trace and one.trace.fallback:
+    for call in done.calls:
+        if call.trace and call.trace.fallback:
             raise errors.TftrtError(
-                f"{next(iter(one.trace.fallback))} ran in TensorFlow, not as an engine: "
-                + "; ".join(one.trace.reasons[:1]),
+                f"{next(iter(call.trace.fallback))} ran in TensorFlow, not as an engine: "
+                + "; ".join(call.trace.reasons[:1]),
                 "`tftrt verify` on the converted model says more",
             )
 

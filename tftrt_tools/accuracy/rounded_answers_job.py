@@ -76,8 +76,8 @@ def _answered(
         graph.rename(
             graph_def, {}, {one.signature.name: f"{prefix}_{one.signature.name}" for one in graph_def.library.function}
         )
-        engines = {one.name: one for one in graph.engine_ops(graph_def)}
-        precision = lowest_precision(one.precision for one in engines.values()) or _FP32
+        engines = {engine_op.name: engine_op for engine_op in graph.engine_ops(graph_def)}
+        precision = lowest_precision(engine.precision for engine in engines.values()) or _FP32
         if precision == _FP32:
             return RoundedSignature(precision=_FP32, nodes=0, problem="")
         put_in = _put_in(name, graph_def, engines, made)

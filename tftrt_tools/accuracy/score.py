@@ -84,7 +84,7 @@ def _compared(
         comparing.add(signature, before, after)
     if comparing.problems:
         raise errors.TftrtError(next(iter(comparing.problems)), "the converted model answers in another form")
-    return {one.name: one for one in comparing.results()}
+    return {result.name: result for result in comparing.results()}
 
 
 def _applicable(metric: str, compared: Mapping[str, metrics.Comparison]) -> list[metrics.Comparison]:
@@ -124,7 +124,7 @@ def _against(
 def _joined(answers: Sequence[Answer]) -> dict[str, npt.NDArray[Any]]:
     """{output: the rows of all calls}; outputs without rows are those of the first call."""
     return {
-        name: np.concatenate([one[name] for one in answers]) if answers[0][name].ndim else answers[0][name]
+        name: np.concatenate([answer[name] for answer in answers]) if answers[0][name].ndim else answers[0][name]
         for name in answers[0]
     }
 

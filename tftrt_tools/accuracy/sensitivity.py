@@ -94,7 +94,7 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
             nodes=options.nodes,
         )
         answer = pass_apart.run(simulating.simulate, request, env=pass_log.ENV, log_file=options.log_file).result
-        found = [dataclasses.replace(one, twins=walked.twins[one.name]) for one in answer.signatures]
+        found = [dataclasses.replace(signature, twins=walked.twins[signature.name]) for signature in answer.signatures]
         problem = _why_not_measured(answer.gpu, options)
         if not problem:
             made = measurement.calibration(answer.tables, answer.method) if answer.tables else None

@@ -89,9 +89,9 @@ def parse(flag: str) -> dict[str, dict[str, float]]:
         functions = [_FUNCTION.match(item) for item in items]
         # A name that is a metric's is that metric, of an output named without its signature.
         own = [
-            one
-            for one in functions
-            if one and one[1].partition(":")[0] != LABELS and not _is_metric(one[1].partition(":")[2])
+            function
+            for function in functions
+            if function and function[1].partition(":")[0] != LABELS and not _is_metric(function[1].partition(":")[2])
         ]
         for one in own:
             groups.setdefault(FUNCTIONS, {})[one[1] + one[2]] = _number(one[3])

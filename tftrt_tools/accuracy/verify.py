@@ -328,9 +328,9 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         gpu=answers.gpu,
         simulation=simulation,
         **_of_graph(plain),
-        comparisons=tuple(one for each in judged for one in each.comparisons),
+        comparisons=tuple(comparison for each in judged for comparison in each.comparisons),
         bounds={name: bound for each in judged for name, bound in each.bounds.items()},
-        misses=(*(one for each in judged for one in each.misses), *short),
+        misses=(*(miss for each in judged for miss in each.misses), *short),
         engine_problems=tuple(_engine_problems(sent, answers, second, options, unbuilt)),
         structure_problems=(*wrong, *(line for each in judged for line in each.problems)),
         engine_runs=_totals(answers, "engine"),
@@ -384,7 +384,7 @@ def _of_graph(judged: Sequence[judgement.Judgement]) -> dict[str, Any]:
         for one in judged
         for line in (*one.problems, *(miss.text() for miss in one.misses))
     )
-    return {"graph": tuple(one for each in judged for one in each.comparisons), "graph_problems": tuple(lines)}
+    return {"graph": tuple(comparison for each in judged for comparison in each.comparisons), "graph_problems": tuple(lines)}
 
 
 def _check_original(first: Model) -> None:
@@ -767,5 +767,5 @@ def _target(
     rules: judgement.Rules,
 ) -> truth.Target:
     """The output that the labels are about. Args: first: as of truth.find. Raises: UsageError."""
-    classes = [one.name for one in judged.comparisons if one.classes]
+    classes = [comparison.name for comparison in judged.comparisons if comparison.classes]
     return truth.find(labels, first, rules.kinds, classes, options.label_output, "--label_output")

@@ -114,7 +114,7 @@ def exchange(
 ) -> Exchange:
     """The calls. Args: record: of the wrapped model. sizes: rows of a call, largest first. keys: added signatures, () for all. folder: for
     rows that are read. Raises: UsageError."""
-    there = [one for one in record.signatures if one.name in wrapped.signatures]
+    there = [signature for signature in record.signatures if signature.name in wrapped.signatures]
     chosen = signatures.chosen([one.name for one in there], keys)
     if asked.shapes and all(one.pictures for one in there if one.name in chosen):
         raise errors.UsageError(
@@ -170,7 +170,7 @@ class _Maker:
         there = {
             self._named(name): name
             for name in wrapped.signatures
-            if name not in {one.name for one in self._record.signatures}
+            if name not in {signature.name for signature in self._record.signatures}
         }
         for place, call in enumerate(self.originals):
             if call.signature in there:

@@ -146,7 +146,7 @@ class Accumulator:
         if not self._kind and wide == np.float64 and self._ids.possible:
             self._ids.add(reference, answer)
             if not self._ids.possible:
-                self._measures = [one for one in self._measures or () if type(one) not in registry.of_ids_alone()]
+                self._measures = [measure for measure in self._measures or () if type(measure) not in registry.of_ids_alone()]
         finite_reference, finite = np.isfinite(reference), np.isfinite(answer)
         same = ~finite & ~finite_reference & ((reference == answer) | (np.isnan(reference) & np.isnan(answer)))
         self._nonfinite += [int(np.sum(~finite)), int(np.sum(~finite_reference)), int(np.sum(same))]
@@ -293,9 +293,9 @@ def compare(
     results = comparing.results()
     if watch is not None:
         results = [
-            one
-            if one.kind == kinds.DETECTIONS
-            else dataclasses.replace(one, constant=watch.constant(one.signature, one.output))
-            for one in results
+            result
+            if result.kind == kinds.DETECTIONS
+            else dataclasses.replace(result, constant=watch.constant(result.signature, result.output))
+            for result in results
         ]
     return results, list(comparing.problems)

@@ -70,17 +70,17 @@ class Summary(records.Record):
         """What breaks the checks, in words. Args: checks: of CHECKS."""
         for category in (one for one in LOG_CATEGORIES if one in checks):
             found = [
-                f"{one.name} ({one.count}×)"
-                for one in self.findings
-                if one.category == category and one.severity != "note"
+                f"{finding.name} ({finding.count}×)"
+                for finding in self.findings
+                if finding.category == category and finding.severity != "note"
             ]
             if category == "fallback":
                 found += [
-                    f"{one.name} ran natively {one.native_runs}×" for one in self.engines.engines if one.native_runs
+                    f"{engine.name} ran natively {engine.native_runs}×" for engine in self.engines.engines if engine.native_runs
                 ]
             if found:
                 yield f"{category}: {', '.join(found)}"
-        if ANY_ERROR in checks and (wrong := [one for one in self.findings if one.severity == "error"]):
+        if ANY_ERROR in checks and (wrong := [finding for finding in self.findings if finding.severity == "error"]):
             yield f"error: {', '.join(f'{one.name} ({one.count}×)' for one in wrong)}"
         if UNKNOWN in checks and self.unknown_errors:
             yield f"unknown: {self.unknown_errors} error{'s that are' if self.unknown_errors > 1 else ' that is'} not known here"

@@ -77,7 +77,7 @@ def recast(settings: Recipe, kind: type[Settings]) -> Settings:
     if type(settings) is kind:
         return settings
     default = type(settings)()
-    given = {one.name: getattr(settings, one.name) for one in dataclasses.fields(Recipe)}
+    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Recipe)}
     return kind(**{name: value for name, value in given.items() if value != getattr(default, name)})
 
 

@@ -27,13 +27,13 @@ def check(
         for shapes in one.calls
     ]
     calls, done = answered(model, drawn, started)
-    traces = [one for one in done.traces if one]
+    traces = [trace for trace in done.traces if trace]
     if len(traces) < len(calls):
         raise errors.TftrtError(
             "the process that checks the declared shapes sees no GPU, though the engines were built on one",
             "look whether the GPU or its MPS server has gone (nvidia-smi), and convert again",
         )
-    unbuilt = {engine.name for one in signatures.values() for engine in one.unbuilt}
+    unbuilt = {engine.name for signature in signatures.values() for engine in signature.unbuilt}
     missed = [text for call, trace in zip(calls, traces, strict=True) for text in misses(call, trace, unbuilt)]
     if missed:
         raise errors.CheckFailed(

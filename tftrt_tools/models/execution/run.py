@@ -283,7 +283,7 @@ def run(
     return Run(
         answers=tuple(call.output for call in calls),
         where=done.where,
-        seconds=tuple(one.seconds for one in done.calls),
-        traces=tuple(one.trace for one in done.calls),
+        seconds=tuple(call.seconds for call in done.calls),
+        traces=tuple(call.trace for call in done.calls),
         kernels=done.kernels,
     )

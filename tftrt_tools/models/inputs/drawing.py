@@ -41,7 +41,7 @@ def drew(specs: Sequence[InputSpec], shapes: Sequence[Shapes], others: Collectio
     """The inputs whose drawn values keep to what the model takes, a line each. Args: shapes: of the calls. others: names of inputs that
     have values from elsewhere, such as --ranges."""
     told = (
-        limits.text(one.name, one.dtype, one.limit, shapes) for one in specs if one.limit and one.name not in others
+        limits.text(spec.name, spec.dtype, spec.limit, shapes) for spec in specs if spec.limit and spec.name not in others
     )
     return tuple(filter(None, told))
 

@@ -144,7 +144,7 @@ class _Names:
     ) -> tuple[str, ...] | None:
         """The parts of a file's name in the table, or None."""
         names = list(_names_of(path))
-        key = next((one for one in names if one in found), None)
+        key = next((name for name in names if name in found), None)
         if key is None:
             # The files may have moved.
             moved = [one for name in names if len(name) == 1 for one in elsewhere.get(name, ())]

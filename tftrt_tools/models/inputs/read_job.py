@@ -40,16 +40,16 @@ def job(request: RowsRequest) -> Saved:
     arrays: dict[str, Place] = {}
     reads: dict[str, _Reading] = {}
     unfit: list[errors.UsageError] = []
-    for one in request.signatures:
+    for signature in request.signatures:
         # Signatures with the same inputs get the same rows, unless files name a row's parts SIGNATURE/INPUT.
-        key = repr((one.specs, one.name if request.kind in _NAMED_PARTS else ""))
+        key = repr((signature.specs, signature.name if request.kind in _NAMED_PARTS else ""))
         if key not in reads:
             try:
-                reads[key] = _Reading(request, one, folder / str(len(reads))).read()
+                reads[key] = _Reading(request, signature, folder / str(len(reads))).read()
             except _Unfit as caught:
                 unfit.append(caught.error)
                 continue
-        arrays |= {f"{one.name}/{name}": place for name, place in reads[key].places.items()}
+        arrays |= {f"{signature.name}/{name}": place for name, place in reads[key].places.items()}
     if not reads:
         raise unfit[0]
     first = next(iter(reads.values()))
@@ -60,7 +60,7 @@ def job(request: RowsRequest) -> Saved:
         total=first.total,
         failed=tuple(pathlib.Path(path).name for path in first.tally.failed),
         integers=tuple(
-            dict.fromkeys(line for one in reads.values() for line in one.tally.integers.lines(request.kind))
+            dict.fromkeys(line for read in reads.values() for line in read.tally.integers.lines(request.kind))
         ),
     )
 

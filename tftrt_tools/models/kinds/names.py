@@ -104,7 +104,7 @@ def beside(first: Model, second: Model) -> Matched:
 
 def _check_said(said: Mapping[str, str], first: Model, second: Model, flag: str) -> None:
     for model, names in ((first, said), (second, said.values())):
-        known = dict.fromkeys(spec.name for one in model.signatures.values() for spec in (*one.inputs, *one.outputs))
+        known = dict.fromkeys(spec.name for signature in model.signatures.values() for spec in (*signature.inputs, *signature.outputs))
         for name in names:
             if name not in known:
                 raise errors.UsageError(

@@ -51,7 +51,7 @@ class Flops(records.Record):
 
 def together(counts: Sequence[Flops | None]) -> Flops | None:
     """The sum of the Flops that were counted, of several signatures; None if none was."""
-    known = [one for one in counts if one]
+    known = [count for count in counts if count]
     if not known:
         return None
     return Flops(

@@ -52,7 +52,7 @@ class Limit(records.Record):
     def ends(self, shapes: Mapping[str, Sequence[int]]) -> tuple[float, float] | None:
         """(low, high) in a call of these shapes; None where no value is left, or no end is known."""
         known = [
-            shapes[one.input][one.axis] + one.plus for one in self.sizes if len(shapes.get(one.input, ())) > one.axis
+            shapes[size.input][size.axis] + size.plus for size in self.sizes if len(shapes.get(size.input, ())) > size.axis
         ]
         high = min([*known, *([] if self.high is None else [self.high])], default=None)
         return None if high is None or high <= self.low else (self.low, high)
@@ -91,10 +91,10 @@ def text(name: str, dtype: str, limit: Limit, shapes: Sequence[Mapping[str, Sequ
     """What was drawn for an input, for people; "" if the limit says nothing. Args: shapes: of the calls."""
     if limit.keys:
         return f"{name}: among the {len(limit.keys)} keys of {limit.of}"
-    ends = [found for found in (limit.ends(one) for one in shapes) if found]
+    ends = [found for found in (limit.ends(shape) for shape in shapes) if found]
     if not ends or dtype in ("bool", "string"):
         return ""
-    low, high = min(one[0] for one in ends), max(one[1] for one in ends)
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     if not limit.whole:
         return f"{name}: {low:g} to {high:g}, which {limit.of} takes"
     return f"{name}: {'rising ' * limit.rising}whole numbers from {low:.0f} to {high - 1:.0f}, which {limit.of} takes"

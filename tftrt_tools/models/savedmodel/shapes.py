@@ -290,7 +290,7 @@ def _whole_calls(
                 f"dimensions are joined by x, as in {name}:{_joined(given)}",
             )
     count = max(map(len, shapes.values()))
-    if any(len(one) not in (1, count) for one in shapes.values()):
+    if any(len(shape) not in (1, count) for shape in shapes.values()):
         lengths = ", ".join(f"{name} has {len(one)}" for name, one in shapes.items())
         raise _Wrong(
             f": the inputs of one signature need equally many shapes; in {signature!r} {lengths}", example=True

@@ -36,9 +36,9 @@ def of_class(name: str) -> str:
 
 def findings(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[InputSpec]) -> Iterator[Finding]:
     """Findings on the inputs and outputs of a signature, each about the signature."""
-    for one in outputs:
-        if one.dtype in _OUTPUTS:
-            told = no_array(one.name, one.dtype)
+    for output in outputs:
+        if output.dtype in _OUTPUTS:
+            told = no_array(output.name, output.dtype)
             yield Finding(signature, told.cause, told.mend)
     for one in inputs:
         if one.dtype in _OUTPUTS:
@@ -71,7 +71,7 @@ def lost(variables: Sequence[str]) -> Finding:
 
 def check(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[InputSpec]) -> None:
     """Raise TftrtError for the first finding."""
-    for one in findings(signature, inputs, outputs):
+    for finding in findings(signature, inputs, outputs):
         raise errors.TftrtError(
-            f"signature {signature!r}: {one.text}", f"{one.mend}; or name other signatures with --signature_keys"
+            f"signature {signature!r}: {finding.text}", f"{finding.mend}; or name other signatures with --signature_keys"
         )

@@ -36,7 +36,7 @@ def job(request: GraphRequest) -> GraphExported:
     _save(source, graph_def, ends, request.output)
     return GraphExported(
         inputs=tuple(one.text() for one in ends.inputs),
-        outputs=tuple(one.text() for one in ends.outputs),
+        outputs=tuple(output.text() for output in ends.outputs),
         chosen=not flags.complete,
     )
 
@@ -103,7 +103,7 @@ def _restored(source: str, flags: graph_ends.Flags) -> tuple[tf.compat.v1.GraphD
                 if meta.saver_def.restore_op_name:
                     _v1.train.Saver(saver_def=meta.saver_def).restore(session, prefix)
                 whole = graph.as_graph_def()
-                nodes = cut.kept(whole, [one.tensor.node for one in ends.outputs])
+                nodes = cut.kept(whole, [output.tensor.node for output in ends.outputs])
                 frozen = _v1.graph_util.convert_variables_to_constants(session, whole, nodes)
             except (ValueError, tf.errors.OpError) as error:
                 raise errors.TftrtError(

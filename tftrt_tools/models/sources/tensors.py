@@ -34,7 +34,7 @@ def keys(tensors: list[Tensor]) -> list[str]:
 
     They have no slashes, because a slash separates a signature from its input in --shapes, --data and --thresholds.
     """
-    ends = [_with_port(one, one.node.rpartition("/")[2]) for one in tensors]
+    ends = [_with_port(tensor, tensor.node.rpartition("/")[2]) for tensor in tensors]
     return [
         end if ends.count(end) == 1 else _with_port(one, one.node.replace("/", "_"))
         for one, end in zip(tensors, ends, strict=True)

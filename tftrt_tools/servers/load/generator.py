@@ -399,12 +399,12 @@ class _Run:
         """The wrong ones of the answers that differ, sent in [start, end), in the order of their sends. Equal answers are judged once."""
         known: dict[tuple[int, bytes], str] = {}
         wrong = []
-        for one in self._team.answers:
-            judged = one.request, one.answer
+        for answer in self._team.answers:
+            judged = answer.request, answer.answer
             if judged not in known:
                 known[judged] = self._payload.wrong(*judged) if self._payload else ""
-            if known[judged] and start <= one.sent_ns < end:
-                wrong.append(run_record.WrongAnswer(one.request, one.sent_ns - start, known[judged]))
+            if known[judged] and start <= answer.sent_ns < end:
+                wrong.append(run_record.WrongAnswer(answer.request, answer.sent_ns - start, known[judged]))
         return sorted(wrong, key=lambda one: one.sent_ns)
 
 

@@ -98,7 +98,7 @@ class Connection:
     ) -> None:
         self.socket, self._timeout = own, timeout_ns
         self.ready = self.lost = self._leaving = self._ends = False
-        self._messages = [[b"\x00" + len(one).to_bytes(4, "big"), one] for one in requests]
+        self._messages = [[b"\x00" + len(request).to_bytes(4, "big"), request] for request in requests]
         self._outgoing = Outgoing(own)
         self._plain = hpack.block(headers)
         self._first, self._later = hpack.repeated(headers)

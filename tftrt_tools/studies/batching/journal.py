@@ -35,11 +35,11 @@ class Journal:
 
     def get(self, settings: Settings | None, floor: float | None) -> Trial | None:
         """The finished Trial of these parameters, or None. One that kept no rate counts only where the floor was no higher than now."""
-        for one in reversed(self._trials):
-            if one.settings == settings and (
-                one.rate is not None or one.failure or one.floor is None or (floor is not None and one.floor <= floor)
+        for trial in reversed(self._trials):
+            if trial.settings == settings and (
+                trial.rate is not None or trial.failure or trial.floor is None or (floor is not None and trial.floor <= floor)
             ):
-                return one
+                return trial
         return None
 
     def put(self, one: Trial) -> None:

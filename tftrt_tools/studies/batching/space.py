@@ -51,9 +51,9 @@ def space(covered: Sequence[int] | None, rows: int, limit_s: float, cores: int) 
     return Space(
         start,
         (
-            Coordinate("num_batch_threads", tuple({"num_batch_threads": one} for one in threads)),
+            Coordinate("num_batch_threads", tuple({"num_batch_threads": thread} for thread in threads)),
             Coordinate("max_batch_size", tuple(sizes)),
-            Coordinate("batch_timeout_micros", tuple({"batch_timeout_micros": one} for one in dict.fromkeys(waits))),
+            Coordinate("batch_timeout_micros", tuple({"batch_timeout_micros": fromkey} for fromkey in dict.fromkeys(waits))),
             Coordinate("max_enqueued_batches", tuple({"max_enqueued_batches": one} for one in _QUEUES)),
         ),
     )

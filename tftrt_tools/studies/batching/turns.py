@@ -144,12 +144,12 @@ def compared(
 ) -> Turns:
     """The Turns of the blocks of both servers, in their order."""
     sides = [_side(one, options) for one in (without, winner)]
-    times = [[_seconds(one, options.load.timeout) for one in blocks] for blocks in (without, winner)]
+    times = [[_seconds(block, options.load.timeout) for block in blocks] for blocks in (without, winner)]
     judged = verdict.judge(
         times[0], times[1], (summary.name(options.bound.percentile or 0.0),), looks=LOOKS, seed=options.load.seed
     )
     judgement = judged.judgements[0]
-    if all(one.unanswered((options.bound.percentile or 0.0) / 100) for one in sides):
+    if all(side.unanswered((options.bound.percentile or 0.0) / 100) for side in sides):
         # Both have the deadline there, which would be "the same".
         judgement = dataclasses.replace(
             judgement,
@@ -158,10 +158,10 @@ def compared(
             reason=f"the {judgement.metric} of both is a request without an answer",
         )
     notes = (
-        f"{name}: the load generator was the limit: {one.why}"
+        f"{name}: the load generator was the limit: {block.why}"
         for name, blocks in (("no batching", without), ("winner", winner))
-        for one in blocks
-        if one.why
+        for block in blocks
+        if block.why
     )
     return Turns(
         wanted=wanted,
@@ -186,8 +186,8 @@ def _due(block: Records) -> int:
 
 def _side(blocks: list[Records], options: Options) -> Side:
     share = (options.bound.percentile or 0.0) / 100
-    due, within = sum(map(_due, blocks)), sum(_within(one, options) for one in blocks)
-    answered = np.concatenate([one.latency_ns for one in blocks])
+    due, within = sum(map(_due, blocks)), sum(_within(block, options) for block in blocks)
+    answered = np.concatenate([block.latency_ns for block in blocks])
     missing = due - answered.size
     value = latency_statistics.percentile(np.concatenate([answered / 1e6, np.full(missing, math.inf)]), share).value
     return Side(

@@ -45,8 +45,8 @@ def tried(diagnosis: Diagnosis, options: Options) -> Diagnosis:
     with scratch.folder("mends") as temporary:
         mends = _Mends(diagnosis, options, pathlib.Path(options.folder or temporary))
         findings = [
-            dataclasses.replace(one, trial=mends.trial(one)) if _wanted(one, options) else one
-            for one in diagnosis.findings
+            dataclasses.replace(finding, trial=mends.trial(finding)) if _wanted(finding, options) else finding
+            for finding in diagnosis.findings
         ]
     return dataclasses.replace(diagnosis, findings=tuple(findings))
 

@@ -161,7 +161,7 @@ def _named(seen: CallTrace, apart: Apart) -> CallTrace:
     """With the names of engines from the trace of the calls, where the log named none."""
     data = seen.to_dict()
     for kind, field in (("engine", "runs"), ("fallback", "fallbacks"), ("build", "builds")):
-        known = {one.name: max(1, round(getattr(one, field))) for one in apart.engines if getattr(one, field)}
+        known = {engine.name: max(1, round(getattr(engine, field))) for engine in apart.engines if getattr(engine, field)}
         if set(data[kind]) == {"?"} and known:
             data[kind] = known
     return CallTrace.from_dict(data)
@@ -195,9 +195,9 @@ def _notes(
 
 
 def _engine_notes(apart: Apart) -> Iterable[str]:
-    for one in apart.engines:
-        name = one.name if one.name != "?" else "an engine op"
-        if one.fallbacks:
+    for engine in apart.engines:
+        name = engine.name if engine.name != "?" else "an engine op"
+        if engine.fallbacks:
             yield f"{name} has no engine for this shape: TensorFlow ran its native segment"
-        if one.builds:
+        if engine.builds:
             yield f"{name} was built inside the traced calls"

@@ -142,9 +142,9 @@ def remarks(engine: EngineProfile) -> list[str]:
         lines.append(
             "several contexts, each with a stream, calls a second: "
             + ", ".join(
-                f"{one.contexts}: {_best(one.one_thread, one.thread_each)}"
-                + (f" (kernels of two at once {one.overlap:.0%})" if one.overlap is not None else "")
-                for one in engine.streams
+                f"{stream.contexts}: {_best(stream.one_thread, stream.thread_each)}"
+                + (f" (kernels of two at once {stream.overlap:.0%})" if stream.overlap is not None else "")
+                for stream in engine.streams
             )
         )
     return [*lines, *(f"note: {note}" for note in engine.notes)]

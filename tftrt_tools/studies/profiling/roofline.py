@@ -62,7 +62,7 @@ def work(layer: Layer, graph: Graph, owned: AbstractSet[str], row: layer_table.R
     each = _OF_PRECISION.get(precision, 4)
     nodes = [graph.by_name[name] for name in layer.nodes if name in owned]
     flops = [node.flops for node in nodes]
-    known = [one for one in flops if one is not None]
+    known = [flop for flop in flops if flop is not None]
     weights = {source for node in nodes for source in node.inputs if graph.by_name[source].op == "Const"}
     sizes = [
         tensor.bytes(each if tensor.type == "float32" else None)

@@ -114,7 +114,7 @@ def rate(copy: Copy) -> str:
 
 def callers(call: CallProfile) -> list[tuple[str, ...]]:
     """The rows of several callers, under CALLERS."""
-    alone = next((one.per_second for one in call.callers if one.callers == 1), None)
+    alone = next((caller.per_second for caller in call.callers if caller.callers == 1), None)
     found = list[tuple[str, ...]]()
     for one in call.callers:
         seen = one.overlap
@@ -195,9 +195,9 @@ def headline(profile: Profile) -> list[str]:
     where = f"{gpu['name']}, driver {gpu.get('driver') or 'unknown'}" if gpu else f"no GPU; {machine.cpu}"
     lines = [f"{profile.model.model} on {where}; {versions}; {machine.cpus} CPUs"]
     covered = [
-        f"{one.name}: {one.compute_ops[0]} of {one.compute_ops[1]} ops in {len(one.engines)} engine{'s'[: len(one.engines) != 1]}"
-        for one in profile.signatures
-        if one.converted
+        f"{signature.name}: {signature.compute_ops[0]} of {signature.compute_ops[1]} ops in {len(signature.engines)} engine{'s'[: len(signature.engines) != 1]}"
+        for signature in profile.signatures
+        if signature.converted
     ]
     if profile.of_a_plan:
         covered = ["a TensorRT plan, without TensorFlow"]

@@ -90,9 +90,9 @@ class Comparison(records.Record):
     def nothing_shown(self) -> tuple[str, ...]:
         """The outputs whose answers show nothing, a line each."""
         return tuple(
-            f"{one.signature}/{output} shows nothing: it is {why}"
-            for one in self.signatures
-            for output, why in one.nothing_shown.items()
+            f"{signature.signature}/{output} shows nothing: it is {why}"
+            for signature in self.signatures
+            for output, why in signature.nothing_shown.items()
         )
 
     @property
@@ -121,7 +121,7 @@ class Comparison(records.Record):
 
     def rows_text(self) -> str:
         """Which rows were compared."""
-        compared = [one for one in self.signatures if one.levels]
+        compared = [signature for signature in self.signatures if signature.levels]
         rows = max((one.rows for one in compared), default=0)
         return f"{rows} rows of the calibration data " + (
             "(each with the ranges of other rows)"

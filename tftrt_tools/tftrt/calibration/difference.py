@@ -76,7 +76,7 @@ class Difference(records.Record):
     @property
     def summary(self) -> Summary | None:
         """A Summary, or None where the two have no tensor in common."""
-        both = [one for one in self.tensors if one.ratio is not None]
+        both = [tensor for tensor in self.tensors if tensor.ratio is not None]
         if not both:
             return None
         logs = [math.log2(one.ratio) for one in both]
@@ -115,7 +115,7 @@ def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B"
         equal = equal and left is not None and right is not None and left.table == right.table
         scales = [one.table.scales if one else {} for one in (left, right)]
         if left and right and not _numbered_alike(left, right):
-            counts = [sum(map(is_numbered, one)) for one in scales]
+            counts = [sum(map(is_numbered, scale)) for scale in scales]
             scales = [{name: scale for name, scale in one.items() if not is_numbered(name)} for one in scales]
             notes.append(
                 f"{engine}: {counts[0]} tensors in {name_a} and {counts[1]} in {name_b} are named after layers' numbers, and are "

@@ -51,10 +51,10 @@ class Listing:
         whole = self.calibration.to_dict()
         engines = [
             {
-                **dataclasses.asdict(one),
-                "left_out": [{"tensor": name, "reason": reason} for name, reason in one.left_out],
+                **dataclasses.asdict(engine),
+                "left_out": [{"tensor": name, "reason": reason} for name, reason in engine.left_out],
             }
-            for one in self.engines
+            for engine in self.engines
         ]
         return {**whole, "kind": "calibration_listing", "source": self.source, "engines": engines}
 
@@ -101,9 +101,9 @@ def listing(
 
 def engines(calibration: Calibration, name: str | None = None) -> list[EngineTable]:
     """The EngineTables, or those of engine `name`. Raises: UsageError where there is none of that name."""
-    found = [one for one in calibration.engines if name in (None, one.engine)]
+    found = [engine for engine in calibration.engines if name in (None, engine.engine)]
     if not found:
-        known = [one.engine for one in calibration.engines if one.engine]
+        known = [engine.engine for engine in calibration.engines if engine.engine]
         raise errors.UsageError(
             f"--engine={name}: no such engine",
             edit.near(name or "", known, "engines here")

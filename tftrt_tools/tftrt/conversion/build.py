@@ -130,7 +130,7 @@ class Build(passport.Stamped, results.Result):
 
     def text(self) -> tuple[str, ...]:
         """Lines for people."""
-        ops, count = sum(len(one.engines) for one in self.signatures), len(self.built)
+        ops, count = sum(len(signature.engines) for signature in self.signatures), len(self.built)
         return (
             f"{ops} engine op{'' if ops == 1 else 's'}, {count} engine{'' if count == 1 else 's'} built",
             *(f"{one.name} has no engine and runs in TensorFlow: {one.reason}" for one in self.unbuilt),
@@ -215,7 +215,7 @@ def build(
         if options.shapes:
             layer_table.keep(stage, outcome.log, [engine.name for engine in done.built])
             _write_passport(stage, model, manifest, settings, done)
-            served = coverage.check(saved_model.at(stage), {one.name: one for one in signatures if one.calls}, checker)
+            served = coverage.check(saved_model.at(stage), {signature.name: signature for signature in signatures if signature.calls}, checker)
             done = dataclasses.replace(done, shapes_served=served)
         done = dataclasses.replace(done, seconds=time.monotonic() - start)
         _write_passport(stage, model, manifest, settings, done)
@@ -265,7 +265,7 @@ def _write_passport(
         "dynamic_shape_profile_strategy": settings.strategy,
         "versions": done.versions,
         "gpu": done.gpu,
-        "engine_count": sum(len(one.engines) for one in done.signatures),
+        "engine_count": sum(len(signature.engines) for signature in done.signatures),
         "signatures": said["signatures"],
         "shapes_served": said["shapes_served"],
         **done.layers.to_dict(),

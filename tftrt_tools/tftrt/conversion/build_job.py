@@ -44,7 +44,7 @@ def job(request: BuildRequest) -> Built:
             "building engines needs a GPU; none is visible here", "run this on the machine that will serve the model"
         )
     source = pathlib.Path(request.source)
-    known = {name: one for one in request.signatures for name in (one.name, *one.twins)}
+    known = {name: signature for signature in request.signatures for name in (signature.name, *signature.twins)}
     with scratch.folder("build") as folder:
         progress.say("loading the model")
         proto = protos.read(source)

@@ -123,9 +123,9 @@ def _signature(
 def _to_calibrate(name: str, graph_def: graph_pb2.GraphDef) -> list[EngineOp]:
     """Mark the engine ops to calibrate as INT8: those that are INT8; in a model of another precision all of them, because an INT8
     conversion with the same settings has the same segments. Returns: their EngineOps."""
-    known = [one for one in graph.engine_ops(graph_def) if not one.explicit_precision]
+    known = [engine_op for engine_op in graph.engine_ops(graph_def) if not engine_op.explicit_precision]
     int8_engines = [one for one in known if one.precision == "INT8"]
-    wanted = [one for one in int8_engines if one.use_calibration] if int8_engines else known
+    wanted = [int8_engine for int8_engine in int8_engines if int8_engine.use_calibration] if int8_engines else known
     for one in wanted:
         if not one.native_segment:
             raise errors.TftrtError(

@@ -97,6 +97,6 @@ def _converted(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, settings: Se
     lost = _lost(model, meta_graph, seen.manifest)
     document = calibration.to_dict() if calibration else None
     never = unbuildable.standing(
-        unbuildable.find(meta_graph.graph_def), {one.name for one in seen.engines if seen.assets(one.name)}
+        unbuildable.find(meta_graph.graph_def), {engine.name for engine in seen.engines if seen.assets(engine.name)}
     )
     return dataclasses.replace(seen, findings=(*found, *lost, *damaged, *never), calibration=document).only(keys)

@@ -45,7 +45,7 @@ class Found(records.Record):
 
     def text(self, signatures: Iterable[SignatureResult]) -> Iterator[str]:
         """For people, a line each. Args: signatures: as in `of`."""
-        asked = {engine.name: engine.precision for one in signatures for engine in one.engines}
+        asked = {engine.name: engine.precision for signature in signatures for engine in signature.engines}
         for engine, layers in self.layers.items():
             yield from lines(engine, layers, asked[engine])
             if engine in self.unused_ranges:
@@ -85,7 +85,7 @@ def unused_ranges(text: str, tables: Iterable[EngineTable]) -> dict[str, tuple[s
     Args: text: the log. tables: calibration.file.EngineTables as they were on the engine ops.
     Returns: {engine: (name, …)} where there are some; an engine that the log says nothing of is missing.
     """
-    known = {one.engine: one.table.scales for one in tables}
+    known = {table.engine: table.table.scales for table in tables}
     used = {engine: set(_RANGE.all(before, "tensor")) for engine, before, _ in layer_table.builds(text, list(known))}
     unused = {engine: tuple(name for name in known[engine] if name not in names) for engine, names in used.items()}
     return {engine: names for engine, names in unused.items() if names}

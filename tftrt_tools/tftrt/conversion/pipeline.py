@@ -155,8 +155,8 @@ def _summary(calibration: Calibration | None) -> dict[str, Any] | None:
     return {
         "calibrator": calibration.calibrator,
         "method": calibration.method,
-        "tensors": sum(len(one.table.scales) for one in calibration.engines),
-        "left_out": sum(len(one.left_out) for one in calibration.engines),
+        "tensors": sum(len(engine.table.scales) for engine in calibration.engines),
+        "left_out": sum(len(engine.left_out) for engine in calibration.engines),
         "data": data,
         "reused": bool(calibration.provenance) and calibration.provenance[-1].get("step") == "reused",
         "comparison": calibration.comparison.to_dict() if calibration.comparison else None,
@@ -252,7 +252,7 @@ def convert(
         if stage:
             passport.write(stage, passport.MANIFEST, done.to_dict())
             passport.write(stage, passport.FLAGS, flag_file)
-            layer_table.keep(stage, outcome.log, [engine.name for one in signatures for engine in one.built])
+            layer_table.keep(stage, outcome.log, [engine.name for signature in signatures for engine in signature.built])
             if done.calibration:
                 done.calibration.write(passport.folder(stage) / passport.CALIBRATION)
     return done

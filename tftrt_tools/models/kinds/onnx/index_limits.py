@@ -180,7 +180,7 @@ class _Reader:
             inner.update(zip((file.text(one, 1) for one in map(file.fields_of, graph.get(11, ()))), fed, strict=False))
             self._walk(graph, inner, depth + 1)
             answers.append([inner.get(file.text(one, 1), NOTHING) for one in map(file.fields_of, graph.get(12, ()))])
-        return [joined(each) for each in zip(*(one[1:] if node.op == "Loop" else one for one in answers), strict=False)]
+        return [joined(each) for each in zip(*(answer[1:] if node.op == "Loop" else answer for answer in answers), strict=False)]
 
 
 def _node(raw: memoryview) -> tuple[Node, str]:
@@ -311,9 +311,9 @@ def _gathered(node: Node, inputs: list[Value]) -> Value:
 def _sliced(node: Node, inputs: list[Value]) -> Value:
     sizes = inputs[0].elements()
     bounds = [one.constant for one in inputs[1:3]]
-    if sizes is None or len(bounds) < 2 or len(inputs) > 4 or any(one is None or one.size != 1 for one in bounds):
+    if sizes is None or len(bounds) < 2 or len(inputs) > 4 or any(bound is None or bound.size != 1 for bound in bounds):
         return inputs[0].moved()
-    begin, end = (int(one.reshape(-1)[0]) for one in bounds if one is not None)
+    begin, end = (int(bound.reshape(-1)[0]) for bound in bounds if bound is not None)
     return Value(traces=inputs[0].traces, sizes=sizes[begin:end])
 
 

@@ -60,7 +60,7 @@ class Loaded:
 
     def __init__(self, found: opening_job.Opened) -> None:
         self._session = found.session
-        self._outputs = [one.name for one in found.session.get_outputs()]
+        self._outputs = [get_output.name for get_output in found.session.get_outputs()]
         self.where = runner.Where(
             mode="cpu",
             runtime="ONNX Runtime",

@@ -163,7 +163,7 @@ def _facts(plan: document.PlanFile) -> dict[str, str]:
     found |= {
         "types": ", ".join(narrowed),
         "builder flags": ", ".join(plan.builder_flags),
-        "plugins": ", ".join(f"{one.file} ({', '.join(one.creators) or 'no creator'})" for one in plan.plugins),
+        "plugins": ", ".join(f"{plugin.file} ({', '.join(plugin.creators) or 'no creator'})" for plugin in plan.plugins),
     }
     return {name: value for name, value in found.items() if value}
 

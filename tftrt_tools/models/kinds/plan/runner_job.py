@@ -57,8 +57,8 @@ class Loaded:
         engine = Engine(path)
         self._plan = engine.plan
         # Outputs come as the engine computes them, and go out as the ONNX file has them.
-        self._names = [one.name for one in self._plan.outputs]
-        self._cast = [(one.name, np.dtype(one.dtype)) for one in self._plan.outputs if one.dtype != one.engine_dtype]
+        self._names = [output.name for output in self._plan.outputs]
+        self._cast = [(output.name, np.dtype(output.dtype)) for output in self._plan.outputs if output.dtype != output.engine_dtype]
         # Calls of `answer` that no thread makes now, with the page-locked memory of their inputs. The shapes that came last are at the end.
         self._kept: dict[Hashable, list[Calls]] = {}
         self._lock = threading.Lock()

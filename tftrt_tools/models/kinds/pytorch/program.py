@@ -277,7 +277,7 @@ def _foreign_names(member: IO[bytes]) -> Iterator[str]:
         if not pickles:
             raise ValueError("its example inputs are none of torch.save")
         for op, argument, _ in (
-            one for name in pickles for one in pickletools.genops(archives.read(inner, name, _MOST_PICKLE))
+            genop for name in pickles for genop in pickletools.genops(archives.read(inner, name, _MOST_PICKLE))
         ):
             if op.name == "GLOBAL" and not _HARMLESS.fullmatch(str(argument)):
                 yield str(argument)
@@ -406,7 +406,7 @@ def _keys(spec: Mapping[str, Any]) -> list[str]:
     if (
         not isinstance(keys, list)
         or len(keys) != len(spec["children_spec"])
-        or not all(isinstance(one, str) for one in keys)
+        or not all(isinstance(key, str) for key in keys)
     ):
         return []
     return keys

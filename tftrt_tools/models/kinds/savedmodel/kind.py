@@ -91,7 +91,7 @@ def _contents(found: describe.Description) -> Contents:
         },
         same=found.same,
         unnamed=found.unnamed,
-        engines=tuple(Engine(one.name, one.precision) for one in found.engines),
+        engines=tuple(Engine(engine.name, engine.precision) for engine in found.engines),
     )
 
 

@@ -324,8 +324,8 @@ def _pads(site: _Site, blocks: npt.NDArray[Any], view: _View) -> npt.NDArray[Any
         fetched = [source if ":" in source else f"{source}:0" for source in sources]
         compute = session.make_callable(fetched, [f"{node.name}:0" for node in shapes])
         first = None
-        for one in sizes:
-            paddings, crops = compute(*[np.array(one)] * len(shapes))
+        for size in sizes:
+            paddings, crops = compute(*[np.array(size)] * len(shapes))
             if first is None:
                 first = paddings - crops
             elif not np.array_equal(first, paddings - crops):

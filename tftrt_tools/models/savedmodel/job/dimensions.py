@@ -181,7 +181,7 @@ def _sliced(op: tf.Operation, deep: int) -> list[Dimension] | None:
     bounds = [_constant(one) for one in op.inputs[1:]]
     masks = [op.get_attr(name) for name in ("begin_mask", "end_mask", "shrink_axis_mask")]
     if (
-        any(one is None or one.size != 1 for one in bounds)
+        any(bound is None or bound.size != 1 for bound in bounds)
         or op.get_attr("ellipsis_mask")
         or op.get_attr("new_axis_mask")
     ):
@@ -189,7 +189,7 @@ def _sliced(op: tf.Operation, deep: int) -> list[Dimension] | None:
     values = of_shape(op.inputs[0], deep + 1) if op.inputs[0].shape.rank == 1 else None
     if values is None:
         return None
-    begin, end, step = (int(one.ravel()[0]) for one in bounds if one is not None)
+    begin, end, step = (int(bound.ravel()[0]) for bound in bounds if bound is not None)
     if masks[2] & 1:
         return [values[begin]] if -len(values) <= begin < len(values) else None
     return values[None if masks[0] & 1 else begin : None if masks[1] & 1 else end : step] if step else None

@@ -36,7 +36,7 @@ def find(seen: Inspection, tensorrt: str | None = None, capabilities: Sequence[s
 
 def _of_files(seen: Inspection) -> Iterator[Finding]:
     """Engine files that are damaged, or that belong to no engine op."""
-    engines = {one.name: one for one in seen.engines}
+    engines = {engine.name: engine for engine in seen.engines}
     for file in seen.engine_files:
         if file.problem:
             yield Finding(
@@ -123,7 +123,7 @@ def _of_manifest(seen: Inspection) -> Iterator[Finding]:
     listed = {
         one["name"]: one for signature in seen.manifest.get("signatures", ()) for one in signature.get("engines", ())
     }
-    there = {one.name: one for one in seen.engines}
+    there = {engine.name: engine for engine in seen.engines}
     for name in sorted(listed.keys() - there.keys()):
         yield Finding(name, "the manifest lists it, and the graph has no such engine op", AGAIN)
     for name in sorted(there.keys() - listed.keys()):
@@ -148,7 +148,7 @@ def _brief(value: object) -> str:
 
 def _of_signatures(seen: Inspection) -> Iterator[Finding]:
     listed = passport.signatures(seen.manifest).keys()
-    there = {one.name for one in seen.signatures}.difference(passport.added_signatures(seen.manifest))
+    there = {signature.name for signature in seen.signatures}.difference(passport.added_signatures(seen.manifest))
     for name in sorted(listed - there):
         yield Finding(f"signature {name}", "the manifest lists it, and the graph does not have it", AGAIN)
     for name in sorted(there - listed):
@@ -168,7 +168,7 @@ def _of_built(seen: Inspection) -> Iterator[Finding]:
         sizes = {}
     # Files that are broken, or that belong to no engine op, have a finding already.
     broken = {file.engine for file in seen.engine_files if file.problem}
-    for name in sorted({one.name for one in seen.engines} - broken):
+    for name in sorted({engine.name for engine in seen.engines} - broken):
         saved = [asset.bytes for asset in seen.assets(name)]
         if sorted(saved) != sorted(sizes.get(name, [])):
             told = _engines(sizes.get(name, []))

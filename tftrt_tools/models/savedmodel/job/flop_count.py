@@ -71,7 +71,7 @@ def _counted(graph_def: graph_pb2.GraphDef) -> tuple[list[node_def_pb2.NodeDef],
     """(nodes in TensorFlow, nodes in engines) that are counted."""
     return (
         [node for node in graph_def.node if node.op in OPS],
-        [node for one in graph.native_segments(graph_def).values() for node in one.function.node_def if node.op in OPS],
+        [node for native_segment in graph.native_segments(graph_def).values() for node in native_segment.function.node_def if node.op in OPS],
     )
 
 
@@ -96,7 +96,7 @@ def _hidden(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
 
 def _constants(graph_def: graph_pb2.GraphDef) -> dict[str, tf.TensorShape]:
     """{constant: its shape} of a graph and its engines."""
-    engines = [node for one in graph.native_segments(graph_def).values() for node in one.function.node_def]
+    engines = [node for native_segment in graph.native_segments(graph_def).values() for node in native_segment.function.node_def]
     return {
         node.name: tf.TensorShape(node.attr["value"].tensor.tensor_shape)
         for node in (*graph_def.node, *engines)

@@ -424,9 +424,9 @@ def _sliced(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     """StridedSlice: of sizes it takes one or some, of other tensors some values."""
     sizes = inputs[0].elements()
     bounds = [one.constant for one in inputs[1:4]]
-    if sizes is None or len(bounds) < 3 or any(one is None or one.size != 1 for one in bounds):
+    if sizes is None or len(bounds) < 3 or any(bound is None or bound.size != 1 for bound in bounds):
         return [inputs[0].moved()]
-    begin, end, step = (int(one.reshape(-1)[0]) for one in bounds if one is not None)
+    begin, end, step = (int(bound.reshape(-1)[0]) for bound in bounds if bound is not None)
     if graph.attribute(node, "shrink_axis_mask").i:
         return [Value(traces=inputs[0].traces, dims=(), sizes=sizes[begin : begin + 1 or None])]
     chosen = slice(
@@ -454,7 +454,7 @@ def _gathered(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
 def _concatenated(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     values, axis = (inputs[1:], inputs[0]) if node.op == "Concat" else (inputs[:-1], inputs[-1])
     sizes = [one.elements() for one in values]
-    if all(one is not None for one in sizes) and axis.constant is not None:
+    if all(size is not None for size in sizes) and axis.constant is not None:
         return [Value(sizes=tuple(size for one in sizes for size in one or ()))]
     return [joined(values, _stacked([one.dims for one in values], axis.constant))]
 
@@ -464,12 +464,12 @@ def _stacked(dims: Sequence[tuple[Dim, ...] | None], axis: npt.NDArray[Any] | No
         axis is None
         or not dims
         or dims[0] is None
-        or any(one is None or len(one) != len(dims[0]) for one in dims)
+        or any(dim is None or len(dim) != len(dims[0]) for dim in dims)
         or not len(dims[0])
     ):
         return None
     place = int(axis.reshape(-1)[0]) % len(dims[0])
-    mine = [one[place] for one in dims if one is not None]
+    mine = [dim[place] for dim in dims if dim is not None]
     total: Dim = sum(one for one in mine if isinstance(one, int)) if all(isinstance(one, int) for one in mine) else None
     return tuple(total if number == place else dim for number, dim in enumerate(dims[0]))
 

@@ -94,7 +94,7 @@ def _signature(
 ) -> SignatureGraph:
     walk = _Walk(meta_graph)
     walk.from_outputs([info.name for info in signature.outputs.values()])
-    inside = sum(one.compute_ops for one in engines if one.name in walk.engines)
+    inside = sum(engine.compute_ops for engine in engines if engine.name in walk.engines)
     outputs = graph.specs(signature.outputs)
     return SignatureGraph(
         name=name,

@@ -58,7 +58,7 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
     proto = protos.read(path)
     meta = protos.meta_graph(proto, tags)
     chosen = tuple(meta.meta_info_def.tags)
-    others = tuple(",".join(one.meta_info_def.tags) for one in proto.meta_graphs if one is not meta)
+    others = tuple(",".join(meta_graph.meta_info_def.tags) for meta_graph in proto.meta_graphs if meta_graph is not meta)
     _check_assets(path, meta)
     op_libraries.load()
     _register_optimizers(meta)

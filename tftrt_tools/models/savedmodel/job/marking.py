@@ -149,7 +149,7 @@ def mark(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, Computed], number:
     """
     nodes = {node.name: node for node in graph_def.node}
     functions = graph.library(graph_def)
-    inner = [one for one in tensors.values() if one.engine and one.output < 0]
+    inner = [tensor for tensor in tensors.values() if tensor.engine and tensor.output < 0]
     further: dict[tuple[str, str], int] = {}
     suffix = f"{MARKED}{number}"
     for engine in dict.fromkeys(one.engine for one in inner):

@@ -57,8 +57,8 @@ def rewrite(graph_def: graph_pb2.GraphDef, names: Container[str]) -> tuple[str, 
     changed = []
     for node in [one for one in nodes.values() if one.op == OP and one.name in names]:
         op = known.get_operation_by_name(node.name)
-        axes = [one for one in _axes(op) if one.size is not None]
-        if any(bound is not None and bound < 0 for one in axes for bound in (one.begin, one.end)):
+        axes = [axis for axis in _axes(op) if axis.size is not None]
+        if any(bound is not None and bound < 0 for axis in axes for bound in (axis.begin, axis.end)):
             begin, end = _counted(op, axes)
             node.input[1] = added_nodes.constant(f"{node.name}/begin_counted", begin, graph_def, nodes)
             node.input[2] = added_nodes.constant(f"{node.name}/end_counted", end, graph_def, nodes)
@@ -102,13 +102,13 @@ def _all_counted(op: tf.Operation) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] 
 def _counted(op: tf.Operation, axes: Sequence[_Axis]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """(begin, end) of a slice, counted from the beginning on these axes."""
     begin, end = (np.array(tf.get_static_value(op.inputs[number])) for number in (1, 2))
-    for one in axes:
-        assert one.size is not None, "axes of known sizes"
-        for values, bound in ((begin, one.begin), (end, one.end)):
+    for axis in axes:
+        assert axis.size is not None, "axes of known sizes"
+        for values, bound in ((begin, axis.begin), (end, axis.end)):
             if bound is not None and bound < 0:
-                values[one.position] = max(bound + one.size, 0)
-        if one.shrinks:
-            end[one.position] = begin[one.position] + 1
+                values[axis.position] = max(bound + axis.size, 0)
+        if axis.shrinks:
+            end[axis.position] = begin[axis.position] + 1
     return begin, end
 
 

@@ -95,20 +95,20 @@ def standing(findings: Iterable[Finding], built: Container[str], fixed: Containe
     """The Findings that no engine disproves: a profile of one shape gives the sizes that the graph leaves open. Args: built: names
     of the engine ops that have one. fixed: those whose slices count from the beginning."""
     return tuple(
-        one
-        for one in findings
-        if one.about not in built
-        or one.text.startswith(_WRONG)
-        and not (one.about in fixed and one.text.startswith(_WRONG_IF_OPEN))
+        finding
+        for finding in findings
+        if finding.about not in built
+        or finding.text.startswith(_WRONG)
+        and not (finding.about in fixed and finding.text.startswith(_WRONG_IF_OPEN))
     )
 
 
 def open_slices(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
     """Names of the slices in engine ops of a converted graph that count from an end whose size is open there."""
     segments = [
-        one
-        for one in graph.native_segments(graph_def).values()
-        if not one.engine.implicit_batch and any(node.op == slices.OP for node in one.function.node_def)
+        native_segment
+        for native_segment in graph.native_segments(graph_def).values()
+        if not native_segment.engine.implicit_batch and any(node.op == slices.OP for node in native_segment.function.node_def)
     ]
     return frozenset(
         op.name

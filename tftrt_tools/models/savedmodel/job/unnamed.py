@@ -27,7 +27,7 @@ def specs(graph_def: graph_pb2.GraphDef, named: Container[str]) -> tuple[InputSp
 def of_signature(graph_def: graph_pb2.GraphDef, signature: meta_graph_pb2.SignatureDef) -> tuple[InputSpec, ...]:
     """Those of a MetaGraph's graph, without those of the main graph that no output of the signature depends on."""
     by_name = {node.name: node for node in graph_def.node}
-    waiting, seen = [one.name for one in signature.outputs.values()], set[str]()
+    waiting, seen = [output.name for output in signature.outputs.values()], set[str]()
     while waiting:
         name = waiting.pop().lstrip("^").split(":")[0]
         if name in by_name and name not in seen:

@@ -92,7 +92,7 @@ def of(graph: tf.Graph, flags: Flags, source: str, several: bool) -> Ends:
         _end(operation.outputs[0]) for operation in graph.get_operations() if operation.type in _PLACEHOLDERS
     ]
     if flags.outputs:
-        outputs = tuple(_given(graph, one, "outputs", source) for one in flags.outputs)
+        outputs = tuple(_given(graph, output, "outputs", source) for output in flags.outputs)
     else:
         outputs = tuple(_dead_ends(graph, inputs or placeholders))
         if not outputs or len(outputs) > 1 and not several:
@@ -101,7 +101,7 @@ def of(graph: tf.Graph, flags: Flags, source: str, several: bool) -> Ends:
         _check_fed(graph, inputs, outputs, source)
     else:
         needed = _ancestors(graph, outputs)
-        inputs = tuple(one for one in placeholders if one.tensor.node in needed)
+        inputs = tuple(placeholder for placeholder in placeholders if placeholder.tensor.node in needed)
     if not inputs:
         raise _which(source, graph, (), outputs)
     return Ends(_named(inputs), _named(outputs))
@@ -174,12 +174,12 @@ def _dead_ends(graph: tf.Graph, inputs: "tuple[End, ...] | list[End]") -> list[E
             if consumer not in reached:
                 reached.add(consumer)
                 waiting += consumer.outputs
-    ends = [one for one in graph.get_operations() if one in reached and _is_answer(one)]
+    ends = [get_operation for get_operation in graph.get_operations() if get_operation in reached and _is_answer(get_operation)]
     # The second output of a Merge says which branch was taken.
     return [
         _end(tensor)
-        for one in ends
-        for tensor in one.outputs[: 1 if one.type == "Merge" else None]
+        for end in ends
+        for tensor in end.outputs[: 1 if end.type == "Merge" else None]
         if tensor.dtype == tensor.dtype.base_dtype
     ]
 
@@ -201,7 +201,7 @@ def _is_answer(operation: tf.Operation) -> bool:
 
 def _ancestors(graph: tf.Graph, outputs: tuple[End, ...], until: Collection[str] = ()) -> set[str]:
     """Names of all nodes that the outputs need. Args: until: nodes behind which nothing is needed."""
-    waiting, seen = [graph.get_operation_by_name(one.tensor.node) for one in outputs], set()
+    waiting, seen = [graph.get_operation_by_name(output.tensor.node) for output in outputs], set()
     while waiting:
         operation = waiting.pop()
         if operation.name not in seen:
@@ -226,8 +226,8 @@ def _which(
             for tensor in operation.outputs
         ]
         where = f"; rows come from {_texts(pipelines)}" if pipelines else ""
-        named = ",".join(one.tensor.flag for one in pipelines[:_SHOWN]) or "NODE"
-        answers = ",".join(one.tensor.flag for one in outputs[:_SHOWN]) or "NODE"
+        named = ",".join(pipeline.tensor.flag for pipeline in pipelines[:_SHOWN]) or "NODE"
+        answers = ",".join(output.tensor.flag for output in outputs[:_SHOWN]) or "NODE"
         return errors.UsageError(
             f"{source} has no placeholder that its outputs need{where}",
             f"name what is fed: --inputs={named} --outputs={answers}",
@@ -238,10 +238,10 @@ def _which(
             "name them: --outputs=NODE,…",
         )
     # Answers have a row for each row of the batch; the other unread nodes of a training graph mostly have not.
-    likely = tuple(one for one in outputs if one.shape and one.shape[0] is None) or outputs
+    likely = tuple(output for output in outputs if output.shape and output.shape[0] is None) or outputs
     needed = _ancestors(graph, likely[:_SHOWN])
     return errors.UsageError(
-        f"{source}: which outputs? Nothing reads {_texts((*likely, *(one for one in outputs if one not in likely)))}",
+        f"{source}: which outputs? Nothing reads {_texts((*likely, *(output for output in outputs if output not in likely)))}",
         f"name them: --inputs={','.join(one.tensor.flag for one in inputs if one.tensor.node in needed)} --outputs="
         + ",".join(one.tensor.flag for one in likely[:_SHOWN]),
     )

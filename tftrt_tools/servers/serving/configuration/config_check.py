@@ -48,7 +48,7 @@ class Checked:
             "file": self.file,
             "kind": self.kind,
             "passed": self.passed,
-            "problems": [one.to_dict() for one in self.problems],
+            "problems": [problem.to_dict() for problem in self.problems],
         }
 
 

@@ -80,7 +80,7 @@ def _of_engines(
     assets: Sequence[EngineAsset],
 ) -> tuple[set[int] | Literal[False], str]:
     """Returns: (set of sizes, or False if not known, why)."""
-    saved = bool({one.name for one in engines} & {asset.engine for asset in assets})
+    saved = bool({engine.name for engine in engines} & {asset.engine for asset in assets})
     implicit = all(engine.implicit_batch for engine in engines)
     calls = (
         [{one: tuple(shape) for one, shape in call.items()} for call in (listed or {}).get("calls", ())]
@@ -99,7 +99,7 @@ def _of_engines(
             else "its engines are built by the first request, for its shape"
         )
     if saved:
-        mine = {one.name for one in engines}
+        mine = {engine.name for engine in engines}
         built = [_call(asset) for asset in assets if asset.engine in mine]
         return _of_calls(built, "ImplicitBatchModeCompatible"), "its saved engines"
     calls = _warmup_calls(pathlib.Path(path) / files.WARMUP, name)

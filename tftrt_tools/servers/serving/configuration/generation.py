@@ -86,7 +86,7 @@ class Configuration:
             "kind": "configuration",
             **passport.stamp(),
             "files": self.files,
-            "models": [one.to_dict() for one in self.models],
+            "models": [model.to_dict() for model in self.models],
             "batching": self.batching.to_dict() if self.batching else None,
             "covered": [one.to_dict() for one in self.covered],
             "server_flags": self.server_flags(),

@@ -93,9 +93,9 @@ def next_action(versions: Collection[_Any]) -> tuple[Action, _Any] | None:
     Otherwise the highest new wanted version is loaded. A wanted version whose load has failed stops nothing and is not tried again.
     Args: versions: of objects with .number (int), .phase (Phase), .wanted (bool). Returns: (LOAD or UNLOAD, one of them), or None.
     """
-    ready = [one for one in versions if one.phase is Phase.READY]
+    ready = [version for version in versions if version.phase is Phase.READY]
     leaving = [one for one in ready if not one.wanted]
-    if leaving and (len(leaving) > 1 or len(leaving) < len(ready) or not any(one.wanted for one in versions)):
+    if leaving and (len(leaving) > 1 or len(leaving) < len(ready) or not any(version.wanted for version in versions)):
         return UNLOAD, min(leaving, key=lambda one: one.number)
-    new = [one for one in versions if one.wanted and one.phase is Phase.NEW]
+    new = [version for version in versions if version.wanted and version.phase is Phase.NEW]
     return (LOAD, max(new, key=lambda one: one.number)) if new else None

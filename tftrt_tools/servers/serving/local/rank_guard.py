@@ -136,7 +136,7 @@ class GuardedSession:
                 ) from None
         if answer.refused:
             raise failure.from_number(answer.refused.number, answer.refused.message)
-        return [tensor_bytes.read(memoryview(one))[0] for one in answer.outputs]
+        return [tensor_bytes.read(memoryview(output))[0] for output in answer.outputs]
 
 
 def answered(request: Request, session: Runs) -> Answer:

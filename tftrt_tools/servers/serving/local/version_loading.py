@@ -101,7 +101,7 @@ class Versions:
         for pool in self._pools:
             pool.close()
         with self._changed:
-            left = [one for versions in self._managed.values() for one in versions.values() if one.phase is Phase.READY]
+            left = [version for versions in self._managed.values() for version in versions.values() if version.phase is Phase.READY]
             for one in left:
                 one.phase = Phase.UNLOADING
         for one in left:
@@ -139,9 +139,9 @@ class Versions:
         """Drop versions that are neither wanted nor loaded. A version that was never loaded stays at START for ever, as in TensorFlow
         Serving."""
         for name, versions in list(self._managed.items()):
-            for one in list(versions.values()):
-                if not one.wanted and one.phase in (Phase.NEW, Phase.ENDED):
-                    del versions[one.number]
+            for version in list(versions.values()):
+                if not version.wanted and version.phase in (Phase.NEW, Phase.ENDED):
+                    del versions[version.number]
             if not versions:
                 del self._managed[name]
 

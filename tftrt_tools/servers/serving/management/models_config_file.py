@@ -35,7 +35,7 @@ class ConfigFile:
         """Raises: UsageError for a text that the server would refuse, with the line."""
         self.path, self.text = pathlib.Path(path), text
         checked = config_check.check_text(str(path), text, config_messages.MODELS, on_disk=False)
-        wrong = next((one for one in checked.problems if one.level == "error"), None)
+        wrong = next((problem for problem in checked.problems if problem.level == "error"), None)
         if wrong:
             raise errors.UsageError(f"{path}:{wrong.line}: {wrong.text}", wrong.mend)
         self.config = checked.message

@@ -39,7 +39,7 @@ class ModelVersions:
             "default": self.default,
             "labels": self.labels,
             "error": self.error,
-            "versions": [dataclasses.asdict(one) | {"labels": self.labels_of(one.version)} for one in self.versions],
+            "versions": [dataclasses.asdict(version) | {"labels": self.labels_of(version.version)} for version in self.versions],
         }
 
 
@@ -93,7 +93,7 @@ def versions(
             mine = [] if triton else list(dict.fromkeys([*known, *labels, *LIKELY]))
             asked += [label for label in mine if label not in asked]
             models.append(_of_model(client, name, mine))
-    if all(one.error for one in models):
+    if all(model.error for model in models):
         raise errors.UsageError(
             f"the server at {client.address} knows no such model: {models[0].error}",
             "check --model_name; the server's flag or its model_config_file gives the names",

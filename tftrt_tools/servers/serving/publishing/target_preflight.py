@@ -67,8 +67,8 @@ def _of_files(facts: Facts, model: str | pathlib.Path) -> Iterator[Obstacle]:
 
 
 def _of_tensors(facts: Facts) -> Iterator[Obstacle]:
-    for one in facts.seen.signatures:
-        for found in tensor_kinds.findings(one.name, one.inputs, one.outputs):
+    for signature in facts.seen.signatures:
+        for found in tensor_kinds.findings(signature.name, signature.inputs, signature.outputs):
             yield Obstacle(f"signature {found.about!r}: {found.text}", found.mend)
     if facts.lost:
         found = tensor_kinds.lost(facts.lost)

@@ -26,10 +26,10 @@ def memory(pid: int) -> int | None:
         import pynvml
 
         found = [
-            one.usedGpuMemory
+            nvmlDeviceGetComputeRunningProcess.usedGpuMemory
             for device in devices
-            for one in pynvml.nvmlDeviceGetComputeRunningProcesses(device)
-            if one.pid == pid
+            for nvmlDeviceGetComputeRunningProcess in pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+            if nvmlDeviceGetComputeRunningProcess.pid == pid
         ]
         # None: the driver lists the process and does not say how much it holds.
         return sum(one or 1 for one in found)

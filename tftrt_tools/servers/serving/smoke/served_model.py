@@ -128,7 +128,7 @@ class Asking:
             states = self._client.status(name)
         except ServingError:
             return ""
-        return f"versions of {name}: " + ", ".join(one.line() for one in states)
+        return f"versions of {name}: " + ", ".join(state.line() for state in states)
 
 
 def _asked(name: str, version: int | None, label: str) -> str:

@@ -74,7 +74,7 @@ def find(target: str) -> tuple[Process | None, str]:
             "no process of this network namespace listens there: a container publishes the port, or another machine",
         )
     holders = [one for one in map(_read, sockets.holders(found)) if one]
-    known = [one for one in holders if one.known]
+    known = [holder for holder in holders if holder.known]
     if not holders:
         return None, "the process that listens there belongs to another user"
     return (known or holders)[0], ""

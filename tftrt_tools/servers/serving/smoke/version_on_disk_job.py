@@ -20,11 +20,11 @@ def read(path: str) -> Contents:
     }
     left = passport.left_native(passport.read(path, passport.MANIFEST))
     ops = {
-        one.name: _engine(one, one.name in generating, left.get(one.name, ""))
-        for one in graph.engine_ops(meta.graph_def)
+        engine_op.name: _engine(engine_op, engine_op.name in generating, left.get(engine_op.name, ""))
+        for engine_op in graph.engine_ops(meta.graph_def)
     }
     return Contents(
-        engines={one.name: tuple(ops[name] for name in one.engines) for one in inspector.signature_graphs(meta)},
+        engines={signature_graph.name: tuple(ops[name] for name in signature_graph.engines) for signature_graph in inspector.signature_graphs(meta)},
         signatures={
             name: Signature(
                 inputs=tuple(specs[name]),

@@ -39,7 +39,7 @@ class TritonPythonModel:
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """The answers to requests. Those of one batch that Triton joined run as one call."""
-        given = [{name: self._input(one, name) for name in self._inputs} for one in requests]
+        given = [{name: self._input(request, name) for name in self._inputs} for request in requests]
         if not self._batched or len(given) == 1 or not _alike(given):
             return [self._answer(one) for one in given]
         rows = [len(one[self._inputs[0]]) for one in given]
@@ -84,7 +84,7 @@ def _onnx(folder: str, outputs: list[str]) -> Any:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), providers=["CPUExecutionProvider"])
-    texts = {one.name for one in session.get_inputs() if one.type == "tensor(string)"}
+    texts = {get_input.name for get_input in session.get_inputs() if get_input.type == "tensor(string)"}
 
     def run(inputs: dict[str, Any]) -> dict[str, Any]:
         feed = {

@@ -102,15 +102,15 @@ def _plan(path: str, folder: pathlib.Path) -> Servable:
         digest=files.digest(folder),
         signature=DEFAULT,
         inputs=tuple(one.spec for one in said.inputs),
-        outputs=tuple(one.spec for one in said.outputs),
+        outputs=tuple(output.spec for output in said.outputs),
         engine_dtypes={one.name: one.engine_dtype for one in (*said.inputs, *said.outputs) if one.engine_dtype},
         profiles=tuple(
-            {name: (three.min, three.opt, three.max) for name, three in one.inputs.items()} for one in said.profiles
+            {name: (three.min, three.opt, three.max) for name, three in profile.inputs.items()} for profile in said.profiles
         ),
         tensorrt=said.tensorrt,
         compute_capability=said.compute_capability,
         version_compatible=said.version_compatible,
-        plugins=tuple(one.file for one in said.plugins),
+        plugins=tuple(plugin.file for plugin in said.plugins),
         converted=True,
     )
 

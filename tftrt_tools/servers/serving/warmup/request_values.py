@@ -75,11 +75,11 @@ def filled(signature: str, takes: inputs.Takes, shapes: Sequence[Shapes], values
     return [
         Request(
             run.Call(
-                signature, {spec.name: _taken(arrays[spec.name], one[spec.name], spec, signature) for spec in specs}
+                signature, {spec.name: _taken(arrays[spec.name], shape[spec.name], spec, signature) for spec in specs}
             ),
             "data",
         )
-        for one in shapes
+        for shape in shapes
     ]
 
 

@@ -132,10 +132,10 @@ def _examples(
     examples = list(given.example_list.examples)
     if given.WhichOneof("kind") == "example_list_with_context":
         listed, examples = given.example_list_with_context, []
-        for one in listed.examples:
-            whole = type(one)()
+        for example in listed.examples:
+            whole = type(example)()
             whole.CopyFrom(listed.context)
-            whole.MergeFrom(one)
+            whole.MergeFrom(example)
             examples.append(whole)
     signature = _signature(spec)
     names = [spec.name for spec in signatures.get(signature, [])]

@@ -120,10 +120,10 @@ def _distinct(requests: Iterable[Request]) -> list[Request]:
     """The first of several generated requests with the same shape; the user's requests all stay."""
     seen: set[Any] = set()
     kept: list[Request] = []
-    for one in requests:
-        key = (one.call.signature, tuple(sorted(one.call.shapes.items())))
-        if one.source == "data" or key not in seen:
-            kept.append(one)
+    for request in requests:
+        key = (request.call.signature, tuple(sorted(request.call.shapes.items())))
+        if request.source == "data" or key not in seen:
+            kept.append(request)
         seen.add(key)
     return kept
 
@@ -140,7 +140,7 @@ def _said(name: str, specs: Sequence[InputSpec], facts: Facts, batching: BatchSi
 
 def _guessed(name: str, specs: Sequence[InputSpec], requests: Sequence[Request]) -> Iterator[str]:
     """A note where the batches that are sent are a guess."""
-    sizes = dict.fromkeys(rows for one in requests if (rows := shape_grammar.rows(specs, one.call.shapes)) is not None)
+    sizes = dict.fromkeys(rows for request in requests if (rows := shape_grammar.rows(specs, request.call.shapes)) is not None)
     if len(sizes) > 1:
         yield (
             f"nothing says which batches {name} will get: warmed up with {' and '.join(map(str, sizes))}; say it with "
@@ -202,32 +202,32 @@ def _static(shape: tuple[int | None, ...]) -> tuple[int, ...] | None:
 def _batchable(requests: Iterable[Request], batching: BatchSizes, notes: list[str]) -> list[Request]:
     """The requests without those that a batching server would refuse: one of them would make the load fail."""
     kept: list[Request] = []
-    for one in requests:
-        shapes = one.call.shapes.values()
+    for request in requests:
+        shapes = request.call.shapes.values()
         rows = {shape[0] for shape in shapes if shape}
         if len(rows) != 1 or not all(shapes):
             notes.append(
-                f"{one.call.text()} is left out: with batching on, inputs have equally many rows and no scalars are taken"
+                f"{request.call.text()} is left out: with batching on, inputs have equally many rows and no scalars are taken"
             )
         elif max(rows) > batching.largest:
-            notes.append(f"{one.call.text()} is left out: max_batch_size is {batching.largest}")
+            notes.append(f"{request.call.text()} is left out: max_batch_size is {batching.largest}")
         else:
-            kept.append(one)
+            kept.append(request)
     return kept
 
 
 def _notes(facts: Facts, requests: Sequence[Request], batching: BatchSizes | None) -> Iterator[str]:
     engines = facts.seen.engines
-    unbuilt = [one for one in engines if not facts.seen.assets(one.name)]
+    unbuilt = [engine for engine in engines if not facts.seen.assets(engine.name)]
     if batching and engines and not batching.allowed:
         yield (
             "batching without allowed_batch_sizes: every size of a batch is a shape of its own to the engines; list the sizes they were "
             "built or warmed for"
         )
     others: dict[str, set[Any]] = {}
-    for one in requests:
-        others.setdefault(one.call.signature, set()).add(
-            tuple(shape[1:] for _, shape in sorted(one.call.shapes.items()))
+    for request in requests:
+        others.setdefault(request.call.signature, set()).add(
+            tuple(shape[1:] for _, shape in sorted(request.call.shapes.items()))
         )
     kept = min((one.maximum_cached_engines for one in unbuilt if one.implicit_batch), default=None)
     most = max(map(len, others.values()), default=0)

@@ -24,7 +24,7 @@ def look(case: Case) -> Said:
         return
     seconds = case.gpu("engine")
     profiles = case.engine_profiles
-    allowed = sum(least(one) for one in profiles)
+    allowed = sum(least(profile) for profile in profiles)
     worth, rule = (
         max(0.0, seconds - allowed),
         (

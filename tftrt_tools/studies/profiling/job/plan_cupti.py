@@ -161,7 +161,7 @@ def _parsed(records: Iterator[tuple[int, int]]) -> dict[str, Any]:
         "names": list(names),
         "kernels": kernels,
         "copies": copies,
-        "launches": [one for one in launches if one[0] in caused],
+        "launches": [launch for launch in launches if launch[0] in caused],
         "ranges": ranges,
     }
 

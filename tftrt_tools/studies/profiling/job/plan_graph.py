@@ -18,8 +18,8 @@ def describe(request: SegmentsRequest) -> tuple[Graph, ...]:
     """A Graph for each engine and its sizes; it has no nodes where the native segment was removed."""
     segments = graph.native_segments(protos.meta_graph(protos.read(request.model)).graph_def)
     return tuple(
-        of(segments[one.engine], one.shapes) if one.engine in segments else Graph(one.engine, ())
-        for one in request.engines
+        of(segments[engine.engine], engine.shapes) if engine.engine in segments else Graph(engine.engine, ())
+        for engine in request.engines
     )
 
 

@@ -504,7 +504,7 @@ def _thread_each(contexts: Sequence[Context]) -> float:
         return count
 
     counts = [background.start(functools.partial(calls, context)) for context in contexts]
-    return sum(one.result() for one in counts) / (time.perf_counter() - start)
+    return sum(count.result() for count in counts) / (time.perf_counter() - start)
 
 
 def _overlap(cuda: cudart.Cuda, launches: Sequence[Callable[[], None]]) -> list[list[int]]:

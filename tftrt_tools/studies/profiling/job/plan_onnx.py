@@ -37,11 +37,11 @@ def of(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Graph:
         found[name] = Node(
             name=name,
             op=op,
-            inputs=tuple(dict.fromkeys(tensors[one] for one in reads if one in tensors)),
-            outputs=tuple(known.get(one, Tensor("", None)) for one in outputs),
+            inputs=tuple(dict.fromkeys(tensors[read] for read in reads if read in tensors)),
+            outputs=tuple(known.get(output, Tensor("", None)) for output in outputs),
             flops=flops,
         )
-        tensors.update((one, name) for one in outputs)
+        tensors.update((output, name) for output in outputs)
 
     for value in graph.input:
         if value.name not in held:

@@ -34,7 +34,7 @@ def find(texts: Mapping[str, str], calibration: Calibration | None) -> tuple[Fin
         return (
             Finding(passport.CALIBRATION, "it is missing: what the INT8 tables were made from is not known", _AGAIN),
         )
-    known = {one.engine: one.table for one in calibration.engines} if calibration else {}
+    known = {engine.engine: engine.table for engine in calibration.engines} if calibration else {}
     found = [_difference(engine, text, known) for engine, text in given.items()]
     found += [
         Finding(engine, f"{passport.CALIBRATION} has a table for it, and the engine op has none", _AGAIN)

@@ -58,9 +58,9 @@ def _levels(
     found = [
         {
             method: rounded.with_scales(ranges.inlined, inner, ranges.by_tensor(made), ranges.left_out(made))
-            for method, made in one.items()
+            for method, made in table.items()
         }
-        for one in tables
+        for table in tables
     ]
     # A tensor with a range in only one half is not rounded in either.
     names = [{site.node for site in next(iter(one.values()))[0]} for one in found]

@@ -33,7 +33,7 @@ class Counted(abc.ABC):
     @contextlib.contextmanager
     def set_aside(self) -> Iterator[None]:
         """Inside the context the histograms are empty; afterwards they are as before."""
-        known = [(one, vars(one).copy()) for one in {id(one): one for one in self.histograms.values()}.values()]
+        known = [(histogram, vars(histogram).copy()) for histogram in {id(histogram): histogram for histogram in self.histograms.values()}.values()]
         for one, _ in known:
             one.__init__()  # type: ignore[misc]  # a Histogram has no subclasses
         yield

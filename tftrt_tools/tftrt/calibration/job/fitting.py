@@ -74,7 +74,7 @@ def fitted(
 
 def knows(table: Table, function: function_pb2.FunctionDef, dynamic: bool, shapes: Sequence[Shape]) -> bool:
     """Whether a table of unknown origin has any of this engine's nodes. Args: table: table.Table; the others as in `fitted`."""
-    names = {one.name for one in tensor_names.names(function, dynamic, shapes)}
+    names = {name.name for name in tensor_names.names(function, dynamic, shapes)}
     own = {
         name
         for name in names

@@ -54,7 +54,7 @@ def _varying(
         for name, tensor in numbered.items():
             seen.setdefault(name, set()).add(tensor)
     return {
-        name: tensors for name, tensors in seen.items() if len(tensors) > 1 or any(name not in one for one in builds)
+        name: tensors for name, tensors in seen.items() if len(tensors) > 1 or any(name not in build for build in builds)
     }
 
 

@@ -60,6 +60,6 @@ def _by_method(collector: Counted, methods: Iterable[Method]) -> dict[Method, di
 def scales_of(histograms: Mapping[str, Histogram], method: Method) -> dict[int, float | None]:
     """{id of a histogram: its scale}: tensors may share a histogram."""
     return {
-        key: scales.scale(one, method.name, method.percentile)
-        for key, one in {id(one): one for one in histograms.values()}.items()
+        key: scales.scale(histogram, method.name, method.percentile)
+        for key, histogram in {id(histogram): histogram for histogram in histograms.values()}.items()
     }

@@ -263,7 +263,7 @@ class _Builder:
         """The Unbuilt of a refusal. Args: reason: of build_log.reason."""
         mend = "out of memory: a --max_workspace_size_bytes or smaller --shapes; an op that TensorRT refuses: --keep_native_ops"
         segment = graph.native_segments(self._graph_def).get(engine.name)
-        if known := next((one for one in self._result.findings if one.about == engine.name), None):
+        if known := next((finding for finding in self._result.findings if finding.about == engine.name), None):
             reason, mend = reason or known.text, known.mend
         elif not reason:
             reason, mend = "its log does not say why", f"run again with --log_file=FILE and read it; {mend}"

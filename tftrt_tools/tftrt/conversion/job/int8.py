@@ -252,7 +252,7 @@ def decided(found: Sequence[Measured], settings: Settings, source: Source) -> De
     asked = "" if settings.calibration_method == methods.AUTO else settings.table_method
     made = comparison.of(compared, asked) if compared else None
     said = asked or (made.taken if made else comparison.FALLBACK)
-    return Decision(next(one for one in settings.candidates if one.text == said), said, made)
+    return Decision(next(candidate for candidate in settings.candidates if candidate.text == said), said, made)
 
 
 def for_build(
@@ -344,8 +344,8 @@ def _without_floats_to_fp16(graph_def: graph_pb2.GraphDef, settings: Settings) -
         engine
         for engine in wanting_tables(graph_def)
         if all(
-            one.name.startswith(ends)
-            for one in tensor_names.names(native[engine].function, settings.dynamic, native[engine].shapes)
+            name.name.startswith(ends)
+            for name in tensor_names.names(native[engine].function, settings.dynamic, native[engine].shapes)
         )
     }
     for node in graph.engine_nodes(graph_def):

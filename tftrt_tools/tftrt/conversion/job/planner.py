@@ -82,7 +82,7 @@ def _signature(
         return SignaturePlan(name=name, inputs=specs, problem=error.to_dict())
     _check_calls(name, frozen, calls)
     segments = _segments(passed.graph_def, passed.engines)
-    numbers = {one.engine.name: one.number for one in segments}
+    numbers = {segment.engine.name: segment.number for segment in segments}
     never = graph_pass.never_built(frozen, passed.graph_def, calls)
     findings = tuple(dataclasses.replace(one, about=f"segment {numbers[one.about]}") for one in never)
     sizes = _sizes(name, frozen, settings, passed)

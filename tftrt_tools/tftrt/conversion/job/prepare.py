@@ -157,8 +157,8 @@ def _in_vain(result: PassResult) -> list[str]:
     computes them faster as a whole."""
     done = result.preparation
     native = {node.name for node in result.graph_def.node}
-    zeros = [one.name for one in done.convolutions if one.written == "Conv2D" and one.name in native]
-    inner = [node for one in graph.native_segments(result.graph_def).values() for node in one.function.node_def]
+    zeros = [convolution.name for convolution in done.convolutions if convolution.written == "Conv2D" and convolution.name in native]
+    inner = [node for native_segment in graph.native_segments(result.graph_def).values() for node in native_segment.function.node_def]
     taken = {node.name for node in inner if node.op not in graph.PASSIVE_OPS}
     return [
         call

@@ -302,7 +302,7 @@ def _lost(node: node_def_pb2.NodeDef, view: _View) -> Problem | None:
         return None
     weights = view.flow.sources[node.name][_WEIGHTS[node.op]]
     ancestors = view.flow.constant_ancestors(weights)
-    quantized = [one for one in ancestors if one.op in OPS]
+    quantized = [ancestor for ancestor in ancestors if ancestor.op in OPS]
     if quantized:
         text, mend = _quantized_weights(node, quantized[0], view)
         return Problem(node.name, node.op, text, mend)
@@ -381,7 +381,7 @@ def _unquantized(node: node_def_pb2.NodeDef, view: _View, taken: AbstractSet[str
     if node.op not in _WEIGHTS or node.op in _PRODUCTS or not view.explicit or node.name not in view.inside:
         return None
     ancestors = view.flow.constant_ancestors(view.flow.sources[node.name][_WEIGHTS[node.op]])
-    quantized = [one for one in ancestors if one.op in OPS]
+    quantized = [ancestor for ancestor in ancestors if ancestor.op in OPS]
     if not quantized or any(one.name in taken for one in quantized):
         return None
     return Problem(

@@ -104,7 +104,7 @@ def _follow(
             return None, returned
         # Signatures of one model may share an input.
         readers = body.consumers(name)
-        if not readers or len(readers) > 1 and not all(one.op in _CALLS for one in readers):
+        if not readers or len(readers) > 1 and not all(reader.op in _CALLS for reader in readers):
             return None, ""
         node = readers[0]
         place = next(number for number, source in enumerate(node.input) if _name(source) == name)

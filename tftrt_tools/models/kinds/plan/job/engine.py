@@ -28,7 +28,7 @@ class Engine:
         self.path, self.plan = path, document.read(path)
         self.gpu = device.seen()
         guard.check(path, self.plan, trt.__version__, self.gpu)
-        load_plugins([str(pathlib.Path(path) / one.file) for one in self.plan.plugins])
+        load_plugins([str(pathlib.Path(path) / plugin.file) for plugin in self.plan.plugins])
         self._bytes = (pathlib.Path(path) / document.PLAN).read_bytes()
 
     def copy(self) -> trt.ICudaEngine:
