@@ -310,7 +310,9 @@ class Sensitivity(passport.Stamped):
         if method:
             left = (one.effects for signature in self.signatures for one in signature.methods if one.method == method)
         else:
-            left = (signature.suggested.effects if signature.suggested else signature.total for signature in self.signatures)
+            left = (
+                signature.suggested.effects if signature.suggested else signature.total for signature in self.signatures
+            )
         return tuple(text for effects in left for effect in effects for text in effect.missed)
 
     @property
@@ -329,13 +331,18 @@ class Sensitivity(passport.Stamped):
         ""."""
         if len(self.nothing_shown) == len(self.signatures):
             return ""
-        known = [{method.method: _level(method.effects) for method in signature.methods} for signature in self.signatures]
+        known = [
+            {method.method: _level(method.effects) for method in signature.methods} for signature in self.signatures
+        ]
         shared = [method for method in (known[0] if known else ()) if all(method in one for one in known)]
         levels = {method: min(one[method] for one in known) for method in shared}
         best = max(levels, key=lambda method: levels[method], default="")
         if not best or levels[best] < min(_level(signature.total) for signature in self.signatures) + PROMISE_DB:
             return ""
-        nodes = min(_level(signature.suggested.effects if signature.suggested else signature.total) for signature in self.signatures)
+        nodes = min(
+            _level(signature.suggested.effects if signature.suggested else signature.total)
+            for signature in self.signatures
+        )
         return best if levels[best] > nodes else ""
 
     @property
@@ -347,7 +354,12 @@ class Sensitivity(passport.Stamped):
             given = percentile and float(percentile) != methods.PERCENTILE
             return f"--calibration_method={name}" + (f" --calibration_percentile={percentile}" if given else "")
         names = list(
-            dict.fromkeys(name for signature in self.signatures if not signature.nothing_shown for name in signature.suggested_nodes)
+            dict.fromkeys(
+                name
+                for signature in self.signatures
+                if not signature.nothing_shown
+                for name in signature.suggested_nodes
+            )
         )
         if self.of_onnx:
             # A list of expressions, with commas between them.

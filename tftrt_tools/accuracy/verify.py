@@ -384,7 +384,10 @@ def _of_graph(judged: Sequence[judgement.Judgement]) -> dict[str, Any]:
         for one in judged
         for line in (*one.problems, *(miss.text() for miss in one.misses))
     )
-    return {"graph": tuple(comparison for each in judged for comparison in each.comparisons), "graph_problems": tuple(lines)}
+    return {
+        "graph": tuple(comparison for each in judged for comparison in each.comparisons),
+        "graph_problems": tuple(lines),
+    }
 
 
 def _check_original(first: Model) -> None:

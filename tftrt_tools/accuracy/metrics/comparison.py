@@ -146,7 +146,9 @@ class Accumulator:
         if not self._kind and wide == np.float64 and self._ids.possible:
             self._ids.add(reference, answer)
             if not self._ids.possible:
-                self._measures = [measure for measure in self._measures or () if type(measure) not in registry.of_ids_alone()]
+                self._measures = [
+                    measure for measure in self._measures or () if type(measure) not in registry.of_ids_alone()
+                ]
         finite_reference, finite = np.isfinite(reference), np.isfinite(answer)
         same = ~finite & ~finite_reference & ((reference == answer) | (np.isnan(reference) & np.isnan(answer)))
         self._nonfinite += [int(np.sum(~finite)), int(np.sum(~finite_reference)), int(np.sum(same))]

@@ -21,14 +21,14 @@ class Table(Generic[Key, Value]):
 
     def row(self, key: Key) -> Value | None:
         """The row of a key, new or old, or None where there is no place for it."""
-        found = self.rows.get(key)
-        if found is not None:
-            return found
+        old = self.rows.get(key)
+        if old is not None:
+            return old
         if len(self.rows) >= self._most:
             self.left_out += 1
             return None
-        made = self.rows[key] = self._make()
-        return made
+        new = self.rows[key] = self._make()
+        return new
 
 
 class Counts:

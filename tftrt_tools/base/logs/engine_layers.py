@@ -159,7 +159,7 @@ def _tensors(text: str) -> tuple[Tensor, ...]:
 
 
 def _tensor(name: str, kind: str, sizes: str) -> Tensor:
-    numbers = [one.partition(":") for one in sizes.split(",") if one]
+    numbers = [part.partition(":") for part in sizes.split(",") if part]
     return Tensor(
         name=name,
         type=kind,

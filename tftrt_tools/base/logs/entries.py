@@ -67,8 +67,8 @@ def of(lines: Iterable[str], origin: str = "") -> Iterator[Entry]:
         yield from _finished(lines, origin, unfinished)
     except KeyboardInterrupt as stop:
         stopped = stop
-    for one in unfinished.values():
-        yield one.done()
+    for entry in unfinished.values():
+        yield entry.done()
     if stopped is not None:
         raise stopped
 

@@ -121,13 +121,13 @@ def split(line: str) -> tuple[str, str]:
             return "", line
     who: list[str] = []
     while line[4:5] != "-" or line[10:11] != " ":
-        found = next(
+        matched = next(
             (match for form in _AROUND.get(line[:1], (_COMPOSE, _JOURNAL)) if (match := form.match(line))), None
         )
-        if found is None:
+        if matched is None:
             break
-        who += filter(None, [found[1]])
-        line = line[found.end() :]
+        who += filter(None, [matched[1]])
+        line = line[matched.end() :]
     return " ".join(who), line
 
 
@@ -138,10 +138,10 @@ def parts(line: str) -> list[str]:
 
 def read(line: str) -> Head | None:
     """Take a line apart. Returns: None for a line without a head: it belongs to what stands before it, or is of another program."""
-    found = next((match for form in _FORMS.get(line[:1], ()) if (match := form.match(line))), None)
-    if found is None:
+    matched = next((match for form in _FORMS.get(line[:1], ()) if (match := form.match(line))), None)
+    if matched is None:
         return None
-    time, level, thread, place, trt, text = found.group(*_PLACES)
+    time, level, thread, place, trt, text = matched.group(*_PLACES)
     text, tensorrt = text.removeprefix(_WARNING), trt is not None
     while inner := _TENSORRT.match(text):
         text, tensorrt = text[inner.end() :], True
@@ -155,10 +155,10 @@ def whole(text: str) -> int:
 
 def seconds(time: str) -> float | None:
     """Seconds since a fixed moment, for differences of times of one program. Returns: None where that cannot be told."""
-    found = _TIME.match(time)
-    if found is None:
+    match = _TIME.match(time)
+    if match is None:
         return None
-    year, month, day, american_month, american_day, american_year, hour, minute, second = found.groups()
+    year, month, day, american_month, american_day, american_year, hour, minute, second = match.groups()
     days = 0
     if year or american_year:
         import datetime

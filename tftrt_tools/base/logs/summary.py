@@ -68,19 +68,21 @@ class Summary(records.Record):
 
     def failed(self, checks: typing.Collection[str]) -> Iterator[str]:
         """What breaks the checks, in words. Args: checks: of CHECKS."""
-        for category in (one for one in LOG_CATEGORIES if one in checks):
-            found = [
+        for category in (name for name in LOG_CATEGORIES if name in checks):
+            texts = [
                 f"{finding.name} ({finding.count}×)"
                 for finding in self.findings
                 if finding.category == category and finding.severity != "note"
             ]
             if category == "fallback":
-                found += [
-                    f"{engine.name} ran natively {engine.native_runs}×" for engine in self.engines.engines if engine.native_runs
+                texts += [
+                    f"{engine.name} ran natively {engine.native_runs}×"
+                    for engine in self.engines.engines
+                    if engine.native_runs
                 ]
-            if found:
-                yield f"{category}: {', '.join(found)}"
+            if texts:
+                yield f"{category}: {', '.join(texts)}"
         if ANY_ERROR in checks and (wrong := [finding for finding in self.findings if finding.severity == "error"]):
-            yield f"error: {', '.join(f'{one.name} ({one.count}×)' for one in wrong)}"
+            yield f"error: {', '.join(f'{check.name} ({check.count}×)' for check in wrong)}"
         if UNKNOWN in checks and self.unknown_errors:
             yield f"unknown: {self.unknown_errors} error{'s that are' if self.unknown_errors > 1 else ' that is'} not known here"

@@ -104,8 +104,8 @@ def run(
 
     Raises: the TftrtError that the function raised; ChildDied; ChildBug.
     """
-    with worker(target, env, log_file, python) as one:
-        return one.call(request, timeout, silence)
+    with worker(target, env, log_file, python) as started:
+        return started.call(request, timeout, silence)
 
 
 @contextlib.contextmanager
@@ -128,9 +128,9 @@ def worker(
 def _temporary(folder: str) -> str:
     """A folder for a child's temporary files. A child ends without exit handlers, so its files stay (AutoGraph's generated code among them)
     until this folder goes."""
-    made = pathlib.Path(folder) / "tmp"
-    made.mkdir()
-    return str(made)
+    temporary = pathlib.Path(folder) / "tmp"
+    temporary.mkdir()
+    return str(temporary)
 
 
 class Worker:
@@ -392,7 +392,7 @@ def function(target: str) -> Called:
 
 def _answer(target: str, request: object, send: Callable[[dict[str, Any]], None]) -> None:
     try:
-        with progress.listening(lambda *said: send({"progress": said})):
+        with progress.listening(lambda *step: send({"progress": step})):
             try:
                 result = function(target)(request)
             finally:

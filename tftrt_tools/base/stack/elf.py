@@ -47,7 +47,9 @@ def _read(file: typing.BinaryIO, origin: str) -> Wants:
     entries = _dynamic(file, next(segment for segment in segments if segment.kind == _DYNAMIC))
     values = dict(entries)
     table = next(
-        segment for segment in segments if segment.kind == _LOAD and segment.address <= values[_STRTAB] < segment.address + segment.size
+        segment
+        for segment in segments
+        if segment.kind == _LOAD and segment.address <= values[_STRTAB] < segment.address + segment.size
     )
     file.seek(values[_STRTAB] - table.address + table.offset)
     strings = file.read(values[_STRSZ])

@@ -89,7 +89,7 @@ def options(kind: type[Recipe]) -> tuple[str, ...]:
 
 def checked(settings: Settings) -> Settings:
     """`settings` with the precision in capitals. Raises: UsageError for what can never work in the recipe; options are their back end's."""
-    precision = next((one for one in choices.PRECISIONS if one == settings.precision_mode.upper()), None)
+    precision = next((word for word in choices.PRECISIONS if word == settings.precision_mode.upper()), None)
     if precision is None:
         raise errors.UsageError(
             f"--precision_mode={settings.precision_mode.upper()} is unknown",

@@ -88,22 +88,22 @@ def _certain(rows: npt.NDArray[Any]) -> tuple[int, bool]:
     return int(near.reshape(len(rows), -1).all(axis=1).sum()), one_hot or bool(((rows != 0) & (rows != 1)).any())
 
 
-def _alike(array: npt.NDArray[Any], one: npt.ArrayLike) -> bool:
+def _alike(array: npt.NDArray[Any], earlier: npt.ArrayLike) -> bool:
     """Whether all of `array` equals `one` (which is broadcast), apart from the rounding of fractions."""
-    one = np.asarray(one)
+    earlier = np.asarray(earlier)
     if array.dtype.kind not in "fc" and array.dtype.name != "bfloat16":
-        return bool(np.all(array == one))
+        return bool(np.all(array == earlier))
     wide = np.complex128 if array.dtype.kind == "c" else np.float64
-    array, one = array.astype(wide), one.astype(wide)
-    same = (array == one) | np.isnan(array) & np.isnan(one)
+    array, earlier = array.astype(wide), earlier.astype(wide)
+    same = (array == earlier) | np.isnan(array) & np.isnan(earlier)
     if same.all():
         return True
-    finite = np.abs(one[np.isfinite(one)])
+    finite = np.abs(earlier[np.isfinite(earlier)])
     fractions = bool(finite.size) and not np.all(finite == np.round(finite))
     if not fractions:
         return False
     with np.errstate(invalid="ignore"):
-        return bool(np.all(same | (np.abs(array - one) <= _ROUNDING * finite.max())))
+        return bool(np.all(same | (np.abs(array - earlier) <= _ROUNDING * finite.max())))
 
 
 def _shown(value: bytes | str | SupportsFloat) -> str:
@@ -138,10 +138,10 @@ class Watch:
 
     def repeated(self, signature: str) -> int:
         """How many rows the inputs of a signature have, if they are all the same; 0 where any two differ."""
-        found = [one.repeated for (name, _), one in self._inputs.items() if name == signature]
+        repeats = [state.repeated for (name, _), state in self._inputs.items() if name == signature]
         return (
-            max(found)
-            if found and not any(one.differs for (name, _), one in self._inputs.items() if name == signature)
+            max(repeats)
+            if repeats and not any(state.differs for (name, _), state in self._inputs.items() if name == signature)
             else 0
         )
 

@@ -18,7 +18,7 @@ def seen(request: Mapping[str, str]) -> dict[str, dict[str, str]]:
             importlib.import_module(name)
         except ImportError as error:
             missing.setdefault((error.name or name).partition(".")[0], str(error))
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     if not missing:
-        found["version"] = str(getattr(importlib.import_module(request["package"]), "__version__", "?"))
-    return {"missing": missing, "found": found}
+        versions["version"] = str(getattr(importlib.import_module(request["package"]), "__version__", "?"))
+    return {"missing": missing, "found": versions}

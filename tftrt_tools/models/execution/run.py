@@ -173,11 +173,11 @@ class Names:
 
 def named(saved_calls: SavedCalls, names: Mapping[str, Names] | None = None) -> list[NamedCall]:
     """Saved calls as children get them. Args: names: {signature of a call: its names in the model}, only if they differ."""
-    found = []
+    lines = []
     for signature, path in saved_calls:
         there = (names or {}).get(signature, Names(signature))
-        found.append(NamedCall(signature=there.signature, inputs=path, renamed=there.renamed()))
-    return found
+        lines.append(NamedCall(signature=there.signature, inputs=path, renamed=there.renamed()))
+    return lines
 
 
 class Started(Protocol):
@@ -278,8 +278,8 @@ def run(
     if started:
         done = started.call(request).result
     else:
-        with worker(model.runtime, env, log_file) as one:
-            done = one.call(request, silence=silence).result
+        with worker(model.runtime, env, log_file) as process:
+            done = process.call(request, silence=silence).result
     return Run(
         answers=tuple(call.output for call in calls),
         where=done.where,

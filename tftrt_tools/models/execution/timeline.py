@@ -79,8 +79,8 @@ def split(events: trace.Events, launches: Sequence[Span] = ()) -> Split:
             engine.append((start, end))
         elif name in _DATASETS:
             decoding.append((start, end))
-        elif (found := _OP.fullmatch(name)) and found[1] not in AROUND:
-            (decoding if _DECODING.fullmatch(found[1]) else ops).append((start, end))
+        elif (match := _OP.fullmatch(name)) and match[1] not in AROUND:
+            (decoding if _DECODING.fullmatch(match[1]) else ops).append((start, end))
     ops += [(start, end) for plane, listed in events.items() if kernels.is_gpu(plane) for _, start, end in listed]
     whole, covered, found_seconds = union(calls), list[Span](), list[float]()
     for spans in (engine, decoding, ops):

@@ -66,4 +66,4 @@ def combine(counts: Mapping[str, int], log: str) -> CallTrace:
             if any(message.find(line) is not None for message in fallback.REASONS)
         )
     )
-    return CallTrace(reasons=reasons, **{kind: dict(found) for kind, found in named.items()})
+    return CallTrace(reasons=reasons, **{kind: dict(reasons_of) for kind, reasons_of in named.items()})

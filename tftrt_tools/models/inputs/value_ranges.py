@@ -66,7 +66,7 @@ class Ranges:
             if array.dtype.kind != "f" or not array.ndim or not array.size:
                 continue
             wide = array.astype("float64")
-            one = ValueRange(
+            measured = ValueRange(
                 minimum=float(wide.min()),
                 maximum=float(wide.max()),
                 rms=math.sqrt(float((wide**2).mean())),
@@ -74,21 +74,21 @@ class Ranges:
                 values=array.size,
             )
             key = f"{signature}/{name}"
-            self.found[key] = self.found[key].with_others(one) if key in self.found else one
+            self.found[key] = self.found[key].with_others(measured) if key in self.found else measured
 
 
 def combined(found: Iterable[Mapping[str, ValueRange]]) -> dict[str, ValueRange]:
     """The ranges of several sets of rows together."""
     together: dict[str, ValueRange] = {}
-    for name, one in (item for each in found for item in each.items()):
-        together[name] = together[name].with_others(one) if name in together else one
+    for name, value_range in (item for each in found for item in each.items()):
+        together[name] = together[name].with_others(value_range) if name in together else value_range
     return together
 
 
 def read(data: Mapping[str, Any]) -> dict[str, ValueRange]:
     """Of a calibration's data record, {} where it has none (an older one) or none that can be read."""
     try:
-        return {name: ValueRange.from_dict(one) for name, one in (data.get("ranges") or {}).items()}
+        return {name: ValueRange.from_dict(value_range) for name, value_range in (data.get("ranges") or {}).items()}
     except (AttributeError, KeyError, TypeError, ValueError):
         return {}
 
@@ -97,11 +97,11 @@ def differing(
     calibrated: Mapping[str, ValueRange], seen: Mapping[str, ValueRange], said: str = "--data"
 ) -> Iterator[str]:
     """A line on each input whose values differ in scale between calibration and other data. Args: said: the other data, for people."""
-    for name, one in calibrated.items():
+    for name, value_range in calibrated.items():
         other = seen.get(name)
-        if other and (_scaled(one, other) or _shifted(one, other)):
+        if other and (_scaled(value_range, other) or _shifted(value_range, other)):
             yield (
-                f"{name}: the calibration's values go {one.text()} (RMS {one.rms:.3g}), those of {said} {other.text()} "
+                f"{name}: the calibration's values go {value_range.text()} (RMS {value_range.rms:.3g}), those of {said} {other.text()} "
                 f"(RMS {other.rms:.3g}): is one of them scaled differently?"
             )
 
@@ -109,9 +109,9 @@ def differing(
 def _scaled(one: ValueRange, other: ValueRange) -> bool:
     if not one.rms or not other.rms:
         return False
-    wanted = _RATIO if min(one.rows, other.rows) >= _FEW else _RATIO_OF_FEW
+    ratio = _RATIO if min(one.rows, other.rows) >= _FEW else _RATIO_OF_FEW
     ratios = one.largest / other.largest, one.rms / other.rms
-    return min(ratios) >= wanted or max(ratios) <= 1 / wanted
+    return min(ratios) >= ratio or max(ratios) <= 1 / ratio
 
 
 def _shifted(one: ValueRange, other: ValueRange) -> bool:
@@ -148,7 +148,7 @@ class Integers:
     def lines(self, kind: str = "") -> tuple[str, ...]:
         """A line on each. Args: kind: of the source (find.Found); numbers of a table are text, so that 3 is no integer."""
         return tuple(
-            f"integers ({given}) from {low} to {high} fill input {name}, which takes {wanted}: are they scaled as in training?"
-            for name, (given, wanted, low, high) in self._found.items()
+            f"integers ({given}) from {low} to {high} fill input {name}, which takes {ratio}: are they scaled as in training?"
+            for name, (given, ratio, low, high) in self._found.items()
             if kind not in _UNTYPED and (low < -1 or high > 1)
         )

@@ -108,12 +108,12 @@ class Overview(records.Record, results.Result):
             ", ".join(f"{domain} {version}" for domain, version in self.opsets.items()),
             sum(self.ops.values()),
         )
-        said = (
+        reason = (
             f"{self.form} of {bytes_text(self.bytes)} with {count} op{'' if count == 1 else 's'}",
             f"opset {opsets}" if opsets else "",
             *(f"{name} {self.facts[name]}" for name in ("producer",) if name in self.facts),
         )
-        return "; ".join(filter(None, said))
+        return "; ".join(filter(None, reason))
 
 
 @dataclasses.dataclass(frozen=True)

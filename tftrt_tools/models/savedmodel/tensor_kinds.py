@@ -40,11 +40,11 @@ def findings(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[Inpu
         if output.dtype in _OUTPUTS:
             told = no_array(output.name, output.dtype)
             yield Finding(signature, told.cause, told.mend)
-    for one in inputs:
-        if one.dtype in _OUTPUTS:
+    for spec in inputs:
+        if spec.dtype in _OUTPUTS:
             yield Finding(
                 signature,
-                f"input {one.name!r} is {_OUTPUTS[one.dtype][0]}: no request holds it",
+                f"input {spec.name!r} is {_OUTPUTS[spec.dtype][0]}: no request holds it",
                 "let the signature take its parts as dense tensors (values, indices, shape), and export it again",
             )
 
@@ -73,5 +73,6 @@ def check(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[InputSp
     """Raise TftrtError for the first finding."""
     for finding in findings(signature, inputs, outputs):
         raise errors.TftrtError(
-            f"signature {signature!r}: {finding.text}", f"{finding.mend}; or name other signatures with --signature_keys"
+            f"signature {signature!r}: {finding.text}",
+            f"{finding.mend}; or name other signatures with --signature_keys",
         )

@@ -37,7 +37,10 @@ class Journal:
         """The finished Trial of these parameters, or None. One that kept no rate counts only where the floor was no higher than now."""
         for trial in reversed(self._trials):
             if trial.settings == settings and (
-                trial.rate is not None or trial.failure or trial.floor is None or (floor is not None and trial.floor <= floor)
+                trial.rate is not None
+                or trial.failure
+                or trial.floor is None
+                or (floor is not None and trial.floor <= floor)
             ):
                 return trial
         return None

@@ -53,7 +53,7 @@ def space(covered: Sequence[int] | None, rows: int, limit_s: float, cores: int) 
         (
             Coordinate("num_batch_threads", tuple({"num_batch_threads": thread} for thread in threads)),
             Coordinate("max_batch_size", tuple(sizes)),
-            Coordinate("batch_timeout_micros", tuple({"batch_timeout_micros": fromkey} for fromkey in dict.fromkeys(waits))),
+            Coordinate("batch_timeout_micros", tuple({"batch_timeout_micros": wait} for wait in dict.fromkeys(waits))),
             Coordinate("max_enqueued_batches", tuple({"max_enqueued_batches": one} for one in _QUEUES)),
         ),
     )

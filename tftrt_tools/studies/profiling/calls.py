@@ -161,7 +161,9 @@ def _named(seen: CallTrace, apart: Apart) -> CallTrace:
     """With the names of engines from the trace of the calls, where the log named none."""
     data = seen.to_dict()
     for kind, field in (("engine", "runs"), ("fallback", "fallbacks"), ("build", "builds")):
-        known = {engine.name: max(1, round(getattr(engine, field))) for engine in apart.engines if getattr(engine, field)}
+        known = {
+            engine.name: max(1, round(getattr(engine, field))) for engine in apart.engines if getattr(engine, field)
+        }
         if set(data[kind]) == {"?"} and known:
             data[kind] = known
     return CallTrace.from_dict(data)

@@ -33,14 +33,14 @@ def merge_tables(tables: Sequence[Table], how: str) -> Table:
         ("TensorRT", {table.tensorrt for table in tables}),
         ("calibrators", {table.calibrator for table in tables}),
     ):
-        if len({one.split(".")[0] for one in values}) > 1:
+        if len({value.split(".")[0] for value in values}) > 1:
             raise errors.TftrtError(
                 f"tables of different {what} cannot be merged: {' and '.join(sorted(values))}",
                 "calibrate again with one of them",
             )
     names = dict.fromkeys(name for table in tables for name in table.scales)
     scales = {name: HOW[how]([table.scales[name] for table in tables if name in table.scales]) for name in names}
-    newest = max(tables, key=lambda one: tuple(map(int, one.tensorrt.split("."))))
+    newest = max(tables, key=lambda table: tuple(map(int, table.tensorrt.split("."))))
     return Table(newest.header, scales)
 
 
@@ -69,9 +69,11 @@ def merge(calibrations: Sequence[Calibration], how: str, sources: Sequence[str])
         "step": "merged",
         **passport.stamp(),
         "how": how,
-        "sources": [_origin(source, one) for source, one in zip(sources, calibrations, strict=True)],
+        "sources": [_origin(source, calibration) for source, calibration in zip(sources, calibrations, strict=True)],
     }
-    newest = max(calibrations, key=lambda one: [int(part) for part in one.tensorrt.split(".") if part.isdigit()])
+    newest = max(
+        calibrations, key=lambda calibration: [int(part) for part in calibration.tensorrt.split(".") if part.isdigit()]
+    )
     return Calibration(
         **passport.stamp(),
         calibrator=_joined(calibration.calibrator for calibration in calibrations),
@@ -92,7 +94,10 @@ def _check_segments(calibrations: Sequence[Calibration], sources: Sequence[str])
         segments = {engine.segment for engine in other.engines}
         if segments != first:
             lonely = next(
-                engine for each in (calibrations[0], other) for engine in each.engines if engine.segment in first ^ segments
+                engine
+                for each in (calibrations[0], other)
+                for engine in each.engines
+                if engine.segment in first ^ segments
             )
             holder = sources[0] if lonely.segment in first else source
             raise errors.TftrtError(
@@ -106,8 +111,8 @@ def _check_segments(calibrations: Sequence[Calibration], sources: Sequence[str])
         for engine in each.engines
         if not engine.segment
     ]
-    for one, source in unknown[1:]:
-        different = sorted(_named(one) ^ _named(unknown[0][0]))
+    for table, source in unknown[1:]:
+        different = sorted(_named(table) ^ _named(unknown[0][0]))
         if different:
             raise errors.TftrtError(
                 f"{unknown[0][1]} and {source} are of different graphs: only one of them has {different[0]!r}",
@@ -140,9 +145,9 @@ def _one_engine(
 def _ranges(parts: Sequence[EngineTable]) -> dict[str, dict[str, float]] | None:
     """The union of the ranges that they saw; None if none has any."""
     seen: dict[str, dict[str, float]] = {}
-    for name, one in (item for part in parts for item in (part.ranges or {}).items()):
-        before = seen.get(name, one)
-        seen[name] = {"min": min(before["min"], one["min"]), "max": max(before["max"], one["max"])}
+    for name, value_range in (item for part in parts for item in (part.ranges or {}).items()):
+        before = seen.get(name, value_range)
+        seen[name] = {"min": min(before["min"], value_range["min"]), "max": max(before["max"], value_range["max"])}
     return seen or None
 
 
@@ -173,22 +178,25 @@ def combined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "failed_files": failed[:FILES_NAMED],
         "failed_count": _sum(records, "failed_count"),
         "warnings": warnings,
-        "ranges": {name: one.to_dict() for name, one in value_ranges.combined(map(value_ranges.read, records)).items()},
+        "ranges": {
+            name: value_range.to_dict()
+            for name, value_range in value_ranges.combined(map(value_ranges.read, records)).items()
+        },
     }
 
 
-def _origin(source: str, one: Calibration) -> dict[str, Any]:
+def _origin(source: str, calibration: Calibration) -> dict[str, Any]:
     """The facts about a merged file that are kept besides its scales; the hashes of its rows are in the merged record."""
-    data = {name: value for name, value in one.data.items() if name != "rows"}
+    data = {name: value for name, value in calibration.data.items() if name != "rows"}
     return {
         "source": source,
-        "created": one.created,
-        "calibrator": one.calibrator,
-        "method": one.method,
-        "tensorrt": one.tensorrt,
-        "model": one.model,
+        "created": calibration.created,
+        "calibrator": calibration.calibrator,
+        "method": calibration.method,
+        "tensorrt": calibration.tensorrt,
+        "model": calibration.model,
         "data": data,
-        "provenance": list(one.provenance),
+        "provenance": list(calibration.provenance),
     }
 
 

@@ -155,7 +155,10 @@ def _with_earlier(done: Wrapped, before: Wrapped | None) -> Wrapped:
     if before is None:
         return done
     moved = done.default_was or signatures.DEFAULT
-    earlier = [dataclasses.replace(signature, of=moved) if signature.of == signatures.DEFAULT else signature for signature in before.signatures]
+    earlier = [
+        dataclasses.replace(signature, of=moved) if signature.of == signatures.DEFAULT else signature
+        for signature in before.signatures
+    ]
     return dataclasses.replace(
         done, signatures=(*earlier, *done.signatures), default_was=done.default_was or before.default_was
     )

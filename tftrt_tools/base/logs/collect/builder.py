@@ -170,11 +170,11 @@ class Builds:
         first = text[:1]
         if first == "T" and text.startswith("Tactic"):
             self._tactic(entry)
-        elif first == "-" and (found := builder_lines.RUNNER.search(text)):
-            self._begin(entry, found["layer"], found["kind"])
-        elif first == ">" and (found := _CHOSEN.match(text)):
+        elif first == "-" and (match := builder_lines.RUNNER.search(text)):
+            self._begin(entry, match["layer"], match["kind"])
+        elif first == ">" and (match := _CHOSEN.match(text)):
             self._close(entry)
-            if row := self._runners.row(found["kind"]):
+            if row := self._runners.row(match["kind"]):
                 row.chosen += 1
         elif first == "L" and text.startswith("Layer("):
             self._engine_layer(text)
@@ -235,11 +235,11 @@ class Builds:
 
     def _tactic(self, entry: Entry) -> None:
         writer = self._writers.rows.get(entry.source)
-        if found := _SKIPPED_7.match(entry.text):
-            self._count_skipped(writer, heads.whole(found["size"]))
+        if match := _SKIPPED_7.match(entry.text):
+            self._count_skipped(writer, heads.whole(match["size"]))
             return
-        found = _TACTIC.search(entry.text)
-        if not found:
+        match = _TACTIC.search(entry.text)
+        if not match:
             return
         self._stamp(entry)
         layer, runner = (
@@ -251,9 +251,9 @@ class Builds:
             runner.timings += 1
         if layer:
             layer.timings += 1
-            time = _number(found["time"])
+            time = _number(match["time"])
             if time < layer.fastest and writer:
-                layer.fastest, layer.runner, layer.tactic = time, writer.kind, found["tactic"]
+                layer.fastest, layer.runner, layer.tactic = time, writer.kind, match["tactic"]
 
     def _skip(self, entry: Entry) -> None:
         if found := _SKIPPED.search(entry.text):
@@ -270,7 +270,7 @@ class Builds:
     def _engine_layer(self, text: str) -> None:
         engine = engine_layers.ENGINE.search(text)
         name = engine[1] if engine else ""
-        layer = next((engine_layers.computes(one, f"{name}/") for one in engine_layers.rows(text)), None)
+        layer = next((engine_layers.computes(layer_row, f"{name}/") for layer_row in engine_layers.rows(text)), None)
         row = self._engines.row(name) if layer else None
         if layer and row:
             row.count += 1

@@ -74,20 +74,20 @@ class Contexts:
 
     def _quiet(self, text: str) -> None:
         if text.startswith(("Not a TF-TRT", "Denylisted as")):
-            if (found := segment_lines.LEFT.match(text)) and found[2] not in _BORDERS:
-                self._because.add(f"{found[2]}: {' '.join((found[4] or 'kept native').split())[:_LONGEST]}")
+            if (match := segment_lines.LEFT.match(text)) and match[2] not in _BORDERS:
+                self._because.add(f"{match[2]}: {' '.join((match[4] or 'kept native').split())[:_LONGEST]}")
             return
         if "TensorRT" in text or "libnvinfer_b" in text:
             for form in _TENSORRT:
-                if found := form.search(text):
-                    self._tensorrt.add(found[1])
+                if match := form.search(text):
+                    self._tensorrt.add(match[1])
         elif "compute capability: " in text or text.startswith("Selected Device: "):
             for form in _GPU:
-                if found := form.search(text):
-                    self._gpus.add(", ".join(filter(None, found.groups())))
+                if match := form.search(text):
+                    self._gpus.add(", ".join(filter(None, match.groups())))
         elif text.startswith(_PERFORMANCE):
-            name, _, said = text.partition(": ")
-            self._performance[name] = said[:_LONGEST]
+            name, _, reason = text.partition(": ")
+            self._performance[name] = reason[:_LONGEST]
 
     def result(self) -> Context:
         """What was collected."""

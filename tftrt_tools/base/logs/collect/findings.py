@@ -95,17 +95,17 @@ class Findings:
 
     def take(self, entry: Entry) -> bool:
         """Returns: whether the message is known."""
-        found = index.find(entry.text, entry.level)
+        match = index.find(entry.text, entry.level)
         if _LIST in entry.text and (row := self._awaiting.pop(entry.source, None)):
             for node in engine_layers.owners(entry.text.partition(_LIST)[2]):
                 row.subjects.add(node)
-        for message, values in found:
+        for message, values in match:
             self._note(entry, message, values)
         if entry.level in _LOUD:
             self.loud += 1
-            if not found:
+            if not match:
                 self._note_unknown(entry)
-        return bool(found)
+        return bool(match)
 
     def _note(self, entry: Entry, message: Message, values: dict[str, str]) -> None:
         if message.name not in self._rows:
@@ -157,7 +157,7 @@ class Findings:
 
     def known(self) -> tuple[Finding, ...]:
         """What matters first: errors before warnings, in the order of LOG_CATEGORIES, the most frequent first."""
-        found = [
+        findings = [
             Finding(
                 name=message.name,
                 category=message.category,
@@ -177,20 +177,24 @@ class Findings:
         ]
         return tuple(
             sorted(
-                found,
-                key=lambda one: (LOG_SEVERITIES.index(one.severity), LOG_CATEGORIES.index(one.category), -one.count),
+                findings,
+                key=lambda finding: (
+                    LOG_SEVERITIES.index(finding.severity),
+                    LOG_CATEGORIES.index(finding.category),
+                    -finding.count,
+                ),
             )
         )
 
     def unknown(self) -> tuple[Unknown, ...]:
         """The most severe first, then the most frequent."""
-        found = [
+        groups = [
             Unknown(
                 level=row.level, count=row.count, place=row.place, line=row.line, source=row.source, example=row.example
             )
             for row in self._unknown.rows.values()
         ]
-        return tuple(sorted(found, key=lambda one: (_LOUD.index(one.level), -one.count)))
+        return tuple(sorted(groups, key=lambda group: (_LOUD.index(group.level), -group.count)))
 
     @property
     def unknown_kinds_left_out(self) -> int:

@@ -33,8 +33,8 @@ def _loads(name: str) -> bool:
 def _found(package: str, pattern: str) -> str | None:
     """The path of a library of an `nvidia` wheel; None where the wheel is not there."""
     try:
-        found = importlib.util.find_spec(f"nvidia.{package}")
+        spec = importlib.util.find_spec(f"nvidia.{package}")
     except ModuleNotFoundError:
         return None
-    folders = [] if found is None else list(found.submodule_search_locations or ())
+    folders = [] if spec is None else list(spec.submodule_search_locations or ())
     return next((str(path) for folder in folders for path in sorted(pathlib.Path(folder, "lib").glob(pattern))), None)

@@ -55,8 +55,8 @@ def row_size(spec: InputSpec) -> int | None:
     """How many values a row of an input has: 1 for an unknown rank; None for a scalar, which has no rows, and for unknown dimensions."""
     if spec.shape is None:
         return 1
-    known = [dim for dim in spec.shape[1:] if dim is not None]
-    return None if not spec.shape or len(known) < len(spec.shape) - 1 else math.prod(known)
+    dims = [dim for dim in spec.shape[1:] if dim is not None]
+    return None if not spec.shape or len(dims) < len(spec.shape) - 1 else math.prod(dims)
 
 
 def row_shape(spec: InputSpec) -> tuple[int, ...]:

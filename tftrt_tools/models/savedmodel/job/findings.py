@@ -30,8 +30,8 @@ def find(seen: Inspection, tensorrt: str | None = None, capabilities: Sequence[s
     """Args: seen: Inspection. tensorrt: version on this machine, None where there is none. capabilities: compute capabilities of its
     GPUs, such as "9.0". Returns: (Finding, …), the gravest first."""
     checks = (_of_files, _of_loading, _of_engines, _of_manifest, _of_built, _of_verification)
-    found = [finding for check in checks for finding in check(seen)]
-    return (*seen.findings, *found, *_of_machine(seen, tensorrt, capabilities))
+    findings = [finding for check in checks for finding in check(seen)]
+    return (*seen.findings, *findings, *_of_machine(seen, tensorrt, capabilities))
 
 
 def _of_files(seen: Inspection) -> Iterator[Finding]:
@@ -50,9 +50,9 @@ def _of_files(seen: Inspection) -> Iterator[Finding]:
         for asset in file.assets:
             if not _fits(asset, engines[file.engine]):
                 given = "; ".join(shapes.text(shape) for shape in asset.input_shapes)
-                wanted = "; ".join(shapes.text(one.shape) for one in engines[file.engine].inputs)
+                expected = "; ".join(shapes.text(engine_input.shape) for engine_input in engines[file.engine].inputs)
                 yield Finding(
-                    file.engine, f"an engine was built for inputs {given}, and the engine op takes {wanted}", _BUILD
+                    file.engine, f"an engine was built for inputs {given}, and the engine op takes {expected}", _BUILD
                 )
 
 
@@ -78,14 +78,14 @@ def _of_loading(seen: Inspection) -> Iterator[Finding]:
             yield Finding(
                 engine, "the model loads its engine file, and the file is missing", "copy the whole SavedModel again"
             )
-        implicit = any(one.name == engine and one.implicit_batch for one in seen.engines)
+        implicit = any(engine_op.name == engine and engine_op.implicit_batch for engine_op in seen.engines)
         if implicit and count > kept:
             yield Finding(
                 engine,
                 f"{count} engines are saved and {kept} fit into its cache: the others are dropped at loading",
                 "convert again with --maximum_cached_engines=" + str(count),
             )
-    for engine in sorted(files & {one.name for one in seen.engines} - set(seen.loads)):
+    for engine in sorted(files & {loaded.name for loaded in seen.engines} - set(seen.loads)):
         yield Finding(engine, "its engine file is never loaded: nothing in the graph reads it", AGAIN)
 
 
@@ -121,7 +121,9 @@ def _of_manifest(seen: Inspection) -> Iterator[Finding]:
     if seen.manifest is None:
         return
     listed = {
-        one["name"]: one for signature in seen.manifest.get("signatures", ()) for one in signature.get("engines", ())
+        engine["name"]: engine
+        for signature in seen.manifest.get("signatures", ())
+        for engine in signature.get("engines", ())
     }
     there = {engine.name: engine for engine in seen.engines}
     for name in sorted(listed.keys() - there.keys()):
@@ -162,8 +164,8 @@ def _of_built(seen: Inspection) -> Iterator[Finding]:
     settings = seen.manifest.get("settings", {})
     sizes: dict[str, list[int]] = {}
     for signature in seen.manifest.get("signatures", ()):
-        for one in signature.get("built", ()):
-            sizes.setdefault(one["name"], []).append(one["bytes"])
+        for built in signature.get("built", ()):
+            sizes.setdefault(built["name"], []).append(built["bytes"])
     if not settings.get("save_engines", True):
         sizes = {}
     # Files that are broken, or that belong to no engine op, have a finding already.

@@ -20,8 +20,8 @@ _INITIALIZER = "__saved_model_init_op"
 def lost(meta_graph: meta_graph_pb2.MetaGraphDef) -> tuple[str, ...]:
     """Names of the variables that signatures read and that a session leaves without a value."""
     nodes = {node.name: node for node in meta_graph.graph_def.node}
-    known = signatures.definitions(meta_graph)
-    read = _behind([output.name for signature in known.values() for output in signature.outputs.values()], nodes)
+    definitions = signatures.definitions(meta_graph)
+    read = _behind([output.name for signature in definitions.values() for output in signature.outputs.values()], nodes)
     given = [meta_graph.saver_def.restore_op_name] if meta_graph.saver_def.restore_op_name else []
     if _INITIALIZER in meta_graph.signature_def:
         given += [output.name for output in meta_graph.signature_def[_INITIALIZER].outputs.values()]

@@ -33,7 +33,7 @@ def of_signature(graph_def: graph_pb2.GraphDef, signature: meta_graph_pb2.Signat
         if name in by_name and name not in seen:
             seen.add(name)
             waiting += by_name[name].input
-    named = [one.name for one in signature.inputs.values()] + [f"{name}:0" for name in by_name.keys() - seen]
+    named = [info.name for info in signature.inputs.values()] + [f"{name}:0" for name in by_name.keys() - seen]
     return specs(graph_def, named)
 
 

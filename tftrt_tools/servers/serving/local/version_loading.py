@@ -101,7 +101,12 @@ class Versions:
         for pool in self._pools:
             pool.close()
         with self._changed:
-            left = [version for versions in self._managed.values() for version in versions.values() if version.phase is Phase.READY]
+            left = [
+                version
+                for versions in self._managed.values()
+                for version in versions.values()
+                if version.phase is Phase.READY
+            ]
             for one in left:
                 one.phase = Phase.UNLOADING
         for one in left:

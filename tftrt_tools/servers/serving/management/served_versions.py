@@ -39,7 +39,9 @@ class ModelVersions:
             "default": self.default,
             "labels": self.labels,
             "error": self.error,
-            "versions": [dataclasses.asdict(version) | {"labels": self.labels_of(version.version)} for version in self.versions],
+            "versions": [
+                dataclasses.asdict(version) | {"labels": self.labels_of(version.version)} for version in self.versions
+            ],
         }
 
 

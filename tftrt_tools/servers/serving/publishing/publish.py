@@ -346,7 +346,9 @@ def _batching_notes(
     stage: pathlib.Path, facts: Facts, process: jobs.Process, batching: BatchSizes | None
 ) -> Iterator[str]:
     refused = [
-        line for signature in facts.seen.signatures for line in unbatched.of_signature(signature.name, signature.inputs, signature.outputs)
+        line
+        for signature in facts.seen.signatures
+        for line in unbatched.of_signature(signature.name, signature.inputs, signature.outputs)
     ]
     if refused and batching is None:
         yield (

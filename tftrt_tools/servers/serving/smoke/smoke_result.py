@@ -78,7 +78,9 @@ class Smoke:
     def answer_problems(self) -> tuple[str, ...]:
         """Errors of the answers, a line each."""
         refused = [
-            f"{call.signature}({_shapes(call.shapes)}) was refused: {call.refused}" for call in self.calls if call.refused
+            f"{call.signature}({_shapes(call.shapes)}) was refused: {call.refused}"
+            for call in self.calls
+            if call.refused
         ]
         return (*refused, *self.form, *(self.judged.all_problems if self.judged else ()))
 

@@ -24,7 +24,10 @@ def read(path: str) -> Contents:
         for engine_op in graph.engine_ops(meta.graph_def)
     }
     return Contents(
-        engines={signature_graph.name: tuple(ops[name] for name in signature_graph.engines) for signature_graph in inspector.signature_graphs(meta)},
+        engines={
+            signature_graph.name: tuple(ops[name] for name in signature_graph.engines)
+            for signature_graph in inspector.signature_graphs(meta)
+        },
         signatures={
             name: Signature(
                 inputs=tuple(specs[name]),

@@ -84,7 +84,7 @@ def _onnx(folder: str, outputs: list[str]) -> Any:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), providers=["CPUExecutionProvider"])
-    texts = {get_input.name for get_input in session.get_inputs() if get_input.type == "tensor(string)"}
+    texts = {spec.name for spec in session.get_inputs() if spec.type == "tensor(string)"}
 
     def run(inputs: dict[str, Any]) -> dict[str, Any]:
         feed = {

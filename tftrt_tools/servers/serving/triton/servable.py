@@ -105,7 +105,8 @@ def _plan(path: str, folder: pathlib.Path) -> Servable:
         outputs=tuple(output.spec for output in said.outputs),
         engine_dtypes={one.name: one.engine_dtype for one in (*said.inputs, *said.outputs) if one.engine_dtype},
         profiles=tuple(
-            {name: (three.min, three.opt, three.max) for name, three in profile.inputs.items()} for profile in said.profiles
+            {name: (three.min, three.opt, three.max) for name, three in profile.inputs.items()}
+            for profile in said.profiles
         ),
         tensorrt=said.tensorrt,
         compute_capability=said.compute_capability,

@@ -140,7 +140,9 @@ def _said(name: str, specs: Sequence[InputSpec], facts: Facts, batching: BatchSi
 
 def _guessed(name: str, specs: Sequence[InputSpec], requests: Sequence[Request]) -> Iterator[str]:
     """A note where the batches that are sent are a guess."""
-    sizes = dict.fromkeys(rows for request in requests if (rows := shape_grammar.rows(specs, request.call.shapes)) is not None)
+    sizes = dict.fromkeys(
+        rows for request in requests if (rows := shape_grammar.rows(specs, request.call.shapes)) is not None
+    )
     if len(sizes) > 1:
         yield (
             f"nothing says which batches {name} will get: warmed up with {' and '.join(map(str, sizes))}; say it with "

@@ -30,9 +30,9 @@ def passed(collector: Counted, batches: Iterable[Batch], methods: Sequence[Metho
     """Make the pass over the data. Args: as of toolkit.measure. Returns: what judges the methods, () without methods."""
     kept, total, count = KeptBack(), operator.length_hint(batches) or None, itertools.count(1)
     for number, batch in enumerate(batches, 1):
-        for one in kept.sorted_out(number, batch) if methods else [batch]:
-            collector.add(one, next(count), total)
-            last = one
+        for part in kept.sorted_out(number, batch) if methods else [batch]:
+            collector.add(part, next(count), total)
+            last = part
     progress.say("computing scales")
     judging = _judging(collector, kept, methods) if kept.batches else ()
     for batch in kept.batches:
