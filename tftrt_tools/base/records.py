@@ -83,7 +83,7 @@ def structured(value: typing.Any, kind: typing.Any) -> typing.Any:
 
 
 def _is_json(value: object) -> bool:
-    """Whether it is made of lists, dicts, texts, numbers and None alone. Such values need no cattrs, which another environment may lack."""
+    """Whether a value consists of lists, dicts, texts, numbers and None. Such values need no cattrs, which another environment may lack."""
     if type(value) is list:
         return all(map(_is_json, value))
     if type(value) is dict:

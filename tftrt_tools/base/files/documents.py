@@ -48,7 +48,7 @@ def parse(
 
 
 def parse_object(text: str | bytes, levels: int = MOST_LEVELS) -> dict[str, Any]:
-    """As `parse`, of a text that holds an object. Raises: ValueError."""
+    """The object in a JSON text, read as by `parse`. Raises: ValueError."""
     document = parse(text, levels)
     if not isinstance(document, dict):
         raise ValueError("it holds no object")
@@ -155,7 +155,7 @@ def reading(what: str | os.PathLike[str], mend: str) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """An error of reading, in one short line."""
+    """The reason why a document could not be read, in one short line."""
     text = " ".join(str(error).split())
     if isinstance(error, KeyError):
         text = f"it has no {text}"

@@ -14,7 +14,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.files import renaming
 
 Path = str | os.PathLike[str]
-_MOST_LINKS = 40  # as Linux
+_MOST_LINKS = 40  # as Linux follows
 
 
 def check_places(paths: Iterable[Path]) -> None:

@@ -36,7 +36,7 @@ _PLACES = ("time", "level", "thread", "place", "trt", "text")
 
 
 def _form(pattern: str) -> re.Pattern[str]:
-    """A form of heads; the places that it has not are never there."""
+    """A pattern for one form of heads. Places that the form does not have never match."""
     return re.compile(
         pattern + "".join(f"(?P<{name}>(?!))?" for name in _PLACES if f"<{name}>" not in pattern), re.DOTALL
     )
@@ -86,25 +86,25 @@ _TENSORRT = re.compile(r"DefaultLogger |\[TRT\]:? +|\[\d{4}-\d\d-\d\d \d\d:\d\d:
 _WARNING = "TF-TRT Warning: "
 # A second head in the middle of a line: two processes wrote at once.
 _INSIDE = re.compile(r"(?<=.)(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: [IWEF] )")
-# Of absl the seconds may be all those since 1970.
+# absl may write all seconds since 1970.
 _TIME = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d)[ T]|(\d\d)/(\d\d)/(\d{4})-|\d{4} )?(\d\d):(\d\d):(\d{1,12}(?:\.\d+)?)$")
-# Of a count or a size: 64 bits have no more.
+# The most digits of a count or a size: 64 bits have no more.
 _MOST_DIGITS = 20
 
 
 class Head(NamedTuple):
     """A line, taken apart."""
 
-    # As it stands there, "" for none.
+    # The time as the line writes it, "" for none.
     time: str
     level: LogLevel
-    # Of a process or a thread, "" for none.
+    # The number of a process or a thread, "" for none.
     thread: str
     # The file and line in the program's source, "" for none.
     place: str
-    # Whether TensorRT says it.
+    # Whether TensorRT wrote the line.
     tensorrt: bool
-    # Without all of that.
+    # The text behind the head.
     text: str
 
 
@@ -149,12 +149,12 @@ def read(line: str) -> Head | None:
 
 
 def whole(text: str) -> int:
-    """A count or a size; 0 for what a damaged line has in its place."""
+    """The whole number in a text, a count or a size; 0 where a damaged line has something else there."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
 
 
 def seconds(time: str) -> float | None:
-    """Seconds since a fixed moment, for differences of times of one program. Returns: None where that cannot be told."""
+    """The seconds of a time since a fixed moment; only differences of times of one program mean anything. Returns: None for a time that cannot be read."""
     match = _TIME.match(time)
     if match is None:
         return None

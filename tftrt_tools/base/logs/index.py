@@ -60,7 +60,7 @@ class Index:
 
 
 def _span(form: Form, found: re.Match[str]) -> tuple[int, int]:
-    """From the first fixed letter of a match to its last: what a place at the end took is not claimed."""
+    """The span from the first fixed letter of a match to the last one. The text of a place at the end is not part of it."""
     last, matched = form.literals[-1], found.group()
     return found.start(), found.start() + matched.rfind(last) + len(last)
 

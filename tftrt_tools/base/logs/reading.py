@@ -16,7 +16,7 @@ from tftrt_tools.base.logs.summary import LogRead, Summary
 from tftrt_tools.base.process import progress
 
 _SAID_EVERY = 50_000
-# trtexec writes the one, a process with TensorFlow the other, once.
+# trtexec writes the first message once, a process with TensorFlow the second.
 _STARTS = ("&&&& RUNNING ", "This TensorFlow binary is optimized")
 
 

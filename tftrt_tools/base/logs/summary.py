@@ -24,19 +24,19 @@ class LogRead(records.Record):
     # "-" is stdin.
     path: str
     lines: int
-    # Lines of which only the beginning was looked at.
+    # The number of lines that were too long and were read only at the beginning.
     cut: int
     # Why its end is missing, "" where it is not.
     damage: str
     # Times of its first and last message, as the log has them, "" for none.
     first: str
     last: str
-    # Starts of processes whose lines nothing tells apart.
+    # The number of process starts in a log whose lines do not tell the processes apart.
     starts: int
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The log's name as messages show it."""
         return log_file.name(self.path)
 
 
@@ -63,7 +63,7 @@ class Summary(records.Record):
 
     @property
     def lines(self) -> int:
-        """Of all logs."""
+        """The number of lines in all logs."""
         return sum(one.lines for one in self.logs)
 
     def failed(self, checks: typing.Collection[str]) -> Iterator[str]:

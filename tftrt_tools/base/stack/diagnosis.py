@@ -56,7 +56,7 @@ class Diagnosis(records.Record):
     notes: tuple[str, ...]
 
     def can(self, name: Purpose) -> Capability:
-        """The Capability of that name."""
+        """The Capability with this name."""
         return next(capability for capability in self.capabilities if capability.name == name)
 
 
@@ -66,7 +66,7 @@ def diagnose(seconds: float = 30) -> Diagnosis:
 
 
 def of(facts: Facts) -> Diagnosis:
-    """The Diagnosis of facts.Facts."""
+    """Make the Diagnosis from facts."""
     tensorflow, answers = facts.tensorflow, facts.asked
     build = (tensorflow.build if tensorflow else None) or answers.get("build", {})
     return Diagnosis(
@@ -103,7 +103,7 @@ def _capabilities(facts: Facts) -> tuple[Capability, ...]:
     )
 
 
-# What asks a server, or reads files.
+# Commands that only send requests to a server or read files.
 _WITHOUT_TENSORFLOW = "bench, regress --server, versions, promote, rollback, history, log, configure, cache, and serve with the real server"
 
 

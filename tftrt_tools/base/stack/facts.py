@@ -14,7 +14,7 @@ from tftrt_tools.base.stack import gpus, installed, libraries, probes
 
 
 class TensorRtAnswer(typing.TypedDict, total=False):
-    """What TensorFlow knows of TensorRT. built: it has TF-TRT. loads: TensorRT's libraries can be loaded. loaded: their version."""
+    """What TensorFlow says about TensorRT. built: TensorFlow contains TF-TRT. loads: TensorRT's libraries can be loaded. loaded: their version."""
 
     built: bool
     loads: bool
@@ -50,7 +50,7 @@ class Facts:
 
     # The TensorFlow that `import tensorflow` would find.
     tensorflow: installed.TensorFlow | None
-    # What it answers when it is imported.
+    # What that TensorFlow answers when it is imported.
     asked: Asked
     # How its process ended, if not normally ("SIGABRT", …).
     died: str | None

@@ -25,7 +25,7 @@ RANGES = ("calibration_table", "calibration_method", "calibration_percentile")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe(records.Record):
-    """What is wanted of a model, whoever builds it."""
+    """What the user wants of a model, for any back end."""
 
     precision_mode: Precision = records.field(
         default="FP32", help="precision of the engines: FP32 (TF32 on Ampere and later), FP16 or INT8"

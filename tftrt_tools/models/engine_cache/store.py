@@ -329,7 +329,7 @@ class Store:
         return Entry(name=name, record=record, problem=problem, bytes=size, last_used=used / 1e9)
 
     def _scan(self) -> list[_Found]:
-        """Everything that has an entry's name."""
+        """All files and folders whose names are those of entries."""
         if self.folder is None:
             return []
         listed = []
@@ -347,7 +347,7 @@ class Store:
         return listed
 
     def _path(self, *parts: str) -> pathlib.Path:
-        """In the cache's folder, where there is one."""
+        """The path of an entry in the cache's folder; None where there is no folder."""
         assert self.folder is not None
         return self.folder.joinpath(*parts)
 

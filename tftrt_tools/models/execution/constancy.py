@@ -51,12 +51,12 @@ class Variation:
 
     @property
     def differs(self) -> bool:
-        """Whether two rows differ."""
+        """Whether any two rows differ."""
         return not self._alike
 
     @property
     def repeated(self) -> int:
-        """How many rows there are that are all the same; 0 where two differ, or there is one."""
+        """The number of rows if all are equal; 0 where two differ, or where there is only one."""
         return self._rows if self._alike and self._rows > 1 else 0
 
     @property
@@ -133,7 +133,7 @@ class Watch:
                 found.setdefault((call.signature, name), Variation()).add(array, call.rows)
 
     def saturated(self, signature: str, output: str) -> float:
-        """Variation.saturated of an output."""
+        """The share of saturated rows of an output (Variation.saturated)."""
         return self._outputs[signature, output].saturated
 
     def repeated(self, signature: str) -> int:
@@ -146,7 +146,7 @@ class Watch:
         )
 
     def constant(self, signature: str, output: str) -> str:
-        """Variation.text of an output."""
+        """Why an output shows nothing (Variation.text)."""
         differ = any(one.differs for (name, _), one in self._inputs.items() if name == signature)
         return self._outputs[signature, output].text(differ)
 

@@ -1,4 +1,4 @@
-"""Asked of the interpreter of another environment, before a model runs there."""
+"""Asks the interpreter of another environment what it has, before a model runs there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NEEDED = ("numpy", "ml_dtypes", "cattrs")
 
 
 def seen(request: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """As elsewhere.seen."""
+    """The answer of elsewhere.seen."""
     missing: dict[str, str] = {}
     for name in (*_NEEDED, request["package"], request["jobs"]):
         try:

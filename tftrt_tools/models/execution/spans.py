@@ -9,7 +9,7 @@ Span = tuple[float, float]
 
 
 def union(spans: Iterable[Span]) -> list[Span]:
-    """Spans that do not overlap, in order, of the same instants."""
+    """Sorted spans without overlaps that cover the same instants."""
     gaps: list[Span] = []
     for start, end in sorted(spans):
         if gaps and start <= gaps[-1][1]:
@@ -45,5 +45,5 @@ def outside(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
 
 
 def length(spans: Iterable[Span]) -> float:
-    """Their seconds; those of a union are the seconds of its instants."""
+    """The sum of the spans' seconds; for a union, the seconds that it covers."""
     return sum(end - start for start, end in spans)

@@ -46,20 +46,20 @@ class Split(records.Record):
     """Mean seconds of a call. Where parts run side by side, the time counts for the first of them in the order below, so that they add up
     to `seconds`."""
 
-    # How many calls.
+    # The number of calls.
     calls: int
-    # Of a call, from its begin to its end.
+    # Seconds of a call, from its beginning to its end.
     seconds: float
-    # Some TensorRT engine runs, on the host or the GPU.
+    # Seconds in which a TensorRT engine runs, on the host or the GPU.
     engine: float
-    # Some op decodes or resizes, or a dataset in the graph is read.
+    # Seconds in which an op decodes or resizes, or a dataset in the graph is read.
     decoding: float
-    # Some other op or kernel runs, or a copy between host and GPU.
+    # Seconds in which another op or kernel runs, or a copy between host and GPU.
     ops: float
 
     @property
     def between(self) -> float:
-        """Nothing of these runs: the executor schedules, or waits for a thread."""
+        """The time in which none of these runs: the executor schedules, or waits for a thread."""
         return max(0.0, self.seconds - self.engine - self.decoding - self.ops)
 
 

@@ -35,7 +35,7 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 # The most rows of a call, if neither the user nor the passport gives a number.
 DEFAULT_BATCH = 32
-# More are a mistake.
+# The largest batch size that is accepted: a larger one is a mistake.
 _MOST_ROWS = 1_000_000
 # Where the calls of a signature come from: the user's data, --shapes, known shapes of the model, or only the signature.
 Origin = Literal["data", "shapes", "known", "signature"]
@@ -101,7 +101,7 @@ class Takes:
         *same: Mapping[str, str],
         manifest: Mapping[str, Any] | None = None,
     ) -> Takes:
-        """For one signature, called by this name. Args: as of `of`."""
+        """The inputs of one signature, called by this name. Args: as of `of`."""
         return cls.walking(signatures.Once.only(signature, inputs, *map(dict, same)), inputs, manifest)
 
     @classmethod
@@ -111,14 +111,14 @@ class Takes:
         inputs: Mapping[str, Sequence[InputSpec]],
         manifest: Mapping[str, Any] | None = None,
     ) -> Takes:
-        """For the signatures that are walked. Args: inputs, manifest: as of `of`."""
+        """The inputs of the signatures in `walked`. Args: inputs, manifest: as of `of`."""
         specs = {name: inputs[name] for name in walked.names}
         others = {name: array for name, array in inputs.items() if name not in walked.with_twins(specs)}
         frozen = frozen_inputs.of_manifest(manifest or {}, specs)
         return cls(specs=specs, walked=walked, others=others, frozen=frozen).with_known(built_for(manifest))
 
     def with_pictures(self, pictures: Mapping[str, str]) -> Takes:
-        """The same with inputs of which it is known that they take encoded pictures: {signature: input}."""
+        """A copy that knows which inputs take encoded pictures: {signature: input}."""
         return dataclasses.replace(self, pictures=dict(pictures))
 
     def with_frozen(self, flag: str) -> Takes:
@@ -205,7 +205,7 @@ class Calls:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The signatures that got the user's data."""
+        """The signatures whose calls come from the user's data."""
         return tuple(name for name, origin in self.origins.items() if origin == "data")
 
 
@@ -255,7 +255,7 @@ class CallMaker:
         return walked.merged(by_name)
 
     def drawn(self, signature: str, shapes: Sequence[Shapes]) -> list[run.Call]:
-        """A drawn call for each of `shapes`. Raises: UsageError for --ranges of no input."""
+        """One drawn call for each of `shapes`. Raises: UsageError where --ranges names no input."""
         calls = drawing.calls(signature, self._takes.specs[signature], shapes, self._asked.seed, self.ranges)
         fixed = self._takes.frozen.get(signature, {})
         name = self._takes.pictures.get(signature)
@@ -352,7 +352,7 @@ def choose(
 
 @contextlib.contextmanager
 def explained(origins: Mapping[str, Origin], flags: str = "--shapes, --ranges or --data") -> Iterator[None]:
-    """Say of a call that a model refuses that its values were drawn. Args: origins: as in Calls. flags: those that give others."""
+    """Explain to the user that the values of a refused call were drawn. Args: origins: as in Calls. flags: the flags that give other values."""
     try:
         yield
     except errors.CallFailed as error:

@@ -32,7 +32,7 @@ def calls(
 
 
 def called(signature: str, specs: Sequence[InputSpec], inputs: dict[str, npt.NDArray[Any]]) -> run.Call:
-    """The run.Call of whole inputs, with its rows."""
+    """Make a run.Call from complete inputs; it also gets the number of their rows."""
     rows = shape_grammar.rows(specs, {name: array.shape for name, array in inputs.items()})
     return run.Call(signature, inputs, 1 if rows is None else rows, whole=rows is None)
 

@@ -25,15 +25,15 @@ _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Wanted(records.Record):
-    """What to write."""
+    """The rows and files to write."""
 
     # The source, and how pictures are read.
     options: DataOptions
     # The .npz.
     output: str
-    # A name, "" for the only one or serving_default.
+    # The signature's name; "" for the only one or serving_default.
     signature: str = ""
-    # At most; 0 for all.
+    # The most rows; 0 for all.
     rows: int = 0
     # The .npy of their classes, or "".
     labels: str = ""
@@ -51,7 +51,7 @@ class Wanted(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Written(records.Record):
-    """What was written."""
+    """The files that were written, and their rows."""
 
     wanted: Wanted
     # The kind, of find.Found.

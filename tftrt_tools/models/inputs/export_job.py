@@ -30,7 +30,7 @@ _SAID_EVERY = 50
 
 
 def job(request: WriteRequest) -> Written:
-    """As export.write."""
+    """The job export.write."""
     wanted, kind, specs, files = request.wanted, request.kind, request.specs, request.files
     source = wanted.options.source
     of_path: dict[str, int] = {}

@@ -89,7 +89,7 @@ def _column(table: Table, header: list[str], wanted: str) -> tuple[int, bool]:
 
 
 def _file_column(table: Table, files: tuple[str, ...], labels: int) -> int | None:
-    """The number of the column with the files' names; None if no column has one."""
+    """The number of the column with the files' names; None where no column names a file."""
     if not files:
         return None
     names = _Names(files)

@@ -34,7 +34,7 @@ class _Unfit(Exception):
 
 
 def job(request: RowsRequest) -> Saved:
-    """As read.save."""
+    """The job read.save."""
     folder = pathlib.Path(request.folder)
     folder.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Place] = {}
@@ -89,7 +89,7 @@ class _Reading:
         self.total = len(request.files) if self._by_file else 0
 
     def read(self) -> _Reading:
-        """Read all. Returns: self. Raises: _Unfit, UsageError."""
+        """Read all rows of the source. Returns: self. Raises: _Unfit, UsageError."""
         try:
             chunks = importlib.import_module(f"tftrt_tools.models.inputs.sources_job.{self._kind}").source(
                 self._request
@@ -176,7 +176,7 @@ class _Writer:
             self._texts.append(array)
 
     def place(self) -> Place:
-        """Where the rows are."""
+        """The Place of the file that holds the rows."""
         shape = (self._count, *self._first.shape[1:]) if self._first.ndim else ()
         if self._file:
             return Place(path=str(self._path), dtype=self._first.dtype.name, shape=shape)

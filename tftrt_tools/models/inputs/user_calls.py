@@ -18,7 +18,7 @@ from tftrt_tools.models.inputs.value_ranges import Integers
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 
-# In place of an array that the function does not yield.
+# Stands for an array that the function does not yield.
 _NONE = np.zeros(0)
 
 
@@ -29,7 +29,7 @@ class Request(records.Record):
     # "module:function". It yields {input: array}, a tuple or one array for a model's only or default signature, or (signature, {input:
     # array}).
     function: str
-    # For the items.
+    # The folder for the items.
     folder: str
     # The flag that named the function, for messages.
     said: str
@@ -131,7 +131,7 @@ def _meant(
     specs: Mapping[str, Sequence[InputSpec]],
     others: Mapping[str, Sequence[InputSpec]],
 ) -> str:
-    """The signature of an item that names none: `default`, unless its arrays are those of another signature alone."""
+    """The signature of an item that names none: `default`, unless its arrays fit only another signature."""
     names = set(arrays)
     takers = [name for name, inputs in {**specs, **others}.items() if names == {spec.name for spec in inputs}]
     fits_default = names <= {spec.name for spec in specs[default]}

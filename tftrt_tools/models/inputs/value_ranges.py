@@ -38,7 +38,7 @@ class ValueRange(records.Record):
         return max(abs(self.minimum), abs(self.maximum))
 
     def with_others(self, other: ValueRange) -> ValueRange:
-        """Of the values of both."""
+        """The range of both sets of values together."""
         values = self.values + other.values
         rms = math.sqrt((self.rms**2 * self.values + other.rms**2 * other.values) / values)
         return ValueRange(
@@ -50,7 +50,7 @@ class ValueRange(records.Record):
         )
 
     def text(self) -> str:
-        """For people."""
+        """The range as messages show it."""
         return f"from {self.minimum:.4g} to {self.maximum:.4g}"
 
 
@@ -115,7 +115,7 @@ def _scaled(one: ValueRange, other: ValueRange) -> bool:
 
 
 def _shifted(one: ValueRange, other: ValueRange) -> bool:
-    """Whether one has large negative values and the other none."""
+    """Whether one range has large negative values and the other has none."""
     if min(one.values, other.values) < _MANY or min(one.rows, other.rows) < _FEW:
         return False
     return any(
@@ -146,7 +146,7 @@ class Integers:
         self._found[spec.name] = (array.dtype.name, spec.dtype, low, high)
 
     def lines(self, kind: str = "") -> tuple[str, ...]:
-        """A line on each. Args: kind: of the source (find.Found); numbers of a table are text, so that 3 is no integer."""
+        """One line for each input. Args: kind: of the source (find.Found); numbers in a table are text, so 3 does not count as an integer there."""
         return tuple(
             f"integers ({given}) from {low} to {high} fill input {name}, which takes {ratio}: are they scaled as in training?"
             for name, (given, ratio, low, high) in self._found.items()

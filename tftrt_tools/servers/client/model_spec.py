@@ -46,7 +46,7 @@ class ModelSpec:
         parts = text_field(_NAME, self.name)
         if self.version is not None:
             number = int(self.version) & ((1 << 64) - 1)
-            parts += varints.delimited(_VERSION, b"\x08" + varints.one(number) if number else b"")
+            parts += varints.delimited(_VERSION, b"\x08" + varints.encode_one(number) if number else b"")
         return b"".join([*parts, *text_field(_SIGNATURE, self.signature), *text_field(_LABEL, self.label)])
 
     @classmethod

@@ -47,7 +47,7 @@ class LayerTimes(records.Record):
     # How long finding and timing them took, None where neither the times of the lines nor TensorRT itself tells.
     seconds: float | None = records.field(digits=3)
     timings: int
-    # Of the fastest one: milliseconds, kind of runner, tactic; None and "" where none was timed.
+    # The fastest kernel: its milliseconds, kind of runner and tactic; None and "" where none was timed.
     fastest_ms: float | None = records.field(digits=6)
     runner: str
     tactic: str
@@ -82,7 +82,7 @@ class EngineLayers(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Builder(records.Record):
-    """All of it."""
+    """What TensorRT did in all builds of the logs."""
 
     # The slowest to time first.
     layers: tuple[LayerTimes, ...]
@@ -134,7 +134,7 @@ class _EngineRow:
 
 @dataclasses.dataclass(kw_only=True)
 class _Writer:
-    """What a source of lines times now."""
+    """The layer and the kind of runner that one source of lines is timing now."""
 
     layer: str = ""
     kind: str = ""
@@ -146,7 +146,7 @@ class _Writer:
 
 
 class Builds:
-    """Collects it."""
+    """Collects a `Builder` from the messages of logs."""
 
     def __init__(self) -> None:
         self._layers: Table[str, _LayerRow] = Table(_LayerRow, _MOST_LAYERS)
@@ -219,7 +219,7 @@ class Builds:
             writer.last = heads.seconds(entry.time)
 
     def _close(self, entry: Entry) -> None:
-        """The runner that was timed is done."""
+        """Ends the timing of the current runner and adds its times to the layer."""
         writer = self._writers.rows.get(entry.source)
         if writer is None or not writer.layer:
             return
@@ -278,7 +278,7 @@ class Builds:
             (row.products if layer.multiplies else row.others).add(layer.precision)
 
     def result(self) -> Builder:
-        """What was collected."""
+        """The Builder of all messages so far."""
         tried = {
             name: row
             for name, row in self._layers.rows.items()

@@ -1,4 +1,4 @@
-"""Of what a log is: who wrote it, with which TensorRT on which GPU; and what a conversion left in TensorFlow."""
+"""Where a log comes from: who wrote it, with which TensorRT, on which GPU; and which ops a conversion left in TensorFlow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BORDERS = ("NoOp", "Placeholder", "Identity", "Arg", "_Arg", "_Retval")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context(records.Record):
-    """What surrounds the messages."""
+    """Where the messages come from."""
 
     # {"F", "E", "W", "I", "V", "" for lines without a head: lines}.
     levels: dict[str, int]
@@ -48,7 +48,7 @@ class Context(records.Record):
 
 
 class Contexts:
-    """Collects it."""
+    """Collects a `Context` from the messages of logs."""
 
     def __init__(self) -> None:
         self._levels: dict[LogLevel, int] = {}
@@ -90,7 +90,7 @@ class Contexts:
             self._performance[name] = reason[:_LONGEST]
 
     def result(self) -> Context:
-        """What was collected."""
+        """The Context of all messages so far."""
         levels: dict[str, int] = {level: self._levels[level] for level in LOG_LEVELS if level in self._levels}
         return Context(
             levels=levels,

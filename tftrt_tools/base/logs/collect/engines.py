@@ -26,7 +26,7 @@ class Fallback(records.Record):
 
     # Name of the known message.
     reason: str
-    # Of the request, as the log has them, "" where it does not say.
+    # The shapes of the request as the log writes them; "" where it does not say.
     shapes: str
     # Warnings. TF-TRT stops after five a process: there may have been more requests.
     warnings: int
@@ -41,7 +41,7 @@ class Engine(records.Record):
     # Runs of the engine, and of TensorFlow in its place, as far as the logs count them (`EngineRuns.counted`).
     runs: int
     native_runs: int
-    # Further runs in TensorFlow, which are meant so: for calibration, and while shapes were collected.
+    # Further runs in TensorFlow that are intended: for calibration, and while shapes are collected.
     calibration_runs: int
     collecting_runs: int
     fallbacks: tuple[Fallback, ...]
@@ -50,12 +50,12 @@ class Engine(records.Record):
 
     @property
     def warnings(self) -> int:
-        """Warnings that it did not run."""
+        """How many warnings say that the engine did not run."""
         return sum(one.warnings for one in self.fallbacks) + self.fallbacks_left_out
 
     @property
     def fell_back(self) -> int:
-        """So many runs in TensorFlow are sure. A process that does not count its runs warns five times."""
+        """The number of runs in TensorFlow that the logs prove. A process that does not count its runs warns five times at most."""
         return max(self.native_runs, self.warnings)
 
 
@@ -64,10 +64,10 @@ class Build(records.Record):
     """A build of an engine."""
 
     engine: str
-    # Of the request that it was built for, as the log has them.
+    # The shapes of the request that it was built for, as the log writes them.
     shapes: str
     outcome: Outcome
-    # By the times of the log's lines, None where these do not tell.
+    # Seconds, from the times of the log's lines; None where they do not tell.
     seconds: float | None = records.field(digits=3)
     # Why it failed.
     reason: str
@@ -75,7 +75,7 @@ class Build(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineRuns(records.Record):
-    """All engines."""
+    """What all engines of the logs did."""
 
     engines: tuple[Engine, ...]
     builds: tuple[Build, ...]
@@ -97,7 +97,7 @@ class _Row:
 
 @dataclasses.dataclass(kw_only=True)
 class _Writer:
-    """What is under way in one source of lines."""
+    """The runs that one source of lines has announced and not ended."""
 
     # Runs of the native segment that are announced: while shapes are collected, and those of calibrating engines.
     collecting: int = 0
@@ -105,7 +105,7 @@ class _Writer:
 
 
 class Engines:
-    """Collects them."""
+    """Collects the `EngineRuns` from the messages of logs."""
 
     def __init__(self) -> None:
         self._rows: Table[str, _Row] = Table(_Row, _MOST_ENGINES)

@@ -25,7 +25,7 @@ _VARIES = re.compile(r"0x[0-9a-fA-F]+|\d[\d.,:x]*|'[^']*'|\"[^\"]*\"|\[[^\]]*\]|
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding(records.Record):
-    """A known message that a log has."""
+    """A known message that a log contains."""
 
     # Of logs.message.Message.
     name: str
@@ -40,7 +40,7 @@ class Finding(records.Record):
     # The first one, and what its place holds: {engine, layer, …: how often}, the most frequent first.
     example: str
     subjects: dict[str, int]
-    # Of further subjects, how often.
+    # How often further subjects came, which are not listed.
     subjects_left_out: int
     meaning: str
     mend: str
@@ -48,7 +48,7 @@ class Finding(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Unknown(records.Record):
-    """A message of level F, E or W that is not known. Those that differ in numbers and quoted names alone count as one."""
+    """An unknown message of level F, E or W. Messages that differ only in numbers and quoted names count as one."""
 
     level: LogLevel
     count: int
@@ -82,7 +82,7 @@ class _UnknownRow:
 
 
 class Findings:
-    """Collects them."""
+    """Collects known and unknown messages from logs."""
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[Message, _Row]] = {}
@@ -136,7 +136,7 @@ class Findings:
             row.subjects.add(engine_lines.name(subject) if message.subject == "engine" else subject)
 
     def _note_weights(self, entry: Entry, row: _Row) -> None:
-        """Whose weights they are stands in the next line, or in the last."""
+        """Notes which weights a message is about; the next line or the last line names them."""
         if _AFFECTED in entry.text:
             if len(self._awaiting) < _MOST_SUBJECTS:
                 self._awaiting[entry.source] = row

@@ -8,7 +8,7 @@ import pathlib
 
 
 def cupti() -> str:
-    """CUPTI, or its bare name for the loader."""
+    """The path of CUPTI, or its bare name for the loader."""
     return _found("cuda_cupti", "libcupti.so.*") or "libcupti.so"
 
 
@@ -17,7 +17,7 @@ _RUNTIMES = ("libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13")
 
 
 def runtime() -> str:
-    """The CUDA runtime of a wheel, or the bare name of one that the loader finds."""
+    """The path of a wheel's CUDA runtime, or the bare name of one that the loader finds."""
     wheels = ((package, name) for package in ("cuda_runtime", "cu13") for name in _RUNTIMES)
     return next(filter(None, (_found(*one) for one in wheels)), None) or next(filter(_loads, _RUNTIMES), _RUNTIMES[0])
 

@@ -23,7 +23,7 @@ def seen() -> dict[str, str] | None:
 
 
 def multiprocessors() -> int:
-    """How many the GPU has; 0 where the driver does not say."""
+    """The number of the GPU's multiprocessors; 0 where the driver does not say."""
     found = _first()
     return _attribute(*found, _MULTIPROCESSORS) if found else 0
 

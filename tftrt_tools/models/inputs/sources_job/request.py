@@ -31,7 +31,7 @@ class Request:
     twins: tuple[str, ...] = ()
     # Names of arrays that only other signatures of the model take, INPUT and SIGNATURE/INPUT: they are skipped.
     others: tuple[str, ...] = ()
-    # Names of signatures and arrays that nobody asked for: that they are skipped is said.
+    # Names of signatures and arrays that nobody asked for: a note says that they are skipped.
     unasked: tuple[str, ...] = ()
 
     def paths(self, name: str) -> tuple[str, ...]:

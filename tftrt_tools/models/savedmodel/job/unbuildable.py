@@ -69,9 +69,13 @@ _BROADCAST = frozenset(
 )
 
 
+# The usual consequence: TensorRT builds no engine. {ops}: the engine's number of ops.
+_UNBUILT = "no GPU builds it, and its {ops} ops run in TensorFlow"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Rule:
-    """A reason. ops: of these types, None for all."""
+    """Why TF-TRT cannot build a segment or builds it wrong. ops: the op types that the rule is about, None for all."""
 
     ops: frozenset[str] | None
     # Whether the rule applies to a tf.Operation of a segment.
@@ -81,7 +85,7 @@ class _Rule:
     # Whether it holds only in explicit batch mode: in the other mode all sizes but the batch are known when an engine is built.
     explicit: bool = False
     # The consequence, with the engine's number of ops at {ops}.
-    outcome: str = "no GPU builds it, and its {ops} ops run in TensorFlow"
+    outcome: str = _UNBUILT
 
 
 def find(graph_def: graph_pb2.GraphDef) -> tuple[Finding, ...]:
@@ -164,7 +168,7 @@ def too_large(
             if nodes:
                 text = f"TensorRT's tensors have less than 2^31 elements, and {{nodes}} has {sizes[nodes[0][0]][1]:,}"
                 text += f" at {call_text}" if call_text else ""
-                findings.setdefault(name, _finding(name, native.engine, _RULES[0].outcome, text, nodes))
+                findings.setdefault(name, _finding(name, native.engine, _UNBUILT, text, nodes))
     return tuple(findings.values())
 
 
@@ -180,7 +184,7 @@ def _finding(name: str, engine: EngineOp, outcome: str, text: str, nodes: Sequen
         name,
         f"{outcome.format(ops=engine.compute_ops)}: {text.format(nodes=f'{nodes[0][0]} ({nodes[0][1]}){more}')}",
         f"--keep_native_nodes='{pattern}' leaves out of the engine what keeps it from being built"
-        if outcome is _Rule.outcome
+        if outcome == _UNBUILT
         else f"--keep_native_nodes='{pattern}' leaves it to TensorFlow",
     )
 

@@ -139,7 +139,7 @@ def _run_options(timeout_ms: int) -> Any:
     # RunOptions.timeout_in_ms is field 2, a varint.
     from tftrt_tools.base.wire import varints
 
-    content = b"\x10" + varints.one(max(int(timeout_ms), 1))
+    content = b"\x10" + varints.encode_one(max(int(timeout_ms), 1))
     return c_api.quick().TF_NewBufferFromString(content, len(content))
 
 

@@ -66,7 +66,7 @@ class Log(trt.ILogger):  # type: ignore[misc]
 
 @functools.cache
 def logger() -> Log:
-    """Of this process: TensorRT keeps the first one that it gets."""
+    """The logger of this process: TensorRT keeps the first logger that it gets."""
     return Log()
 
 
