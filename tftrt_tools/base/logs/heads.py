@@ -154,7 +154,7 @@ def whole(text: str) -> int:
 
 
 def seconds(time: str) -> float | None:
-    """The seconds of a time since a fixed moment; only differences of times of one program mean anything. Returns: None for a time that cannot be read."""
+    """Seconds since a fixed moment, for differences of times of one program. Returns: None for a time that cannot be read."""
     match = _TIME.match(time)
     if match is None:
         return None

@@ -14,7 +14,7 @@ from tftrt_tools.base.stack import gpus, installed, libraries, probes
 
 
 class TensorRtAnswer(typing.TypedDict, total=False):
-    """What TensorFlow says about TensorRT. built: TensorFlow contains TF-TRT. loads: TensorRT's libraries can be loaded. loaded: their version."""
+    """What TensorFlow says about TensorRT. built: it has TF-TRT. loads: TensorRT's libraries can be loaded. loaded: their version."""
 
     built: bool
     loads: bool

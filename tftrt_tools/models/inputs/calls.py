@@ -352,7 +352,7 @@ def choose(
 
 @contextlib.contextmanager
 def explained(origins: Mapping[str, Origin], flags: str = "--shapes, --ranges or --data") -> Iterator[None]:
-    """Explain to the user that the values of a refused call were drawn. Args: origins: as in Calls. flags: the flags that give other values."""
+    """Tell the user that the values of a refused call were drawn. Args: origins: as in Calls. flags: those that give others."""
     try:
         yield
     except errors.CallFailed as error:

@@ -146,7 +146,7 @@ class Integers:
         self._found[spec.name] = (array.dtype.name, spec.dtype, low, high)
 
     def lines(self, kind: str = "") -> tuple[str, ...]:
-        """One line for each input. Args: kind: of the source (find.Found); numbers in a table are text, so 3 does not count as an integer there."""
+        """One line for each input. Args: kind: of the source (find.Found). Numbers in a table are text: 3 is no integer there."""
         return tuple(
             f"integers ({given}) from {low} to {high} fill input {name}, which takes {ratio}: are they scaled as in training?"
             for name, (given, ratio, low, high) in self._found.items()

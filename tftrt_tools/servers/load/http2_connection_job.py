@@ -241,7 +241,7 @@ class Connection:
         elif kind == frames.GOAWAY:
             self._leaving = True
             last = int.from_bytes(content[:4], "big")
-            for unseen in [0, *(one for one in list(self._pending) if one > last)]:
+            for unseen in [0, *(number for number in list(self._pending) if number > last)]:
                 self._end(unseen, Refused(UNAVAILABLE, "the server takes no more calls"))
         else:
             self.ready = self.ready or kind == frames.SETTINGS

@@ -51,11 +51,11 @@ class Apart:
     @property
     def parts(self) -> dict[Key, float]:
         """{what: seconds} of all stages together."""
-        found: dict[Key, float] = collections.defaultdict(float)
+        seconds_of: dict[Key, float] = collections.defaultdict(float)
         for stage in self.stages.values():
             for key, seconds in stage.items():
-                found[key] += seconds
-        return dict(found)
+                seconds_of[key] += seconds
+        return dict(seconds_of)
 
 
 def partition(windows: Sequence[Span], layers: Iterable[Iterable[Span]]) -> tuple[list[list[Span]], list[Span]]:
@@ -64,12 +64,12 @@ def partition(windows: Sequence[Span], layers: Iterable[Iterable[Span]]) -> tupl
     Returns: (the instants of each layer, those of no layer), as unions; together they are the windows.
     """
     covered: list[Span] = []
-    found = []
+    owned = []
     for layer in layers:
-        mine = spans.outside(spans.inside(spans.union(layer), windows), covered)
-        found.append(mine)
-        covered = spans.union([*covered, *mine])
-    return found, spans.outside(windows, covered)
+        instants = spans.outside(spans.inside(spans.union(layer), windows), covered)
+        owned.append(instants)
+        covered = spans.union([*covered, *instants])
+    return owned, spans.outside(windows, covered)
 
 
 def take_apart(tracks: Sequence[Track], measured: float = 0.0) -> Apart:
@@ -84,10 +84,10 @@ def take_apart(tracks: Sequence[Track], measured: float = 0.0) -> Apart:
     count = len(chosen)
     stages: dict[Stage, dict[Key, float]] = {stage: collections.defaultdict(float) for stage in STAGES}
     shared = [_shared(seen, call) for call in chosen]
-    for one in shared:
-        for stage, parts in one.items():
-            for key, mine in parts.items():
-                stages[stage][key] += spans.length(mine) / count
+    for share in shared:
+        for stage, parts in share.items():
+            for key, instants in parts.items():
+                stages[stage][key] += spans.length(instants) / count
     windows = spans.union(call.span for call in chosen)
     kernels_seen = [event for event, _ in seen.on_gpu if not traces.copy(event.name) and _within(event, windows)]
     return Apart(
@@ -118,19 +118,19 @@ def _shared(seen: Seen, call: Event) -> dict[Stage, dict[Key, list[Span]]]:
     making = spans.inside(
         spans.union(event.span for event in seen.marks[traces.INPUT] if meets(event, call)), [call.span]
     )
-    found: dict[Stage, dict[Key, list[Span]]] = {}
+    spans_of: dict[Stage, dict[Key, list[Span]]] = {}
     for stage, windows in zip(STAGES, (making, spans.outside([call.span], making)), strict=True):
-        mine, rest = partition(windows, layers.values())
-        found[stage] = {key: instants for key, instants in zip(layers, mine, strict=True) if instants}
-        found[stage][Key("rest", "")] = rest
-    return found
+        owned, rest = partition(windows, layers.values())
+        spans_of[stage] = {key: instants for key, instants in zip(layers, owned, strict=True) if instants}
+        spans_of[stage][Key("rest", "")] = rest
+    return spans_of
 
 
 def _timeline(call: Event, shared: Mapping[Stage, Mapping[Key, Sequence[Span]]]) -> Iterable[Stretch]:
     """The stretches of a call in order, from its begin on. What is too short to be seen goes to the stretch before it."""
     every = sorted(
-        ((span, key) for parts in shared.values() for key, found in parts.items() for span in found),
-        key=lambda one: one[0],
+        ((span, key) for parts in shared.values() for key, instants in parts.items() for span in instants),
+        key=lambda pair: pair[0],
     )
     fine = _FINE * call.seconds
     joined: list[tuple[float, float, Key]] = []

@@ -19,14 +19,14 @@ def config(client: TritonClient, model: str, version: int | None = None) -> Mode
     Raises: UsageError for a decoupled model, whose answers are a stream.
     """
     try:
-        found = client.config(model, version)
+        answer = client.config(model, version)
     except ServingError:
         return ModelConfig()
-    if found.decoupled:
+    if answer.decoupled:
         raise errors.UsageError(
             f"{client.address}: model {model!r} is decoupled: it answers a request with a stream", ONE_ANSWER
         )
-    return found
+    return answer
 
 
 def known(client: TritonClient, model: str) -> str:

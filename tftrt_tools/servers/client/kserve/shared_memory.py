@@ -98,7 +98,9 @@ class SharedMemory:
 
 def register_request(memory: SharedMemory) -> bytes:
     """bytes of a SystemSharedMemoryRegisterRequest."""
-    return b"".join([*text_field(1, memory.name), *text_field(2, "/" + memory.name), b"\x20", varints.encode_one(memory.size)])
+    return b"".join(
+        [*text_field(1, memory.name), *text_field(2, "/" + memory.name), b"\x20", varints.encode_one(memory.size)]
+    )
 
 
 def unregister_request(memory: SharedMemory) -> bytes:

@@ -381,8 +381,8 @@ def _evidence_notes(judged: verification_check.Evidence, facts: Facts) -> Iterat
                 "nothing has judged the INT8 ranges of this model, and wrong ones ruin its answers: `tftrt verify` with --data for each "
                 "signature simulates INT8, without a GPU too"
             )
-    for one in facts.seen.findings if facts.converted else ():
-        yield f"{one.about}: {one.text}"
+    for finding in facts.seen.findings if facts.converted else ():
+        yield f"{finding.about}: {finding.text}"
 
 
 def _ranges_unseen(said: Mapping[str, Any], facts: Facts) -> bool:

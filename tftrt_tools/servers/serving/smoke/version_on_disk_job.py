@@ -12,7 +12,7 @@ from tftrt_tools.servers.serving.warmup import warmup_requests
 def read(path: str) -> Contents:
     """The Contents of a version directory. Raises: TftrtError, UsageError."""
     meta = protos.meta_graph(protos.read(path), ())
-    known, specs = signatures.definitions(meta), input_facts.specs(meta)
+    definitions, specs = signatures.definitions(meta), input_facts.specs(meta)
     generating = {
         graph.engine_name(node.name)
         for node in graph.engine_nodes(meta.graph_def)
@@ -31,14 +31,14 @@ def read(path: str) -> Contents:
         signatures={
             name: Signature(
                 inputs=tuple(specs[name]),
-                outputs=tuple(graph.specs(one.outputs)),
+                outputs=tuple(graph.specs(definition.outputs)),
                 tensors={
                     f"{kind}/{key}": info.name
                     for kind in ("inputs", "outputs")
-                    for key, info in getattr(one, kind).items()
+                    for key, info in getattr(definition, kind).items()
                 },
             )
-            for name, one in known.items()
+            for name, definition in definitions.items()
         },
         warmup_records=_warmup_records(path),
         twins=twins.find(meta),

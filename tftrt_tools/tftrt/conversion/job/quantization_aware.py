@@ -345,7 +345,8 @@ def _altered(detected: Detected, node: node_def_pb2.NodeDef) -> Problem | None:
     texts = []
     if len(set(detected.low)) > 1 or len(set(detected.high)) > 1:
         texts.append(
-            f"has {len(detected.high)} ranges, one for each channel; TF-TRT uses the first, {detected.low[0]:g} to {detected.high[0]:g}, for all"
+            f"has {len(detected.high)} ranges, one for each channel; "
+            f"TF-TRT uses the first, {detected.low[0]:g} to {detected.high[0]:g}, for all"
         )
     if detected.op != "FakeQuantWithMinMaxArgs" and (not detected.low or not detected.high):
         texts.append("has a range that is computed; TF-TRT needs a constant one")
